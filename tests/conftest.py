@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from tests.replay.topics import ReplayedTopics
     from tests.stack.azurite import Azurite
     from tests.stack.fake_gcs import FakeGcs
+    from tests.stack.hdfs import Hdfs
     from tests.stack.tiered_stack import TieredStack
     from tests.stack.versitygw import VersityGateway
 
-SERVICES = {"stack", "spark", "lake", "azurite", "fake_gcs"}
+SERVICES = {"stack", "spark", "lake", "azurite", "fake_gcs", "hdfs"}
 
 # A run of CI says something of the commit, not of what was drawn; everyone else's looks further each time.
 settings.register_profile(
@@ -105,6 +106,19 @@ def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
     try:
         server.start()
         server.create_bucket("contract")
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """HDFS with one data node; tests keep apart by folders."""
+    from tests.stack.hdfs import Hdfs
+
+    server = Hdfs(tmp_path_factory.mktemp("hdfs"))
+    try:
+        server.start()
         yield server
     finally:
         server.stop()

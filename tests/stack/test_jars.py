@@ -13,7 +13,7 @@ from tests.stack.jars import Jar, jar_paths, pinned_jars
 
 
 def test_every_pinned_jar_has_a_checksum_and_a_version() -> None:
-    groups = ["kafka", "s3", "delta", "spark-kafka", "spark-avro", "apicurio", "s3a", "connect", "debezium"]
+    groups = ["kafka", "s3", "delta", "spark-kafka", "spark-avro", "apicurio", "s3a", "connect", "debezium", "hadoop"]
     for jar in pinned_jars(groups):
         assert len(jar.sha256) == 64 and jar.version and jar.organisation, jar
 

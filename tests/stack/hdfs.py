@@ -1,0 +1,123 @@
+"""HDFS: a name node and data nodes of Hadoop's own `MiniDFSCluster`, all in one JVM.
+
+Hadoop's class is driven from here by Py4J, so that a test can stop and start single nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway
+
+from tests.stack.jars import CONF, jar_paths
+from tests.stack.java import java_command
+from tests.stack.processes import ServiceProcess, free_ports, listens
+
+BLOCK_BYTES = 1 << 20
+"""Size of a block in bytes: small, so that files of tests have many."""
+_SETTINGS = {
+    "dfs.blocksize": str(BLOCK_BYTES),
+    "dfs.namenode.fs-limits.min-block-size": "1024",
+    "dfs.permissions.superusergroup": "supergroup",
+    "dfs.replication": "1",
+    "dfs.namenode.redundancy.interval.seconds": "1",
+    # nothing of a test survives its machine, so that nothing waits for a disk
+    "dfs.namenode.edits.noeditlogchannelflush": "true",
+}
+
+
+class HadoopJvm:
+    """One JVM with Hadoop's test clusters on its class path, whose objects are `jvm.org.apache.hadoop…`."""
+
+    def __init__(self, folder: Path, heap: str = "512m") -> None:
+        self.folder = folder
+        self._heap = heap
+        self._process: ServiceProcess | None = None
+        self._gateway: Any = None
+
+    @property
+    def jvm(self) -> Any:
+        """Java's packages, as Py4J shows them."""
+        return self._gateway.jvm
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it is not started"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it and wait until Py4J is reached."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (port,) = free_ports(1)
+        py4j = sorted(Path(pyspark.__file__).parent.glob("jars/py4j-*.jar"))
+        options = [f"-Xmx{self._heap}", f"-Djava.io.tmpdir={self.folder}", f"-Dtest.build.data={self.folder}/data"]
+        command = java_command("py4j.GatewayServer", [CONF, *jar_paths("hadoop"), *py4j], [str(port)], options)
+        self._process = ServiceProcess("Hadoop", command, self.folder / "hadoop.log")
+        self._process.start(lambda: listens(port))
+        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
+
+    def stop(self) -> None:
+        if self._gateway is not None:
+            self._gateway.close()
+        if self._process is not None:
+            self._process.kill()  # its clusters are thrown away
+
+
+class Hdfs:
+    """One file system, whose files, log and client settings (`conf`) are in `folder`.
+
+    Args:
+        settings: more properties of Hadoop's, for the nodes and for `conf`.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, data_nodes: int = 1) -> None:
+        self.folder = folder
+        self.java = HadoopJvm(folder)
+        self._settings = _SETTINGS | dict(settings or {})
+        self._data_nodes = data_nodes
+        self._cluster: Any = None
+
+    @property
+    def uri(self) -> str:
+        """Root of the file system, such as `hdfs://localhost:20042`."""
+        return str(self._cluster.getURI().toString())
+
+    @property
+    def conf_dir(self) -> Path:
+        """Folder for `HADOOP_CONF_DIR`, with `core-site.xml` and `hdfs-site.xml`."""
+        return self.folder / "conf"
+
+    @property
+    def cluster(self) -> Any:
+        """Hadoop's `MiniDFSCluster`, as Py4J shows it."""
+        return self._cluster
+
+    def start(self) -> None:
+        """Start the nodes, wait until they serve, and write `conf_dir`."""
+        self.java.start()
+        conf = self.java.jvm.org.apache.hadoop.hdfs.HdfsConfiguration()
+        for name, value in self._settings.items():
+            conf.set(name, value)
+        base = self.java.jvm.java.io.File(str(self.folder / "data"))
+        builder = self.java.jvm.org.apache.hadoop.hdfs.MiniDFSCluster.Builder(conf, base)
+        self._cluster = builder.numDataNodes(self._data_nodes).build()
+        self._cluster.waitActive()
+        write_site(self.conf_dir / "core-site.xml", {"fs.defaultFS": self.uri})
+        write_site(self.conf_dir / "hdfs-site.xml", self._settings)
+
+    def stop(self) -> None:
+        self.java.stop()
+
+
+def write_site(file: Path, settings: Mapping[str, str]) -> None:
+    """Write one of Hadoop's files of settings."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    properties = "".join(
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
+        for name, value in settings.items()
+    )
+    file.write_text(f'<?xml version="1.0"?>\n<configuration>\n{properties}</configuration>\n')
