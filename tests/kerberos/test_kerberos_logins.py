@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +15,7 @@ import pytest
 from tests.kerberos.kdc import REALM
 from tests.kerberos.realm import ROWS, SERVICE, SESSION_MS, TOPIC, Realm
 from tests.reading import options
+from tests.stack.build import ROOT
 from tiered_stream import scan
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
@@ -172,5 +177,47 @@ def test_sessions_that_the_broker_ends_cost_no_call(here: Realm) -> None:
     ends = time.monotonic() + 3 * SESSION_MS / 1000
     with BrokerClient(here.login("SHORT", here.by_keytab())) as client:
         while time.monotonic() < ends:
+            assert end(client) == ROWS
+            time.sleep(0.1)
+
+
+PROGRAM = """
+import json, sys
+from tests.kerberos.test_kerberos_logins import end_by
+try:
+    print(end_by(json.loads(sys.argv[1])))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.skipif(shutil.which("faketime") is None, reason="there is no faketime (Debian: faketime)")
+@pytest.mark.parametrize(
+    ("offset", "by", "text"),
+    [
+        ("+10m", "keytab", str(ROWS)),  # the library learns the KDC's time
+        ("+10m", "cache", "BrokerAuthorizationError .*refused the login: .*clocks of this machine and of the broker"),
+        ("-10m", "cache", "ConfigurationError .*Ticket not yet valid: set the clocks"),
+    ],
+)
+def test_a_wrong_clock_is_named(here: Realm, tmp_path: Path, offset: str, by: str, text: str) -> None:
+    cache = tmp_path / "tickets"
+    here.kdc.kinit("reader", here.keytab, cache)
+    jaas = here.by_keytab() if by == "keytab" else f'useTicketCache=true ticketCache="{cache}"'
+    arguments = ["faketime", "-f", offset, sys.executable, "-c", PROGRAM, json.dumps(here.login(jaas=jaas))]
+
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert re.match(text, done.stdout), done.stdout
+
+
+def test_tickets_that_run_out_are_followed_by_others_and_no_call_fails(here: Realm) -> None:
+    """Sessions end after 2 s and tickets after 6 s, so that sessions begin with tickets that came later."""
+    short = here.kdc.add("short", "6 seconds")
+    tickets = f"krbtgt/{REALM}"
+    with BrokerClient(here.login("SHORT", here.by_keytab("short", short))) as client:
+        assert end(client) == ROWS
+        before, begin = here.kdc.issued("short", tickets), time.monotonic()
+        while here.kdc.issued("short", tickets) < before + 3 or time.monotonic() < begin + 8:
             assert end(client) == ROWS
             time.sleep(0.1)

@@ -6,7 +6,8 @@ Containers are processes of this machine. They share the JVM of `hdfs` if the cl
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +124,13 @@ class Yarn:
     def logs(self) -> list[Path]:
         """Return the files into which containers have written standard output and standard error."""
         return sorted(path for name in ("stdout", "stderr") for path in self.java.folder.rglob(f"container_*/{name}"))
+
+
+@contextmanager
+def started(cluster: Yarn) -> Iterator[Yarn]:
+    """The cluster, running."""
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()

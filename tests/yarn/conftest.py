@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.dist.packed_environment import pack
-from tests.stack.yarn import Yarn
+from tests.stack.yarn import Yarn, started
 
 
 @pytest.fixture(scope="session")
@@ -18,9 +18,5 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
     """YARN with one node manager, and local folders as its file system."""
-    cluster = Yarn(tmp_path_factory.mktemp("yarn"))
-    try:
-        cluster.start()
+    with started(Yarn(tmp_path_factory.mktemp("yarn"))) as cluster:
         yield cluster
-    finally:
-        cluster.stop()

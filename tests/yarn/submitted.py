@@ -56,8 +56,9 @@ class YarnJob:
         ]
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        environment = {**with_python_by_path(), **self._yarn.environment()}
+    def start(self, variables: Mapping[str, str] | None = None) -> None:
+        """Start it; `variables` are more of its environment."""
+        environment = {**with_python_by_path(), **self._yarn.environment(), **(variables or {})}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -72,10 +73,16 @@ class YarnJob:
         assert self._process is not None
         return self._process.wait(LONG)
 
-    def run(self) -> int:
+    def run(self, variables: Mapping[str, str] | None = None) -> int:
         """Start it, and return the exit status."""
-        self.start()
+        self.start(variables)
         return self.wait()
+
+    def stop(self) -> None:
+        """End `spark-submit` as a crash would. No-op when it is not running."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
     def output(self) -> str:
         """What `spark-submit` and the containers have printed."""

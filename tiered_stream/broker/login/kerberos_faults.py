@@ -49,7 +49,7 @@ _FAULTS: dict[int, tuple[type[TieredStreamError], str]] = {
     39756032: (ConfigurationError, "the ticket is another user's: correct principal, or get a ticket for it (kinit)"),
 }
 """By the minor code (`krb5_err.et`, `gssapi_err_krb5.et`): the kind of error, and the text that says what to do."""
-_NO_CACHE = -1765328189
+_NO_CACHE, _EXPIRED = -1765328189, -1765328352
 _EXPIRED_MAJOR = 11 << 16
 """`GSS_S_CREDENTIALS_EXPIRED`."""
 
@@ -63,7 +63,7 @@ def kerberos_fault(error: Any, identity: KerberosIdentity, service: str) -> Tier
     """
     minor = error.min_code - (1 << 32) if error.min_code >= 1 << 31 else error.min_code
     if error.maj_code & 0xFF0000 == _EXPIRED_MAJOR:
-        minor = -1765328352
+        minor = _EXPIRED
     who = f"principal {identity.principal!r}" if identity.principal else "the user of the default ticket cache"
     where = f" at {service!r}" if service else ""
     if identity.keytab is not None and minor == _NO_CACHE:
@@ -73,6 +73,7 @@ def kerberos_fault(error: Any, identity: KerberosIdentity, service: str) -> Tier
         )
     kind, advice = _FAULTS.get(minor, (BrokerAuthorizationError, "see the KDC's log, and krb5.conf"))
     reason = "; ".join(error.get_all_statuses(error.min_code, False)) if error.min_code else "no reason is given"
-    if minor == -1765328352:
+    if minor == _EXPIRED:
         reason = "the ticket has expired"
+        advice = advice if identity.keytab is None else f"it was new; {_CLOCK}"
     return kind(f"Kerberos login of {who}{where}: {reason}: {advice}")
