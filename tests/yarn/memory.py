@@ -1,4 +1,4 @@
-"""Memory of an executor's container on YARN while the job lands records: what `spark.executor.memoryOverhead` must hold.
+"""Memory of an executor's container on YARN while the job lands records, for `spark.executor.memoryOverhead`.
 
     python -m tests.yarn.memory [RECORDS] [CORES]
 
@@ -43,7 +43,7 @@ def main(records: int, cores: int) -> None:
             wait_until(lambda: not job.running or sample(peak), "the job to end", pause=0.05)
             assert job.wait() == 0, job.output()
     shown = ", ".join(f"{what} {size / MIB:,.0f} MiB" for what, size in sorted(peak.items()))
-    print(f"{records:,} records, {cores} cores: {shown}")
+    sys.stdout.write(f"{records:,} records, {cores} cores: {shown}\n")
 
 
 def sample(peak: dict[str, int]) -> bool:

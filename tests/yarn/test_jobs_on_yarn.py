@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -12,10 +14,10 @@ from deltalake import DeltaTable
 from tests.delta.archive import LONG, ODD, everything, landed
 from tests.delta.archive import options as archive_options
 from tests.kerberos.kdc import why_no_kerberos
-from tests.kerberos.realm import ROWS, SERVICE, TOPIC, realm
+from tests.kerberos.realm import ROWS, SERVICE, TOPIC, Realm, realm
 from tests.reading import options
 from tests.stack.processes import wait_until
-from tests.stack.yarn import Yarn, started
+from tests.stack.yarn import Yarn
 from tests.yarn.submitted import YarnJob
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
@@ -86,23 +88,55 @@ def test_a_driver_that_the_node_manager_kills_goes_on_in_another_attempt(
     assert landed(tmp_path / "table").equals(everything(LONG))
 
 
-@pytest.mark.parametrize("mode", ["client", "cluster"])
-def test_executors_log_in_by_a_key_table_that_spark_ships(packed: Path, tmp_path: Path, mode: str) -> None:
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
     if missing := why_no_kerberos():
         pytest.skip(missing)
-    with realm(tmp_path / "realm") as running, started(Yarn(tmp_path / "yarn")) as yarn:
-        login = running.login(jaas=running.by_keytab(keytab=Path(running.keytab.name)))
-        by_brokers = options(running.stack, TOPIC, {f"kafka.{name}": value for name, value in login.items()})
-        given = {**settings(tmp_path), **by_brokers, "remote.log.locator": "none"}
-        given = {name: value for name, value in given.items() if not name.startswith("rsm.")}
-        config = running.kdc.environment["KRB5_CONFIG"]
-        variables = {f"spark.{role}.KRB5_CONFIG": config for role in ("executorEnv", "yarn.appMasterEnv")}
-        job = YarnJob(yarn, tmp_path / "job", mode, given, packed, [running.keytab], variables)
-        if mode == "client":
-            shutil.copy(running.keytab, job.folder)
-        before = running.kdc.issued("reader", SERVICE)
+    with realm(tmp_path_factory.mktemp("realm")) as running:
+        yield running
 
-        assert job.run(running.kdc.environment) == 0, job.output()
-        rows = DeltaTable(str(tmp_path / "table")).to_pyarrow_table(columns=["offset"])["offset"].to_pylist()
-        assert sorted(rows) == list(range(ROWS))
-        assert running.kdc.issued("reader", SERVICE) >= before + 2  # by the driver and by an executor, at least
+
+def kerberos_job(
+    yarn: Yarn, here: Realm, packed: Path, folder: Path, mode: str, given: dict[str, str], *, ship: bool
+) -> YarnJob:
+    """A job that logs in by a key table without a folder: shipped to the containers, or only in the driver's folder."""
+    login = here.login(jaas=here.by_keytab(keytab=Path(here.keytab.name)))
+    reading = options(here.stack, TOPIC, {f"kafka.{name}": value for name, value in login.items()})
+    own = {name: value for name, value in settings(folder).items() if name.startswith("ingest.")}
+    config = here.kdc.environment["KRB5_CONFIG"]
+    variables = {f"spark.{role}.KRB5_CONFIG": config for role in ("executorEnv", "yarn.appMasterEnv")}
+    files = [here.keytab] if ship else []
+    job = YarnJob(yarn, folder / "job", mode, {**reading, **own, **given}, packed, files, variables)
+    if mode == "client":
+        shutil.copy(here.keytab, job.folder)
+    return job
+
+
+def offsets(folder: Path) -> list[int]:
+    return sorted(DeltaTable(str(folder / "table")).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_executors_log_in_by_a_key_table_that_spark_ships(
+    yarn: Yarn, here: Realm, packed: Path, tmp_path: Path, mode: str
+) -> None:
+    job = kerberos_job(yarn, here, packed, tmp_path, mode, {"remote.log.locator": "none"}, ship=True)
+    before = here.kdc.issued("reader", SERVICE)
+
+    assert job.run(here.kdc.environment) == 0, job.output()
+    assert offsets(tmp_path) == list(range(ROWS))
+    assert here.kdc.issued("reader", SERVICE) >= before + 2  # by the driver and by an executor, at least
+
+
+def test_executors_without_a_login_read_tiered_segments_and_name_the_key_table_at_the_tail(
+    yarn: Yarn, here: Realm, packed: Path, tmp_path: Path
+) -> None:
+    tiered = {"boundedStreaming": "true", "endingOffsets": json.dumps({TOPIC: {"0": ROWS - 1}})}
+    job = kerberos_job(yarn, here, packed, tmp_path, "client", tiered, ship=False)
+    assert job.run(here.kdc.environment) == 0, job.output()
+    assert offsets(tmp_path) == list(range(ROWS - 1))
+
+    again = kerberos_job(yarn, here, packed, tmp_path, "client", {}, ship=False)
+    assert again.run(here.kdc.environment) == 1
+    assert "keyTab = 'reader.keytab' is not a file that this process can read" in again.output()
+    assert offsets(tmp_path) == list(range(ROWS - 1))
