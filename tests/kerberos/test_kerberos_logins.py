@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.kerberos.kdc import REALM
 from tests.kerberos.realm import ROWS, SERVICE, SESSION_MS, TOPIC, Realm
@@ -19,6 +20,7 @@ from tests.stack.build import ROOT
 from tiered_stream import scan
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.cli import app
 from tiered_stream.errors import (
     BrokerAuthorizationError,
     BrokerUnavailableError,
@@ -221,3 +223,23 @@ def test_tickets_that_run_out_are_followed_by_others_and_no_call_fails(here: Rea
         while here.kdc.issued("short", tickets) < before + 3 or time.monotonic() < begin + 8:
             assert end(client) == ROWS
             time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("missing key table", "keyTab = .* is not a file that this process can read"),
+        ("old key", "the key table has an old key"),
+        ("service name", "the KDC knows no such broker"),
+    ],
+)
+def test_the_doctor_names_a_wrong_kerberos_login(here: Realm, prepared: Path, what: str, text: str) -> None:
+    login, _, _ = wrong(here, what, prepared)
+    given = options(here.stack, TOPIC, {f"kafka.{name}": value for name, value in login.items()})
+    arguments = [text for name, value in given.items() for text in ("--option", f"{name}={value}")]
+
+    done = CliRunner().invoke(app, ["doctor", "--json", *arguments])
+
+    failed = [each for each in json.loads(done.stdout)["findings"] if each["status"] == "failed"]
+    assert done.exit_code == 1
+    assert any(re.search(text, each["found"]) and each["mend"] for each in failed), failed
