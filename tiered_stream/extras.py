@@ -17,6 +17,7 @@ _EXTRAS = {
     "google": ("protobuf", "formats"),
     "google.protobuf": ("protobuf", "formats"),
     "sqlglot": ("sqlglot", "sql"),
+    "hdfs_native": ("hdfs-native", "hdfs"),
     "Crypto": ("pycryptodome", "aiven"),
     "gssapi": ("gssapi", "kerberos"),
 }

@@ -607,8 +607,8 @@ def test_the_properties_of_each_backend_say_where_the_segments_are(
 
 def test_a_backend_that_is_not_read_is_refused_and_not_read_through_the_brokers() -> None:
     pasted = {
-        "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.hdfs.HdfsStorage",
-        "rsm.config.storage.hdfs.root": "/tier",
+        "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.oss.OssStorage",
+        "rsm.config.storage.oss.bucket.name": "tier",
     }
     assert "rsm.config.storage.backend.class" in refusal({**TOPIC, **pasted})
     assert stream(**pasted, **{"remote.log.locator": "none"}).locator == "none"

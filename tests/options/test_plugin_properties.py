@@ -13,9 +13,18 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.known_properties import Use
 from tiered_stream.options.parsing import StorageOptions, parse_options, parse_storage_options
 from tiered_stream.options.plugin_properties import PLUGIN_PROPERTIES, plugin_property
+from tiered_stream.storage.hdfs import hadoop_settings_of
 
 PAGE = (Path(__file__).parent / "aiven_plugin_1.1.1.txt").read_text().split()
 """The names on the plugin's page docs/configs.rst at its tag v1.1.1, each with the prefix that the page gives it."""
+BESIDE_THE_PAGE = (
+    "storage.hdfs.root", "storage.hdfs.upload.buffer.size", "storage.hdfs.core-site.path",
+    "storage.hdfs.hdfs-site.path", "storage.hdfs.conf.*", "storage.hdfs.auth.enabled",
+    "storage.hdfs.auth.kerberos.principal", "storage.hdfs.auth.kerberos.keytab",
+    "storage.oci.namespace.name", "storage.oci.bucket.name", "storage.oci.region",
+    "storage.oci.multipart.upload.part.size", "storage.oci.storage.tier",
+)  # fmt: skip
+"""Settings of the plugin's classes HdfsStorageConfig and OciStorageConfig, which the page leaves out."""
 PLUGIN = {"remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager"}
 SECRET = "not-to-be-shown"
 
@@ -38,6 +47,14 @@ HONOURED: dict[str, tuple[str, Callable[[StorageOptions], object], object]] = {
     "storage.azure.sas.token": (SECRET, lambda read: read.azure_sas_token, SECRET),
     "storage.azure.connection.string": (SECRET, lambda read: read.azure_connection_string, SECRET),
     "storage.azure.endpoint.url": ("http://az:1/mine", lambda read: read.azure_endpoint_url, "http://az:1/mine"),
+    "storage.hdfs.root": ("/tier/x", lambda read: read.uri, "hdfs:///tier/x"),
+    "storage.hdfs.core-site.path": ("/c.xml", lambda read: read.hdfs_core_site, "/c.xml"),
+    "storage.hdfs.hdfs-site.path": ("/h.xml", lambda read: read.hdfs_hdfs_site, "/h.xml"),
+    "storage.hdfs.auth.kerberos.principal": ("me@R", lambda read: read.hdfs_principal, "me@R"),
+    "storage.hdfs.auth.kerberos.keytab": ("/k", lambda read: read.hdfs_keytab, "/k"),
+    "storage.hdfs.conf.*": ("v", lambda read: read.rsm_config["storage.hdfs.conf.*"], "v"),
+    "storage.oci.namespace.name": ("ns", lambda read: read.s3_endpoint_url, None),
+    "storage.oci.region": ("eu-1", lambda read: read.s3_endpoint_url, None),
     "storage.root": ("/tier", lambda read: read.uri, "file:///tier"),
     "key.prefix": ("p/", lambda read: read.rsm_config["key.prefix"], "p/"),
 }
@@ -53,7 +70,7 @@ def test_the_page_was_read() -> None:
     assert len(PAGE) == 62
 
 
-@pytest.mark.parametrize("name", PAGE)
+@pytest.mark.parametrize("name", [*PAGE, *BESIDE_THE_PAGE])
 def test_each_setting_of_the_plugins_page_is_honoured_or_without_effect_or_refused(name: str) -> None:
     known = PLUGIN_PROPERTIES[name]
     assert known.doc
@@ -73,7 +90,13 @@ def test_each_setting_of_the_plugins_page_is_honoured_or_without_effect_or_refus
     "name,value,said",
     [
         ("segment.format", "iceberg", "only kafka is read"),
-        ("storage.backend.class", "io.aiven.kafka.tieredstorage.storage.hdfs.HdfsStorage", "only S3's, Google's and"),
+        (
+            "storage.backend.class",
+            "io.aiven.kafka.tieredstorage.storage.oss.OssStorage",
+            "only S3's, Google's, Azure's and Oracle's",
+        ),
+        ("storage.oci.bucket.name", "tier", "customer secret key: set remote.storage.aws.access.key.id and"),
+        ("storage.oss.bucket.name", "tier", "set remote.storage.uri=s3://BUCKET, remote.storage.s3.endpoint.url=https"),
         ("storage.aws.credentials.file", "/etc/aws", "the file is not read: give remote.storage.aws.access.key.id"),
         ("storage.aws.certificate.check.enabled", "false", "AWS_CA_BUNDLE"),
         ("storage.proxy.host", "socks", "SOCKS proxies are not spoken"),
@@ -91,6 +114,31 @@ def test_who_gives_credentials_or_a_place_in_the_readers_own_options_may_paste_t
     name = "storage.backend.class"
     assert parsed(name, "a", storage__uri="s3://copy").uri == "s3://copy"
     parse_storage_options({**PLUGIN, f"rsm.config.{name}": "a", "kafka.remote.storage.fetcher.class": "my.Fetcher"})
+
+
+def test_oracles_storage_is_read_by_its_s3_interface_with_a_customer_secret_key() -> None:
+    pasted = {"bucket.name": "tier", "namespace.name": "mine", "region": "eu-frankfurt-1"}
+    own = {"remote.storage.aws.access.key.id": "id", "remote.storage.aws.secret.access.key": SECRET}
+    given = {f"rsm.config.storage.oci.{name}": value for name, value in pasted.items()}
+    read = parse_storage_options({**PLUGIN, **given, **own})
+    assert (read.uri, read.s3_region, read.s3_path_style) == ("s3://tier", "eu-frankfurt-1", True)
+    assert read.s3_endpoint_url == "https://mine.compat.objectstorage.eu-frankfurt-1.oraclecloud.com"
+
+
+def test_the_plugins_hdfs_is_read_from_its_root() -> None:
+    hdfs = "io.aiven.kafka.tieredstorage.storage.hdfs.HdfsStorage"
+    conf = {"rsm.config.storage.hdfs.conf.fs.defaultFS": "hdfs://mine", "rsm.config.storage.backend.class": hdfs}
+    for root, uri in (
+        (None, "hdfs:///"),
+        ("/", "hdfs:///"),
+        ("/a/b/", "hdfs:///a/b"),
+        ("hdfs://other:8020/a", "hdfs://other:8020/a"),
+    ):
+        given = {**PLUGIN, **conf, **({"rsm.config.storage.hdfs.root": root} if root else {})}
+        read = parse_storage_options(given)
+        assert read.uri == uri
+        assert hadoop_settings_of(read)["fs.defaultFS"] == "hdfs://mine"
+    assert parse_storage_options({"remote.storage.uri": "hdfs:///"}).uri == "hdfs:///"
 
 
 def test_key_pairs_by_any_id_are_known() -> None:

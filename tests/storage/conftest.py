@@ -9,6 +9,7 @@ import pytest
 
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.azure import AzureContainer
+from tiered_stream.storage.hdfs import HdfsStore
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from tests.stack.azurite import Azurite
     from tests.stack.fake_gcs import FakeGcs
+    from tests.stack.hdfs import Hdfs
     from tests.stack.s3proxy import S3Proxy
 
 StoreOf = Callable[[dict[str, bytes]], ObjectStore]
@@ -51,7 +53,7 @@ def s3_options(proxy: S3Proxy, uri: str, **others: object) -> StorageOptions:
     )
 
 
-_SERVICES = [pytest.param(name, marks=pytest.mark.stack) for name in ("s3", "azure", "gcs")]
+_SERVICES = [pytest.param(name, marks=pytest.mark.stack) for name in ("s3", "azure", "gcs", "hdfs")]
 
 
 @pytest.fixture(params=["file", *_SERVICES])
@@ -72,7 +74,18 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> StoreOf:
             google: FakeGcs = request.getfixturevalue("fake_gcs")
             gcs = StorageOptions(**google.options(), uri=f"gs://contract/{root}")  # type: ignore[arg-type]
             return lambda objects: _uploaded(open_store(gcs), google, root, objects)
+        case "hdfs":
+            cluster: Hdfs = request.getfixturevalue("hdfs")
+            return lambda objects: _stored(objects, StorageOptions(uri=f"{cluster.uri}/{root}"))
     return lambda objects: _filled(tmp_path, objects, StorageOptions(uri=tmp_path.as_uri()))
+
+
+def _stored(objects: dict[str, bytes], options: StorageOptions) -> ObjectStore:
+    store = open_store(options)
+    assert isinstance(store, HdfsStore)
+    for key, data in objects.items():
+        store.put(key, data)
+    return store
 
 
 def _put(store: ObjectStore, client: AzureStore, root: str, objects: dict[str, bytes]) -> ObjectStore:

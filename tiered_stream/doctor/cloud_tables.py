@@ -1,4 +1,4 @@
-"""Checks of a table's folder in Azure Blob Storage or Google Cloud Storage, by few requests of this package's store."""
+"""Checks of a table's folder in HDFS, Azure's or Google's storage, by few requests of this package's store."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.doctor.finding import FaultError, Result
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
-from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME, TABLES
-from tiered_stream.storage.cloud_upload import CloudUploader
-from tiered_stream.storage.open_store import open_service, open_store
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME, HDFS_SCHEME, TABLES
+from tiered_stream.storage.open_store import open_store, open_uploader
 
 
 def list_folder(files: TableFiles) -> Result[TableFiles]:
@@ -36,7 +36,7 @@ def write_object(files: TableFiles, name: str) -> bool:
     """
     key = "/".join(filter(None, (urlsplit(files.uri).path.strip("/"), name)))
     try:
-        uploader = CloudUploader(open_service(files.storage.at(files.uri), TABLES))
+        uploader = open_uploader(_root(files), TABLES)
         uploader.put(key, b"")
         try:
             return not uploader.create(key, b"")
@@ -46,8 +46,17 @@ def write_object(files: TableFiles, name: str) -> bool:
         raise _fault(files, error) from None
 
 
+def _root(files: TableFiles) -> StorageOptions:
+    """Return the access to the bucket, container or root of HDFS that the table is in."""
+    parts = urlsplit(files.uri)
+    return files.storage.at(f"{parts.scheme}://{parts.netloc}")
+
+
 def _fault(files: TableFiles, error: StorageError) -> FaultError:
-    is_google = urlsplit(files.uri).scheme == GOOGLE_SCHEME
+    scheme = urlsplit(files.uri).scheme
+    if scheme == HDFS_SCHEME:
+        return FaultError(str(error), "correct the folder, HADOOP_CONF_DIR or the user's permissions in HDFS")
+    is_google = scheme == GOOGLE_SCHEME
     role, settings = (TABLES.google_role, "fs.gs") if is_google else (TABLES.azure_role, "fs.azure")
     correct = f"correct ingest.storage.* or spark.hadoop.{settings}.*"
     if isinstance(error, StorageBucketNotFoundError):

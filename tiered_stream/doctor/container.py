@@ -1,4 +1,4 @@
-"""Check of a bucket in Google's storage, or of a container in Azure's, by one request that lists keys."""
+"""Check of a bucket in Google's storage, a container in Azure's or a folder in HDFS, by listing keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ FIXES: Fixes = {
     StorageBucketNotFoundError: "correct the name in remote.storage.uri",
     StorageUnavailableError: "correct the endpoint that the message names, or open the way to it",
 }
-_GRANT = "grant the role Storage Object Viewer (Google) or Storage Blob Data Reader (Azure): both include listing"
+_GRANT = (
+    "grant the role Storage Object Viewer (Google) or Storage Blob Data Reader (Azure), which include listing, or the "
+    "permissions r-x on folders (HDFS)"
+)
 _EMPTY = "correct remote.storage.uri and the key prefix, unless no segment is tiered yet"
 
 

@@ -16,7 +16,13 @@ from tiered_stream.locate.log_source import LogSource
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, bucket_and_path
+from tiered_stream.storage.cloud_endpoints import (
+    AZURE_SCHEMES,
+    GOOGLE_SCHEME,
+    HDFS_SCHEMES,
+    S3_SCHEMES,
+    bucket_and_path,
+)
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
 from tiered_stream.storage.segment_places import misplacement
@@ -65,7 +71,7 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
     """
     options = job.value.options if job.value else None
     parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
-    if options is not None and parts.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES):
+    if options is not None and parts.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES, *HDFS_SCHEMES):
         # Imported late, because importing obstore takes long and a folder does not need it.
         from tiered_stream.doctor.container import FIXES, list_container
 

@@ -37,7 +37,7 @@ def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
     if urlsplit(uri).scheme not in ("file", *BUCKET_SCHEMES):
         raise ConfigurationError(
             f"the checkpoint {checkpoint}: it must be in a local folder, in S3 (s3a://…), in Azure Blob Storage "
-            "(abfss://…) or in Google Cloud Storage (gs://…)"
+            "(abfss://…), in Google Cloud Storage (gs://…) or in HDFS (hdfs://…)"
         )
     try:
         committed = SparkCheckpoint(StoredFolder(checkpoint, uri, storage)).committed()

@@ -17,7 +17,7 @@ from tiered_stream.options import spark_options as spark
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.limit_options import LIMIT_OPTIONS
-from tiered_stream.options.plugin_layout import chosen_layout, missing_place, plugin_uri
+from tiered_stream.options.plugin_layout import chosen_layout, missing_place, oracle_settings, plugin_uri
 from tiered_stream.options.plugin_properties import check_plugin_properties, warn_of_unknown_properties
 from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position, TimeRange
 from tiered_stream.options.types import Option, Queries
@@ -67,7 +67,7 @@ class S3Access:
 
 @dataclass(frozen=True, slots=True)
 class StoreAccess(S3Access):
-    """Settings for access to a bucket or container in S3, Azure Blob Storage or Google Cloud Storage.
+    """Settings for access to a bucket or container in S3, Azure Blob Storage or Google Cloud Storage, or to HDFS.
 
     Secrets are not in the repr. Without credentials, or `gcs_anonymous`, the service's own chain finds credentials.
     """
@@ -88,6 +88,12 @@ class StoreAccess(S3Access):
     gcs_credentials_json: str | None = of(remote.GCS_CREDENTIALS_JSON)
     gcs_endpoint_url: str | None = of(remote.GCS_ENDPOINT_URL)
     gcs_anonymous: bool = of(remote.GCS_ANONYMOUS)
+    hdfs_core_site: str | None = of(remote.HDFS_CORE_SITE)
+    hdfs_hdfs_site: str | None = of(remote.HDFS_HDFS_SITE)
+    hdfs_principal: str | None = of(remote.HDFS_PRINCIPAL)
+    hdfs_keytab: str | None = of(remote.HDFS_KEYTAB)
+    hdfs_settings: str | None = of(remote.HDFS_SETTINGS)
+    """Hadoop's settings by name, as a JSON object, which override settings in files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +454,8 @@ def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
     if layout is choices.StorageLayout.AIVEN:
         check_plugin_properties(checked, prefix, has)
         # The plugin's property for a storage setting has the name of our option without `remote.`.
-        given = given.with_defaults({f"remote.{name}": value for name, value in rsm_config.items()})
+        pasted = {f"remote.{name}": value for name, value in rsm_config.items()}
+        given = given.with_defaults({**oracle_settings(rsm_config), **pasted})
     if uri := plugin_uri(layout, rsm_config):
         given = given.with_defaults({remote.STORAGE_URI.name.lower(): uri})
     limits = Limits(**{name: given.read(option) for name, option in LIMIT_OPTIONS.items()})

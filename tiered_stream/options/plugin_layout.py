@@ -7,15 +7,23 @@ from pathlib import Path
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.choices import StorageLayout
-from tiered_stream.options.plugin_properties import plugin_property
-from tiered_stream.options.remote_options import LAYOUT, STORAGE_MANAGER, STORAGE_URI
+from tiered_stream.options.plugin_properties import HDFS_BACKEND, plugin_property
+from tiered_stream.options.remote_options import (
+    LAYOUT,
+    S3_ENDPOINT_URL,
+    S3_PATH_STYLE,
+    S3_REGION,
+    STORAGE_MANAGER,
+    STORAGE_URI,
+)
 
 _PLACE = {StorageLayout.LOCAL: "dir", StorageLayout.AIVEN: "storage.s3.bucket.name"}
 """Plugin property that names the folder (`LOCAL`) or the S3 bucket (`AIVEN`) of the segments, by layout."""
 _PLACES = {
     StorageLayout.LOCAL: ("dir",),
     StorageLayout.AIVEN: (
-        "storage.s3.bucket.name", "storage.gcs.bucket.name", "storage.azure.container.name", "storage.root",
+        "storage.s3.bucket.name", "storage.gcs.bucket.name", "storage.azure.container.name", "storage.hdfs.root",
+        "storage.oci.bucket.name", "storage.root", "storage.backend.class",
     ),
 }  # fmt: skip
 """Plugin properties that `plugin_uri` reads, in its order, by layout."""
@@ -74,9 +82,31 @@ def plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | No
             return f"gs://{bucket}"
         case StorageLayout.AIVEN, {"storage.azure.container.name": container}:
             return f"az://{container}"
+        case StorageLayout.AIVEN, {"storage.hdfs.root": root}:
+            return root if "://" in root else f"hdfs:///{root.strip('/')}"
+        case StorageLayout.AIVEN, {"storage.oci.bucket.name": bucket} if bucket:
+            return f"s3://{bucket}"
         case StorageLayout.AIVEN, {"storage.root": folder}:
             return Path(folder).absolute().as_uri()
+        case StorageLayout.AIVEN, {"storage.backend.class": backend} if backend.strip() == HDFS_BACKEND:
+            return "hdfs:///"
     return None
+
+
+def oracle_settings(rsm_config: Mapping[str, str]) -> dict[str, str]:
+    """Return the plugin's `storage.oci.*` as our options for the S3 interface of Oracle's storage, by name.
+
+    The result is empty if the properties do not name a namespace and a region.
+    """
+    names = ("storage.oci.namespace.name", "storage.oci.region")
+    namespace, region = (rsm_config.get(name, "").strip() for name in names)
+    if not (namespace and region):
+        return {}
+    return {
+        S3_ENDPOINT_URL.name: f"https://{namespace}.compat.objectstorage.{region}.oraclecloud.com",
+        S3_REGION.name: region,
+        S3_PATH_STYLE.name: "true",
+    }
 
 
 def place_property(layout: StorageLayout, rsm_config: Mapping[str, str], uri: str | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.known_properties import KnownProperty, Use, properties_of
-from tiered_stream.options.remote_options import ACCESS_KEY_ID, STORAGE_URI
+from tiered_stream.options.remote_options import ACCESS_KEY_ID, SECRET_ACCESS_KEY, STORAGE_URI
 from tiered_stream.options.spark_options import FETCHER_CLASS
 from tiered_stream.options.types import Option
 from tiered_stream.options.unknown_names import is_typing_error, nearest_name
@@ -39,6 +39,14 @@ _HONOURED = {
     "storage.azure.sas.token": "As `remote.storage.azure.sas.token`.",
     "storage.azure.connection.string": "As `remote.storage.azure.connection.string`.",
     "storage.azure.endpoint.url": "As `remote.storage.azure.endpoint.url`.",
+    "storage.hdfs.root": "The folder in HDFS; the default is the root of Hadoop's default file system.",
+    "storage.hdfs.core-site.path": "As `remote.storage.hdfs.core-site.path`.",
+    "storage.hdfs.hdfs-site.path": "As `remote.storage.hdfs.hdfs-site.path`.",
+    "storage.hdfs.auth.kerberos.principal": "As `remote.storage.hdfs.auth.kerberos.principal`.",
+    "storage.hdfs.auth.kerberos.keytab": "As `remote.storage.hdfs.auth.kerberos.keytab`.",
+    "storage.hdfs.conf.*": "Hadoop's settings, by names in lower case and `fs.defaultFS`. They override the files.",
+    "storage.oci.namespace.name": "The namespace in the address of Oracle's S3 interface.",
+    "storage.oci.region": "The region in the address of Oracle's S3 interface.",
     "storage.root": "The folder, of the plugin's file system storage.",
     "key.prefix": "Prefix of the keys of all objects.",
     "encryption.key.pairs": "The ids of the key pairs by which segments may have been encrypted.",
@@ -50,7 +58,8 @@ _NO_EFFECT = {
         encryption.key.pair.id""",
     "it concerns uploads": """
         encryption.key.pairs.*.public.key.file storage.overwrite.enabled storage.s3.legacy.md5.plugin.enabled
-        storage.azure.upload.block.size storage.gcs.resumable.upload.chunk.size
+        storage.azure.upload.block.size storage.gcs.resumable.upload.chunk.size storage.hdfs.upload.buffer.size
+        storage.oci.multipart.upload.part.size storage.oci.storage.tier
         storage.s3.multipart.upload.part.size storage.s3.storage.class upload.rate.limit.bytes.per.second""",
     "it concerns the broker's caches, metrics and log": """
         fetch.chunk.cache.class fetch.chunk.cache.get.timeout.ms fetch.chunk.cache.path
@@ -61,6 +70,7 @@ _NO_EFFECT = {
         key.prefix.mask metrics.num.samples metrics.recording.level metrics.sample.window.ms""",
     "requests have the timeouts of `kafka.fetch.remote.*` and `remote.fetch.request.timeout.ms`": """
         storage.s3.api.call.attempt.timeout storage.s3.api.call.timeout""",
+    "HDFS asks for a login where it needs one": "storage.hdfs.auth.enabled",
     "record batches have checksums of their own": "storage.aws.checksum.check.enabled",
     "it is used with `segment.format=iceberg` only": """
         iceberg.catalog.class iceberg.catalog.* iceberg.namespace structure.provider.class structure.provider.*""",
@@ -68,6 +78,9 @@ _NO_EFFECT = {
 _S3 = "io.aiven.kafka.tieredstorage.storage.s3.S3Storage"
 _GOOGLE = "io.aiven.kafka.tieredstorage.storage.gcs.GcsStorage"
 _AZURE = "io.aiven.kafka.tieredstorage.storage.azure.AzureBlobStorage"
+HDFS_BACKEND = "io.aiven.kafka.tieredstorage.storage.hdfs.HdfsStorage"
+"""Class of the plugin's storage in HDFS, whose properties need not name a folder."""
+_ORACLE = "io.aiven.kafka.tieredstorage.storage.oci.OciStorage"
 _FOLDER = "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage"
 _CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 _CREDENTIALS = (
@@ -82,10 +95,23 @@ _PROXIES = {
 _REFUSED = (
     KnownProperty(
         "storage.backend.class", Use.REFUSED,
-        "only S3's, Google's and Azure's storage and folders are read. If the objects can also be read by S3's API, "
-        f"set {STORAGE_URI.name}. Otherwise give a class of your own in {FETCHER_CLASS.name}, or read everything "
-        "through the brokers by remote.log.locator=none",
-        accepted=(_S3, _GOOGLE, _AZURE, _FOLDER), replaced_by=_PLACES,
+        "only S3's, Google's, Azure's and Oracle's storage, HDFS and folders are read. If the objects can also be "
+        f"read by S3's API, set {STORAGE_URI.name}. Otherwise give a class of your own in {FETCHER_CLASS.name}, or "
+        "read everything through the brokers by remote.log.locator=none",
+        accepted=(_S3, _GOOGLE, _AZURE, HDFS_BACKEND, _ORACLE, _FOLDER), replaced_by=_PLACES,
+    ),
+    KnownProperty(
+        "storage.oci.bucket.name", Use.REFUSED,
+        "Oracle's storage is read by its S3 interface, which needs a customer secret key: set "
+        f"{ACCESS_KEY_ID.name} and {SECRET_ACCESS_KEY.name}",
+        replaced_by=(ACCESS_KEY_ID,),
+    ),
+    KnownProperty(
+        "storage.oss.*", Use.REFUSED,
+        "Alibaba's storage is read by its S3 interface: set remote.storage.uri=s3://BUCKET, "
+        "remote.storage.s3.endpoint.url=https://s3.oss-REGION.aliyuncs.com, remote.storage.s3.region=oss-REGION and "
+        f"{ACCESS_KEY_ID.name}",
+        replaced_by=(STORAGE_URI,),
     ),
     KnownProperty(
         "segment.format", Use.REFUSED, "only `kafka` is read: with `iceberg`, read the Iceberg table",

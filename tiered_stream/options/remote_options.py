@@ -84,8 +84,8 @@ STORAGE_URI = optional(
     "remote.storage.uri",
     types.storage_uri,
     "Place of the segments: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` (or "
-    "`abfss://container@account.dfs.core.windows.net/prefix`), `file:///folder`. An access point of S3 is named by its "
-    "ARN in place of the bucket, or by its alias.",
+    "`abfss://container@account.dfs.core.windows.net/prefix`), `hdfs://namenode:8020/folder`, `file:///folder`. An "
+    "access point of S3 is named by its ARN in place of the bucket, or by its alias.",
 )
 LAYOUT = optional(
     "remote.storage.layout", types.choice(StorageLayout),
@@ -165,6 +165,22 @@ GCS_ENDPOINT_URL = optional(
 GCS_ANONYMOUS: Option[bool] = Option(
     "remote.storage.gcs.anonymous", types.boolean, False, "false", "Send no credentials.", internal=True
 )
+HDFS_CORE_SITE = optional(
+    "remote.storage.hdfs.core-site.path", types.text,
+    "Hadoop's `core-site.xml`, on every executor, in addition to the files in the folder HADOOP_CONF_DIR.",
+)  # fmt: skip
+HDFS_HDFS_SITE = optional(
+    "remote.storage.hdfs.hdfs-site.path", types.text,
+    "Hadoop's `hdfs-site.xml`, on every executor, in addition to the files in the folder HADOOP_CONF_DIR.",
+)  # fmt: skip
+HDFS_PRINCIPAL = optional(
+    "remote.storage.hdfs.auth.kerberos.principal", types.text,
+    "Kerberos principal that reads HDFS; without it, the principal of the ticket cache (KRB5CCNAME).",
+)  # fmt: skip
+HDFS_KEYTAB = optional(
+    "remote.storage.hdfs.auth.kerberos.keytab", types.text, "Keytab of the principal, on every executor."
+)
+HDFS_SETTINGS = optional("remote.storage.hdfs.settings", str, "The session's Hadoop settings, as JSON.", internal=True)
 SIGNED_HOSTS: Option[tuple[str, ...]] = Option(
     "remote.signed.location.hosts", types.http_hosts, (), "",
     "Further hosts to which signed locations can lead: `s3.example.com,*.s3.example.com:9000,http://minio:9000`. The "

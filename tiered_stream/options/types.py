@@ -300,11 +300,12 @@ def storage_uri(value: str) -> str:
     `abfss://container@account.dfs.core.windows.net` is not a credential.
     """
     uri, parts = _without_credentials(value)
+    uri = "hdfs:///" if uri == "hdfs:" else uri
     if not parts.scheme or "://" not in uri:
         raise ValueError("must be a URI, e.g. s3://bucket/prefix or file:///folder")
     if parts.scheme == "file" and (parts.netloc or not parts.path):
         raise ValueError("must name a folder by its absolute path: file:///folder")
-    if parts.scheme != "file" and not parts.netloc:
+    if parts.scheme not in ("file", "hdfs") and not parts.netloc:  # hdfs:///folder is in Hadoop's default file system
         raise ValueError(f"names no bucket: {parts.scheme}://bucket/prefix")
     return uri
 

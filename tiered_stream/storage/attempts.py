@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable
@@ -26,6 +27,9 @@ _FIRST_WAIT = 0.1
 
 The wait is twice as long before each further attempt. Each wait is shortened at random by up to half.
 """
+
+_process: int | None = None
+"""Id of the process that sent the first request, and has the library's threads. A fork inherits the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,4 +169,20 @@ class Attempts:
             )
         return errors.StorageReadTimeoutError(
             f"{name} was not heard of for kafka.fetch.remote.read.timeout.ms, {self._timeouts.attempts} times"
+        )
+
+
+def check_process() -> None:
+    """Check that the storage library's threads are in this process, or not started yet.
+
+    Raises:
+        StorageError: this process is a fork of the process that has the threads.
+    """
+    global _process
+    if _process is None:
+        _process = os.getpid()
+    elif _process != os.getpid():
+        raise errors.StorageError(
+            "this process was forked from a process that had read from the storage, so it cannot read: start it "
+            'without a fork, in multiprocessing by get_context("spawn")'
         )

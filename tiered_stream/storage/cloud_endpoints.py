@@ -18,6 +18,8 @@ from tiered_stream.options.remote_options import RSM_CONFIG_PREFIX
 
 S3_SCHEMES = ("s3", "s3a")
 GOOGLE_SCHEME = "gs"
+HDFS_SCHEME = "hdfs"
+HDFS_SCHEMES = (HDFS_SCHEME, "viewfs")
 AZURE_SCHEMES = ("az", "abfs", "abfss", "wasb", "wasbs")
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _ACCESS_POINT = re.compile(r"arn:aws(?:-[a-z-]+)?:s3:(?P<region>[a-z0-9-]+):\d{12}:accesspoint[:/][a-z0-9-]{3,50}")
@@ -42,13 +44,15 @@ class StoreUse:
     google_role: str
     otherwise: str = ""
     """Words for further settings of the same access, such as ` or the session's fs.azure.*`."""
+    may_be_new: bool = False
+    """True if a missing folder in HDFS is no error, because it is created with its first file."""
 
 
 SEGMENTS = StoreUse("option remote.storage.uri", "remote.storage.", "Storage Blob Data Reader", "Storage Object Viewer")
 """Words for segments whose place is named by `remote.storage.uri`."""
 TABLES = StoreUse(
     "setting ingest.table", "ingest.storage.", "Storage Blob Data Contributor", "Storage Object User",
-    " or in the settings of Spark's session (fs.s3a.*, fs.azure.*, fs.gs.*)",
+    " or in the settings of Spark's session (fs.s3a.*, fs.azure.*, fs.gs.*)", may_be_new=True,
 )  # fmt: skip
 
 

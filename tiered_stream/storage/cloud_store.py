@@ -10,7 +10,6 @@ has sent a request refuses requests.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from abc import ABC, abstractmethod
@@ -27,7 +26,7 @@ from tiered_stream import errors
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
+from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts, check_process
 from tiered_stream.storage.cloud_endpoints import StoreUse
 from tiered_stream.storage.object_store import ObjectStore, too_short
 
@@ -61,9 +60,6 @@ _SMALLEST_SHARE = 8
 
 _CHUNK_BYTES = 1 << 20
 """Approximate bytes of a large body that obstore gives at once."""
-
-_process: int | None = None
-"""Id of the process that sent the first request, and has obstore's threads. A fork inherits the value."""
 
 
 class Service(ABC):
@@ -313,7 +309,7 @@ class CloudStore(ObjectStore):
 
         Raises: the errors of `Attempts.send`, `_UnfitAnswerError`, and the errors of `Service.refused`.
         """
-        _check_process()
+        check_process()
         self.before_request()
 
         def attempt(seconds_left: float) -> T:
@@ -354,22 +350,6 @@ def failure_of(error: Exception) -> AttemptError:
         return AttemptError(FailureKind.STATUS, int(status[1]), code, region, permission)
     kind = _KIND.search(text)
     return AttemptError(_KINDS.get(kind[1] if kind else "", FailureKind.OTHER))
-
-
-def _check_process() -> None:
-    """Check that obstore's threads are in this process, or not started yet.
-
-    Raises:
-        StorageError: this process is a fork of the process that has the threads.
-    """
-    global _process
-    if _process is None:
-        _process = os.getpid()
-    elif _process != os.getpid():
-        raise errors.StorageError(
-            "this process was forked from a process that had read from the storage, so it cannot read: start it "
-            'without a fork, in multiprocessing by get_context("spawn")'
-        )
 
 
 class _UnfitAnswerError(errors.StorageError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -12,7 +12,7 @@ from tiered_stream import errors
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.cloud_endpoints import SEGMENTS
-from tiered_stream.storage.object_store import ObjectStore, too_short
+from tiered_stream.storage.object_store import ObjectStore, keys_below, too_short
 
 
 class FileStore(ObjectStore):
@@ -49,27 +49,20 @@ class FileStore(ObjectStore):
         if not self._root.is_dir():
             raise self._no_folder()
         self.before_request()
-        folder = prefix[: prefix.rfind("/") + 1]
-        self._path(folder)
-        return self._keys_below(folder, prefix, after)
+        self._path(prefix[: prefix.rfind("/") + 1])
+        return keys_below(self._entries, prefix, after)
 
-    def _keys_below(self, folder: str, prefix: str, after: str) -> Iterator[str]:
-        """Yield the keys with the prefix in a folder, in ascending order: a folder's name is ordered with its slash.
+    def _entries(self, folder: str) -> Iterable[str]:
+        """Return the names in a folder, without links to folders, and with a slash at the ends of names of folders.
 
-        An archive has thousands of folders, so only folders that may hold such keys are read. A folder that is missing,
-        or that this process's user cannot read, has no keys.
+        A folder that is missing, or that this process's user cannot read, has none.
         """
         try:
             with os.scandir(self._root / folder) as entries:
-                names = sorted(entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in entries)
+                names = [(entry.name, entry.is_dir(follow_symlinks=False), entry.is_dir()) for entry in entries]
         except OSError:
-            return
-        for key in (folder + name for name in names):
-            if key.endswith("/"):
-                if key.startswith(prefix) and (key > after or after.startswith(key)):
-                    yield from self._keys_below(key, prefix, after)
-            elif key.startswith(prefix) and key > after and not (self._root / key).is_dir():
-                yield key
+            return []
+        return [name + "/" * is_folder for name, is_folder, leads_to_folder in names if is_folder == leads_to_folder]
 
     def describe(self, key: str) -> str:
         return f"file://{self._root}/{key}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.limits import Limit
@@ -87,3 +87,21 @@ def too_short(name: str, byte_range: ByteRange, size: int) -> CorruptDataError:
         f"{name} has {size} bytes, but bytes {byte_range.start} to {byte_range.end} (exclusive) were wanted: "
         "it was truncated, or is not the object that the segment's metadata describes"
     )
+
+
+def keys_below(
+    entries: Callable[[str], Iterable[str]], prefix: str, after: str, folder: str | None = None
+) -> Iterator[str]:
+    """Yield the keys that `ObjectStore.list` yields, from a tree of folders, and read only folders that may have some.
+
+    Args:
+        entries: returns the names in a folder, which is empty or ends with a slash; a folder's name ends with a slash.
+        folder: folder to begin in; None: the folder of `prefix`.
+    """
+    folder = prefix[: prefix.rfind("/") + 1] if folder is None else folder
+    for key in sorted(folder + name for name in entries(folder)):  # a folder's name is ordered with its slash
+        if not key.endswith("/"):
+            if key.startswith(prefix) and key > after:
+                yield key
+        elif key.startswith(prefix) and (key > after or after.startswith(key)):
+            yield from keys_below(entries, prefix, after, key)

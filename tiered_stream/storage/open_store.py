@@ -11,6 +11,7 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import (
     AZURE_SCHEMES,
     GOOGLE_SCHEME,
+    HDFS_SCHEMES,
     S3_SCHEMES,
     StoreUse,
     bucket_and_path,
@@ -21,6 +22,8 @@ from tiered_stream.storage.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from tiered_stream.storage.cloud_store import Service
+    from tiered_stream.storage.cloud_upload import CloudUploader
+    from tiered_stream.storage.hdfs import HdfsStore
 
 
 def open_store(options: StorageOptions, use: StoreUse | None = None) -> ObjectStore:
@@ -47,11 +50,31 @@ def open_store(options: StorageOptions, use: StoreUse | None = None) -> ObjectSt
 
         _, path = bucket_and_path(options.uri)
         return CloudStore(open_service(options, use), f"{path}/" if path else "")
+    if uri.scheme in HDFS_SCHEMES:
+        from tiered_stream.storage.hdfs import HdfsStore
+
+        return HdfsStore(options, use or segments_use(options))
     raise ConfigurationError(
         f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix, gs://bucket/prefix, "
-        "az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix and file:///folder are. For "
-        "another storage give a class of your own in kafka.remote.storage.fetcher.class"
+        "az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix, hdfs://namenode:8020/folder and "
+        "file:///folder are. For another storage give a class of your own in kafka.remote.storage.fetcher.class"
     )
+
+
+def open_uploader(options: StorageOptions, use: StoreUse) -> CloudUploader | HdfsStore:
+    """Return a new writer of files to the bucket, container or root of HDFS that `options.uri` names.
+
+    Raises:
+        ConfigurationError: as for `open_service`.
+        StorageAccessError: there are no credentials.
+    """
+    if urlsplit(options.uri or "").scheme in HDFS_SCHEMES:
+        from tiered_stream.storage.hdfs import HdfsStore
+
+        return HdfsStore(options, use)
+    from tiered_stream.storage.cloud_upload import CloudUploader
+
+    return CloudUploader(open_service(options, use))
 
 
 def open_service(options: StorageOptions, use: StoreUse | None = None) -> Service:

@@ -1,7 +1,8 @@
-"""The golden archives in Azure's and Google's storage, read by the properties that the plugin's broker would have."""
+"""The golden archives in Azure's and Google's storage and in HDFS, read by the properties of the plugin's broker."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,8 +13,13 @@ from tests.archives import COMMITTED, PLAIN, TRANSFORMED, archive_options, consu
 from tests.golden import golden
 from tests.stack.azurite import ACCOUNT, KEY, Azurite, why_no_azurite
 from tests.stack.fake_gcs import FakeGcs, why_no_fake_gcs
+from tests.stack.hdfs import Hdfs
+from tests.storage.golden_aiven import KEY_PREFIX, big_segment, segments
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.azure import AzureContainer
+from tiered_stream.storage.hdfs import HdfsStore
+from tiered_stream.storage.open_store import open_store
 
 _BACKENDS = "io.aiven.kafka.tieredstorage.storage"
 
@@ -63,9 +69,26 @@ def google(tmp_path: Path) -> Iterator[tuple[dict[str, str], Put]]:
         server.stop()
 
 
+@pytest.fixture
+def hadoop(hdfs: Hdfs, tmp_path: Path) -> tuple[dict[str, str], Put]:
+    properties = pasted(
+        backend__class=f"{_BACKENDS}.hdfs.HdfsStorage", hdfs__root=str(tmp_path), hdfs__auth__enabled="false"
+    )
+    files = {
+        f"rsm.config.storage.hdfs.{name}.path": f"{hdfs.conf_dir}/{name}.xml" for name in ("core-site", "hdfs-site")
+    }
+    return properties | files, put_into(hdfs, tmp_path)
+
+
+def put_into(hdfs: Hdfs, root: Path) -> Put:
+    store = open_store(StorageOptions(uri=f"{hdfs.uri}{root}"))
+    assert isinstance(store, HdfsStore)
+    return store.put
+
+
 @pytest.mark.stack
 @pytest.mark.parametrize("name", [PLAIN, TRANSFORMED])
-@pytest.mark.parametrize("cloud", ["azure", "google"])
+@pytest.mark.parametrize("cloud", ["azure", "google", "hadoop"])
 def test_a_golden_archive_gives_the_rows_that_consumers_had(
     request: pytest.FixtureRequest, cloud: str, name: str
 ) -> None:
@@ -76,3 +99,33 @@ def test_a_golden_archive_gives_the_rows_that_consumers_had(
             put(path.relative_to(bucket).as_posix(), path.read_bytes())
     options = archive_options(name, storage=storage)
     assert read_all(planned(options), options) == consumed(name, COMMITTED)
+
+
+@pytest.mark.parametrize("unfinished", [".log", ".indexes", ".rsm-manifest"])
+def test_a_segment_that_a_broker_is_writing_into_hdfs_is_none_before_its_manifest_is_finished(
+    hdfs: Hdfs, hadoop: tuple[dict[str, str], Put], tmp_path: Path, unfinished: str
+) -> None:
+    storage, put = hadoop
+    bucket = golden(PLAIN).bucket
+    segment = big_segment(PLAIN)
+    path, suffixes = KEY_PREFIX[PLAIN] + main_path(segment), (".log", ".indexes", ".rsm-manifest")
+    (finished,) = {each for each in segments(PLAIN) if each.topic_partition == segment.topic_partition} - {segment}
+    for suffix in suffixes:
+        key = KEY_PREFIX[PLAIN] + main_path(finished) + suffix
+        put(key, (bucket / key).read_bytes())
+    given = {"assign": json.dumps({segment.topic_partition.topic: [segment.topic_partition.partition]})}
+    options = archive_options(PLAIN, given, storage)
+    before = read_all(planned(options), options)
+    assert sum(map(len, before.values())) > 0
+    for suffix in suffixes[: suffixes.index(unfinished)]:
+        put(path + suffix, (bucket / (path + suffix)).read_bytes())
+    files = hdfs.cluster.getFileSystem()
+    writer = files.create(hdfs.java.jvm.org.apache.hadoop.fs.Path(f"{tmp_path}/{path}{unfinished}"))
+    data = (bucket / (path + unfinished)).read_bytes()
+    try:
+        writer.write(data[: len(data) // 2])
+        assert read_all(planned(options), options) == before
+        writer.write(data[len(data) // 2 :])
+    finally:
+        writer.close()
+    assert (read_all(planned(options), options) == before) == (unfinished != ".rsm-manifest")

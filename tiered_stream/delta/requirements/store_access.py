@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 from tiered_stream.delta.requirements.abfs import abfs_settings, find_azure_storage
 from tiered_stream.delta.requirements.gs import find_google_storage, gs_settings
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
+from tiered_stream.delta.requirements.hdfs import find_hdfs
 from tiered_stream.delta.requirements.s3a import find_storage, s3a_settings
 from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableStorage, table_storage
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, HDFS_SCHEME
 
 
 def find_access(settings: Mapping[str, str], uri: str, hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
@@ -28,9 +29,11 @@ def find_access(settings: Mapping[str, str], uri: str, hadoop: HadoopSettings) -
         return find_google_storage(settings, gs_settings(hadoop, parts.netloc))
     if parts.scheme in AZURE_SCHEMES:
         return find_azure_storage(settings, uri, abfs_settings(hadoop, uri))
+    if parts.scheme == HDFS_SCHEME:
+        return find_hdfs(settings, hadoop)
     if parts.scheme in BUCKET_SCHEMES:
         return find_storage(settings, s3a_settings(hadoop, parts.netloc))
-    known = "neither a local folder nor in S3, Azure Blob Storage or Google Cloud Storage"
+    known = "neither a local folder nor in S3, Azure Blob Storage, Google Cloud Storage or HDFS"
     return table_storage(settings), None if parts.scheme == "file" else f"{uri} is {known}"
 
 
@@ -41,7 +44,7 @@ def missing_connector(uri: str, hadoop: HadoopSettings) -> str | None:
         connected, lacking = gs_settings(hadoop, parts.netloc).has_connector, "Google Cloud Storage (gcs-connector)"
     elif parts.scheme in AZURE_SCHEMES:
         connected, lacking = abfs_settings(hadoop, uri).has_connector, f"{parts.scheme}:// (hadoop-azure)"
-    elif parts.scheme in BUCKET_SCHEMES:
+    elif parts.scheme in BUCKET_SCHEMES and parts.scheme != HDFS_SCHEME:
         connected, lacking = s3a_settings(hadoop, parts.netloc).has_connector, "S3 (hadoop-aws)"
     else:
         return None

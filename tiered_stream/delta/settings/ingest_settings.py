@@ -26,7 +26,7 @@ from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.properties_files import read_settings
 from tiered_stream.options.types import Option, option, optional
 from tiered_stream.options.unknown_names import is_typing_error, nearest_name, unknown_setting
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, HDFS_SCHEME
 
 TOPIC = "{topic}"
 """Placeholder for the topic in a table's path or name."""
@@ -110,8 +110,8 @@ TYPE_WIDENING = "delta.enableTypeWidening"
 TOPIC_PREFIX = "ingest.topic."
 S3_SCHEMES = ("s3", "s3a", "s3n")
 """URI schemes of S3 that Hadoop's file systems use."""
-BUCKET_SCHEMES = (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES)
-"""URI schemes of the object stores to which tasks write."""
+BUCKET_SCHEMES = (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES, HDFS_SCHEME)
+"""URI schemes of the object stores to which tasks write, and of HDFS."""
 
 _INGEST_PREFIX, _SOURCE_PREFIXES = "ingest.", ("kafka.", "remote.", "rsm.")
 _PREFIXES = (PROPERTY_PREFIX.lower(), REGISTRY_PREFIX)

@@ -1,4 +1,4 @@
-"""Uploads of data files to Azure Blob Storage and Google Cloud Storage."""
+"""Uploads of data files to Azure Blob Storage, Google Cloud Storage and HDFS."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from tiered_stream.errors import StorageError
 from tiered_stream.process.shared import PerProcess
 from tiered_stream.storage.cloud_endpoints import TABLES
 from tiered_stream.storage.cloud_upload import CloudUploader
-from tiered_stream.storage.open_store import open_service
+from tiered_stream.storage.hdfs import HdfsStore
+from tiered_stream.storage.open_store import open_uploader
 
-_uploaders: PerProcess[CloudUploader] = PerProcess()
+_uploaders: PerProcess[CloudUploader | HdfsStore] = PerProcess()
 """Uploaders by bucket or container, which all tasks of a process share, so that connections stay open."""
 
 
 class CloudUploads(Uploads):
-    """Uploads of the data files that one task writes to a table's folder in Azure's or Google's storage."""
+    """Uploads of the data files that one task writes to a table's folder in Azure's or Google's storage or in HDFS."""
 
     max_bytes = 1 << 30  # at 1.2 MB/s, such a file is uploaded within the time limit of one attempt
 
@@ -29,7 +30,7 @@ class CloudUploads(Uploads):
         super().__init__(parts.path, threads)
         options = files.storage.at(f"{parts.scheme}://{parts.netloc}")
         try:
-            self._uploader = _uploaders.get(options, lambda: CloudUploader(open_service(options, TABLES)))
+            self._uploader = _uploaders.get(options, lambda: open_uploader(options, TABLES))
         except StorageError as error:
             raise OSError(str(error)) from error
 

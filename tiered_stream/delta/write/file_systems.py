@@ -12,7 +12,15 @@ from pyarrow import fs
 from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, S3_SCHEMES, TableFiles, TableStorage
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.process.shared import PerProcess
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, TABLES, azure_place, google_config
+from tiered_stream.storage.cloud_endpoints import (
+    AZURE_SCHEMES,
+    GOOGLE_SCHEME,
+    HDFS_SCHEME,
+    TABLES,
+    azure_place,
+    google_config,
+)
+from tiered_stream.storage.hdfs import hadoop_settings_of
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
 _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
@@ -38,6 +46,8 @@ def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
     if parts.scheme in AZURE_SCHEMES:
         place = azure_place(files.storage.at(files.uri), TABLES)
         return f"az://{place.container}{parts.path}", _allowing_http(place.config, "endpoint")
+    if parts.scheme == HDFS_SCHEME:
+        return files.uri, hadoop_settings_of(files.storage.at(files.uri))
     options = delta_storage_options(files.storage)
     if files.storage.s3_endpoint_url is None and parts.scheme == "s3":
         # Imported here, because boto3 takes long to import, and an endpoint needs no rules of AWS's.
@@ -87,13 +97,13 @@ def region_of(storage: TableStorage) -> str | None:
 def uri_of(path: str) -> str | None:
     """Return the URI of a path, or None if the path has no scheme.
 
-    `s3`, `s3a` and `s3n` become `s3://bucket/prefix`, and `file` becomes `file:///folder`. A path in Azure's or
-    Google's storage loses repeated slashes and the slash at its end, as in Hadoop. A path with another scheme is
-    returned as `normal_path` gives it.
+    `s3`, `s3a` and `s3n` become `s3://bucket/prefix`, and `file` becomes `file:///folder`. A path in HDFS,
+    Azure's or Google's storage loses repeated slashes and the slash at its end, as in Hadoop. A path with another
+    scheme is returned as `normal_path` gives it.
 
     Raises:
-        ConfigurationError: `normal_path` refuses the path, or it is in Azure's or Google's storage and has a letter of
-            `?#%`.
+        ConfigurationError: `normal_path` refuses the path, or it is in HDFS, Azure's or Google's storage and has a
+            letter of `?#%`.
     """
     path = normal_path(path)
     parts = urlsplit(path)

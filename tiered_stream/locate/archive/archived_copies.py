@@ -118,7 +118,9 @@ class CopyListing:
         return self._store.describe(copy.prefix + copy.path + suffix)
 
     def read_manifest(self, copy: SegmentCopy) -> RemoteLogSegment | None:
-        """Return the segment that the copy's manifest describes; None if the manifest has been deleted meanwhile.
+        """Return the segment that the copy's manifest describes; None if the manifest was deleted or is not finished.
+
+        HDFS shows a file without bytes while the plugin writes it, and after a broker died in the middle of that.
 
         Raises:
             StorageError: the manifest cannot be read from the store.
@@ -131,6 +133,8 @@ class CopyListing:
         try:
             data = self._store.get(copy.prefix + copy.path + MANIFEST, self._limit)
         except StorageObjectNotFoundError:
+            return None
+        if not data:
             return None
         segment = parse_manifest(data, name).segment
         if segment is None:

@@ -1,0 +1,95 @@
+"""Tables and checkpoints in HDFS."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.delta.archive import LONG, ODD, everything, in_order, options
+from tests.delta.clouds import keys
+from tests.delta.committing import QUERY, offsets, planned, table, written
+from tests.stack.hdfs import Hdfs
+from tiered_stream import land, replay, verify
+from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.committer import choose_committer
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table, describe
+from tiered_stream.delta.landing.land import plan_landing
+from tiered_stream.delta.requirements.lane import Lane, table_schema
+from tiered_stream.delta.settings.ingest_settings import AUTO, COMMIT_BY_SPARK, TableFiles
+from tiered_stream.inspection.query_checkpoint import committed_batch
+
+FIRST_MS = 1_700_000_000_000
+"""Time of the first record of `LONG`, whose records are a millisecond apart."""
+
+
+@pytest.fixture
+def root(hdfs: Hdfs, tmp_path: Path) -> str:
+    """A folder of the test's own in HDFS, which does not exist yet."""
+    return f"{hdfs.uri}{tmp_path}"
+
+
+@pytest.mark.parametrize("lane", ["direct", "spark"])
+def test_topics_are_landed_with_table_and_checkpoint_in_hdfs(spark: SparkSession, root: str, lane: str) -> None:
+    files = TableFiles(f"{root}/bronze/orders")
+    given = options(given={"maxOffsetsPerTrigger": "1500", "ingest.dayColumn": "day"})
+    landing = plan_landing(spark, options=given, table=files.uri, checkpoint=f"{root}/checkpoint", lane=lane)
+    assert landing.lane is Lane(lane)
+    query = landing.start()
+    query.awaitTermination()
+    batch = query.recentProgress[-1].batchId
+    assert batch >= 3
+    assert in_order(table(files).to_pyarrow_table()).equals(everything(ODD))
+    assert committed_batch(f"{root}/checkpoint", files.storage).batch_id == batch
+    committer = choose_committer(spark, AUTO, files, describe(table(files)))
+    assert committer.by == COMMIT_BY_SPARK
+    again = land(spark, options=given, table=files.uri, checkpoint=f"{root}/checkpoint", lane=lane)
+    again.awaitTermination()
+    assert in_order(table(files).to_pyarrow_table()).equals(everything(ODD))
+    assert verify(spark, options=options(), table=files.uri).equal
+
+
+def test_two_queries_at_once_lose_nothing_by_the_sessions_delta(spark: SparkSession, root: str) -> None:
+    files, topics = TableFiles(f"{root}/t"), ODD.split(",")
+    given = {"maxOffsetsPerTrigger": "300"}
+
+    def run(topic: str) -> None:
+        land(
+            spark, options=options(topic, given), table=files.uri, checkpoint=f"{root}/{topic}", lane="direct"
+        ).awaitTermination()
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(run, topics))
+    assert in_order(table(files).to_pyarrow_table()).equals(everything(ODD))
+
+
+@pytest.mark.usefixtures("hdfs")
+def test_two_writers_at_once_lose_nothing_by_deltalake(root: str) -> None:
+    files, batches, size = TableFiles(f"{root}/t"), 4, 10
+    create_table(files, table_schema(True, None), {})
+
+    def write(writer: int) -> None:
+        commits = TableCommits(DeltalakeTable(files), planned(files), lambda *_: None)
+        for batch in range(batches):
+            begin = (writer * batches + batch) * size
+            commits.commit(f"{QUERY}-{writer}", batch, written(files, size, begin))
+            commits.commit(f"{QUERY}-{writer}", batch, written(files, size, begin))  # as a batch that is run again
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(write, range(2)))
+    assert offsets(files) == list(range(2 * batches * size))
+    assert table(files).version() == 2 * batches
+    assert table(files).get_add_actions().num_rows == 2 * batches
+    assert all(".parquet" in key or key.startswith("_delta_log/") for key in keys(files))
+
+
+def test_a_replay_lands_what_lies_between_its_times_once(spark: SparkSession, root: str) -> None:
+    files, checkpoint = TableFiles(f"{root}/bronze/orders"), f"{root}/checkpoint"
+    times = {"from_time": str(FIRST_MS + 5_000), "to_time": str(FIRST_MS + 9_000)}
+    report = replay(spark, options=options(LONG), into=files.uri, checkpoint=checkpoint, **times)
+    assert (report.records, report.finished_before) == (4_000, False)
+    assert in_order(table(files).to_pyarrow_table()).equals(everything(LONG).slice(5_000, 4_000))
+    again = replay(spark, options=options(LONG), into=files.uri, checkpoint=checkpoint, **times)
+    assert (again.records, again.finished_before) == (0, True)

@@ -1,0 +1,41 @@
+"""Access of tasks to a table's folder in HDFS, from the session's Hadoop settings.
+
+Tasks find Kerberos tickets and delegation tokens as Spark's executors do (`HADOOP_TOKEN_FILE_LOCATION`, `KRB5CCNAME`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+
+import orjson
+
+from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
+from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
+
+_PREFIXES = (
+    "dfs.ha.namenodes.", "dfs.namenode.rpc-address.", "dfs.client.failover.resolve", "dfs.client.failover.random.",
+    "dfs.client.failover.proxy.", "dfs.client.block.write.replace-datanode-on-failure.",
+)  # fmt: skip
+_NAMES = (
+    "fs.defaultFS", "dfs.blocksize", "dfs.replication", "dfs.data.transfer.protection",
+    "dfs.client.use.datanode.hostname", "hadoop.security.authentication", "hadoop.security.key.provider.path",
+)  # fmt: skip
+"""Settings that hdfs-native follows; its README lists them."""
+
+
+def find_hdfs(settings: Mapping[str, str], hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
+    """Return the settings by which tasks access HDFS, and a reason why tasks cannot write to it.
+
+    `settings` are the job's settings. The reason is None if tasks can write to HDFS.
+
+    Raises:
+        ConfigurationError: a storage setting is malformed.
+    """
+    own = table_storage(settings)
+    if find_spec("hdfs_native") is None:
+        return own, "tasks write to HDFS by hdfs-native, which is not installed: pip install 'tiered-stream[hdfs]'"
+    names = (*_NAMES, *(prefix + name for prefix in _PREFIXES for name in hadoop.names_after(prefix)))
+    values = {name: value for name in names if (value := hadoop.get(name))}
+    return replace(own, hdfs_settings=own.hdfs_settings or orjson.dumps(values).decode()), None
