@@ -18,7 +18,9 @@ SERVICE = "kafka/127.0.0.1"
 TOPIC, ROWS = "guarded", 91
 SESSION_MS = 2_000
 """After which the broker ends what is not logged in to again (KIP-368), on the listener `SHORT`."""
-LISTENERS = {"GSS": "SASL_PLAINTEXT", "GSSTLS": "SASL_SSL", "SHORT": "SASL_PLAINTEXT"}
+LISTENERS = {"GSS": "SASL_PLAINTEXT", "GSSTLS": "SASL_SSL", "SHORT": "SASL_PLAINTEXT", "STALE": "SASL_PLAINTEXT"}
+STALE = "stale/127.0.0.1"
+"""Principal of the broker on the listener `STALE`, whose key has changed at the KDC since."""
 
 
 @dataclass(frozen=True)
@@ -53,22 +55,27 @@ def realm(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator
     kdc = Kdc(folder / "kdc")
     kdc.start()
     try:
-        broker_keytab, keytab = kdc.add(SERVICE), kdc.add("reader")
+        tables, keytab = {SERVICE: kdc.add(SERVICE), STALE: kdc.add(STALE)}, kdc.add("reader")
         authority = CertificateAuthority()
-        jaas = f'{KRB5} required useKeyTab=true storeKey=true keyTab="{broker_keytab}" principal="{SERVICE}@{REALM}";'
+        jaas = {
+            principal: f'{KRB5} required useKeyTab=true storeKey=true keyTab="{table}" principal="{principal}@{REALM}";'
+            for principal, table in tables.items()
+        }
         own = {
             "sasl.enabled.mechanisms": "GSSAPI",
             "sasl.kerberos.service.name": "kafka",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(authority.issue("broker").write(folder / "broker.pem")),
             "listener.name.short.gssapi.connections.max.reauth.ms": str(SESSION_MS),
-            **{f"listener.name.{name.lower()}.gssapi.sasl.jaas.config": jaas for name in LISTENERS},
+            **{f"listener.name.{name.lower()}.gssapi.sasl.jaas.config": jaas[SERVICE] for name in LISTENERS},
+            "listener.name.stale.gssapi.sasl.jaas.config": jaas[STALE],
         }
         options = (*JVM_OPTIONS, f"-Djava.security.krb5.conf={kdc.config}")
         with TieredStack(
             folder / "stack", listeners=LISTENERS, properties={**own, **(properties or {})}, jvm_options=options
         ) as stack:
             assert tier_segments(stack, TOPIC, [40, 50]) == ROWS
+            kdc.change_key(STALE)
             yield Realm(kdc, stack, keytab, authority.write(folder / "trust.pem"))
     finally:
         kdc.stop()

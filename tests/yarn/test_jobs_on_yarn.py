@@ -16,8 +16,9 @@ from tests.delta.archive import options as archive_options
 from tests.kerberos.kdc import why_no_kerberos
 from tests.kerberos.realm import ROWS, SERVICE, TOPIC, Realm, realm
 from tests.reading import options
+from tests.stack.hdfs import Hdfs
 from tests.stack.processes import wait_until
-from tests.stack.yarn import Yarn
+from tests.stack.yarn import Yarn, started
 from tests.yarn.submitted import YarnJob
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
@@ -37,6 +38,20 @@ def test_the_job_lands_an_archive_by_the_packed_environment_alone(
 
     assert job.run() == 0, job.output()
     assert landed(tmp_path / "table").equals(everything(ODD))
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_the_job_lands_in_hdfs_with_its_checkpoint_and_staged_files_there(
+    hdfs: Hdfs, packed: Path, tmp_path: Path, mode: str
+) -> None:
+    place = f"{hdfs.uri}/{mode}"
+    given = {**settings(tmp_path), "ingest.table": f"{place}/table", "ingest.checkpointLocation": f"{place}/checkpoint"}
+    with started(Yarn(tmp_path / "yarn", hdfs)) as yarn:
+        job = YarnJob(yarn, tmp_path / "job", mode, given, packed, spark={"spark.yarn.stagingDir": f"{hdfs.uri}/stage"})
+
+        assert job.run() == 0, job.output()
+        assert "direct lane" in job.output()
+    assert landed(f"{place}/table").equals(everything(ODD))
 
 
 def commits(folder: Path) -> int:
