@@ -137,7 +137,8 @@ def wrong(here: Realm, what: str, folder: Path) -> tuple[dict[str, str], type[Ti
 WRONG = (
     "missing ticket cache", "default ticket cache that is missing", "file that is no ticket cache",
     "another user's ticket", "missing key table", "principal that the key table does not have",
-    "principal that the KDC does not have", "old key", "service name", "old key of the broker", "realm without KDC", "expired ticket",
+    "principal that the KDC does not have", "old key", "service name", "old key of the broker", "realm without KDC",
+    "expired ticket",
 )  # fmt: skip
 
 
