@@ -127,7 +127,7 @@ def wrong(here: Realm, what: str, folder: Path) -> tuple[dict[str, str], type[Ti
             here.login(jaas=here.by_keytab().replace(REALM, "OTHER.TEST")), ConfigurationError, "has no key of this"
         ),
         "expired ticket": (
-            here.login(jaas=cache.format(expired), default_api_timeout_ms="1000"),
+            here.login(jaas=cache.format(expired), default_api_timeout_ms="5000"),
             BrokerUnavailableError, "the ticket has expired: renew the ticket .kinit",
         ),
     }  # fmt: skip
@@ -169,7 +169,7 @@ def test_a_kdc_that_is_away_is_named_and_is_waited_for(here: Realm) -> None:
     here.kdc.stop()
     try:
         with pytest.raises(BrokerUnavailableError, match=r"Cannot contact any KDC.*correct krb5.conf"):
-            end_by({**login, "default.api.timeout.ms": "1000"})
+            end_by({**login, "default.api.timeout.ms": "5000"})
         with BrokerClient({**login, "default.api.timeout.ms": "60000"}) as client:
             coming = client.start(lambda: client.meet(client.deadline(), client.deadline(), advertised=True))
             here.kdc.start()

@@ -96,10 +96,14 @@ def _spark(folder: Path, mode: str) -> dict[str, str]:
     if mode == "cluster":
         jvm.pop("spark.yarn.am.extraJavaOptions")  # Spark refuses it there
         jvm["spark.pyspark.python"] = ENVIRONMENT_PYTHON
-    path = {f"spark.{role}.PATH": BARE_PATH for role in ("executorEnv", "yarn.appMasterEnv")}
-    home = {f"spark.{role}.HOME": os.environ.get("HOME", "/") for role in ("executorEnv", "yarn.appMasterEnv")}
+        # There the driver has the address of its container.
+        ours = {name: value for name, value in ours.items() if not name.startswith("spark.driver.")}
+    own = {"PATH": BARE_PATH, "HOME": os.environ.get("HOME", "/"), "SPARK_LOCAL_IP": "127.0.0.1"}
+    variables = {
+        f"spark.{role}.{name}": value for role in ("executorEnv", "yarn.appMasterEnv") for name, value in own.items()
+    }
     return {
-        **ours, **jvm, **path, **home, **DELTA, **jars("delta"),
+        **ours, **jvm, **variables, **DELTA, **jars("delta"),
         "spark.driver.memory": "1g",
         "spark.executor.memory": "600m",
         "spark.executor.instances": "2",
