@@ -33,12 +33,9 @@ _CLIENT_NAMES = (
     "yarn.resourcemanager.resource-tracker.address", "yarn.resourcemanager.admin.address",
     "yarn.resourcemanager.webapp.address",
 )  # fmt: skip
-MEMORY_CHECK = {
-    "yarn.minicluster.control-resource-monitoring": "true",
-    "yarn.nodemanager.pmem-check-enabled": "true",
-    "yarn.nodemanager.container-monitor.interval-ms": "200",
-}
-"""Settings of a cluster that kills containers whose processes take more memory than the container has."""
+_CONTAINER_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.containermanager.ContainerManagerImpl"
+_EXCEEDED_MEMORY = -104
+"""Exit status of a container that its node manager kills for its memory (`ContainerExitStatus`)."""
 
 
 class Yarn:
@@ -113,12 +110,15 @@ class Yarn:
         """Let its node manager kill a container, as one that takes too much memory, and wait for its end."""
         jvm = self.java.jvm
         identifier = container.getContainerId()
-        package = jvm.org.apache.hadoop.yarn.server.nodemanager.containermanager.container
-        event = package.ContainerKillEvent(identifier, -104, "killed by the test")
+        package = jvm.org.apache.hadoop.yarn.server.nodemanager.containermanager
+        event = package.container.ContainerKillEvent(identifier, _EXCEEDED_MEMORY, "killed by the test")
+        # The manager's own dispatcher has no getter, and the node manager's dispatcher does not know the event.
+        field = jvm.java.lang.Class.forName(_CONTAINER_MANAGER).getDeclaredField("dispatcher")
+        field.setAccessible(True)
         for number in range(self._node_managers):
-            manager = self._cluster.getNodeManager(number)
-            if manager.getNMContext().getContainers().containsKey(identifier):
-                manager.getNMDispatcher().getEventHandler().handle(event)
+            context = self._cluster.getNodeManager(number).getNMContext()
+            if context.getContainers().containsKey(identifier):
+                field.get(context.getContainerManager()).getEventHandler().handle(event)
         wait_until(lambda: not container.isRunning(), f"{identifier.toString()} to end")
 
     def logs(self) -> list[Path]:
