@@ -12,7 +12,7 @@ from tests.without_packages import run_without
 
 EXTRAS = (
     "pyspark", "py4j", "pandas", "google.protobuf", "grpc_tools", "deltalake", "delta", "confluent_kafka",
-    "opentelemetry", "fastavro", "Crypto", "sqlglot",
+    "opentelemetry", "fastavro", "Crypto", "sqlglot", "hdfs_native",
 )  # fmt: skip
 ENCRYPTED = "aiven-zstd-aesgcm"
 

@@ -18,6 +18,7 @@ from tests.bench import (
     decode,
     exporting,
     first_row,
+    hdfs_rows,
     job_starts,
     landing,
     live_traffic,
@@ -76,6 +77,7 @@ def workloads() -> dict[str, Measure]:
         "scan": scanning.measure,
         "export": exporting.measure,
         "store": stores.measure,
+        "HDFS": hdfs_rows.measure,
         "verify": verify.measure,
         "live": live_traffic.measure,
     }

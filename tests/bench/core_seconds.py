@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.soak.held import family, own_and_childrens_seconds
 
-PYTHON, JVM, S3, BROKER, JOBS = "Python", "Spark's JVM", "S3 server", "broker", "jobs"
-_SERVICES = {"org.gaul.s3proxy.Main": S3, "kafka.Kafka": BROKER}
+PYTHON, JVM, S3, BROKER, HDFS, JOBS = "Python", "Spark's JVM", "S3 server", "broker", "HDFS", "jobs"
+_SERVICES = {"org.gaul.s3proxy.Main": S3, "kafka.Kafka": BROKER, "py4j.GatewayServer": HDFS}
 _PROGRAMS = {"java": JVM, "versitygw": S3}
 
 
@@ -22,7 +22,7 @@ def kind_of(command: str) -> str:
 
 def core_seconds() -> dict[str, float]:
     """What this process and all below it have used until now, by kind; jobs count when they have ended."""
-    spent = dict.fromkeys((PYTHON, JVM, S3, BROKER, JOBS), 0.0)
+    spent = dict.fromkeys((PYTHON, JVM, S3, BROKER, HDFS, JOBS), 0.0)
     root = os.getpid()
     for pid in (root, *family(root)):
         own, ended_children = own_and_childrens_seconds(pid)

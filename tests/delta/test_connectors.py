@@ -1,4 +1,4 @@
-"""Tables in Google's and Azure's storage that Spark reaches too, by each cloud's Hadoop connector."""
+"""Tables in Google's and Azure's storage that Spark reaches by each cloud's Hadoop connector, and tables in HDFS."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from tests.stack.azurite import ACCOUNT, Azurite
 from tests.stack.fake_gcs import FakeGcs
+from tests.stack.hdfs import Hdfs
 from tests.stack.processes import LONG
 from tests.stack.spark import ROOT, spark_environment
 
@@ -81,3 +82,7 @@ def test_both_lanes_replays_and_redrives_commit_by_delta_spark_in_azures_storage
     tmp_path: Path, azurite: Azurite
 ) -> None:
     check(found_by(azure(azurite), tmp_path))
+
+
+def test_both_lanes_replays_and_redrives_commit_by_delta_spark_in_hdfs(tmp_path: Path, hdfs: Hdfs) -> None:
+    check(found_by({"groups": [], "spark": {}, "job": {}, "root": f"{hdfs.uri}{tmp_path}/tables"}, tmp_path))

@@ -1,0 +1,51 @@
+"""Access of tasks to HDFS by the session's settings."""
+
+from __future__ import annotations
+
+import json
+
+from tests.without_packages import run_without
+from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
+from tiered_stream.delta.requirements.hdfs import find_hdfs
+
+GIVEN = {
+    "fs.defaultFS": "hdfs://Both",
+    "dfs.ha.namenodes.Both": "nn1,nn2",
+    "dfs.namenode.rpc-address.Both.nn1": "one:8020",
+    "dfs.namenode.rpc-address.Both.nn2": "two:8020",
+    "dfs.client.failover.max.attempts": "15",
+    "dfs.replication": "2",
+    "fs.s3a.secret.key": "not-for-hdfs",
+}
+
+
+def session(given: dict[str, str]) -> HadoopSettings:
+    return HadoopSettings(
+        given.get, given.get, {}.get,
+        names_after=lambda prefix: [name.removeprefix(prefix) for name in given if name.startswith(prefix)],
+        has_class=lambda _: True, set=lambda *_: None,
+    )  # fmt: skip
+
+
+def test_tasks_get_the_settings_that_the_client_follows_and_no_others() -> None:
+    storage, why_not = find_hdfs({}, session(GIVEN))
+    assert why_not is None
+    followed = {name: GIVEN[name] for name in GIVEN if name.startswith(("fs.def", "dfs.ha", "dfs.name", "dfs.repl"))}
+    assert json.loads(storage.hdfs_settings or "") == followed
+
+
+def test_the_jobs_own_files_and_login_stay() -> None:
+    own = {"core-site.path": "/c.xml", "auth.kerberos.principal": "me@R", "auth.kerberos.keytab": "/k"}
+    storage, _ = find_hdfs({f"ingest.storage.hdfs.{name}": value for name, value in own.items()}, session(GIVEN))
+    assert (storage.hdfs_core_site, storage.hdfs_principal, storage.hdfs_keytab) == ("/c.xml", "me@R", "/k")
+
+
+def test_without_the_client_the_table_is_left_to_the_spark_lane() -> None:
+    program = """
+from tests.delta.requirements.test_hdfs import find_hdfs, session
+print(find_hdfs({}, session({}))[1])
+"""
+    done = run_without(("hdfs_native",), program)
+    assert done.stdout == (
+        "tasks write to HDFS by hdfs-native, which is not installed: pip install 'tiered-stream[hdfs]'\n"
+    ), done.stderr
