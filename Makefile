@@ -19,7 +19,7 @@ SPARK_TESTS := $(addprefix tests/,spark jobs replay verification delta/checkpoin
 
 .DEFAULT_GOAL := help
 export PYTHON
-.PHONY: help venv lock audit java stack demo test test-spark test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics debezium fuzz differential sql model bench clean
+.PHONY: help venv lock audit java kerberos stack demo test test-spark test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics debezium fuzz differential sql model bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ lock: ## Write the hashes of the lock files again, for the versions in them
 java: ## Look for Java 17 or newer; install Debian's if that is allowed
 	@sh conf/stack/java.sh
 
+kerberos: venv ## Look for Kerberos' KDC and the package gssapi; install Debian's KDC if that is allowed
+	@sh conf/stack/kerberos.sh $(BIN)/python
+
 stack: venv java ## Start a Kafka broker that tiers, and an S3 endpoint over its tier; print how to use them; until Ctrl-C
 	@$(BIN)/python -m tests.stack
 
@@ -62,7 +65,7 @@ test-spark: java ## Run the demo and the tests of Spark with pyspark VERSION=4.1
 demo: venv java ## Tier a topic, read it straight from the object store, and land it in a Delta table
 	@$(BIN)/python -m tests.demo
 
-test: venv java ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests
+test: venv java kerberos ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests
 	$(PYTEST) $(TWO_AT_ONCE) $(if $(SLOW),-m "slow or not slow")
 
 test-unit: venv ## Run the tests that start no service and need no network; WITHOUT="FOLDER …" leaves folders out
@@ -111,7 +114,7 @@ $(DOCS)/.installed: requirements-docs.lock
 	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.lock
 	@touch $@
 
-test-slow: venv java ## Run the slow tests, which `make test` leaves out
+test-slow: venv java kerberos ## Run the slow tests, which `make test` leaves out
 	$(PYTEST) $(TWO_AT_ONCE) -m slow
 
 # The next three take MINUTES. chaos and fuzz take a SEED, which is otherwise random and printed. With ALONE=1, chaos stalls only S3,

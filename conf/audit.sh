@@ -10,14 +10,14 @@ trap 'rm -rf "$work"' EXIT
 timeout --kill-after=5 40 sh -eu -c '
     "$1" -m venv "$2/venv"
     "$2/venv/bin/pip" install --quiet --disable-pip-version-check pip-audit==2.10.1
-    for lock in requirements.lock requirements-docs.lock requirements-release.lock requirements-manifests.lock; do  # one by one, because several may pin the same package
+    for lock in requirements.lock requirements-docs.lock requirements-release.lock requirements-manifests.lock requirements-kerberos.lock; do  # one by one, because several may pin the same package
         "$2/venv/bin/pip-audit" --requirement "$lock" --disable-pip --require-hashes --timeout 10 \
             --progress-spinner off --format json --output "$2/$lock.json" || true
     done
 ' audit "$python" "$work" >"$work/log" 2>&1 || true
 
 "$python" - "$work"/requirements.lock.json "$work"/requirements-docs.lock.json "$work"/requirements-release.lock.json \
-    "$work"/requirements-manifests.lock.json <<'CHECK'
+    "$work"/requirements-manifests.lock.json "$work"/requirements-kerberos.lock.json <<'CHECK'
 import json, pathlib, sys
 
 found = set()

@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 "$(sh conf/python.sh)" -m venv "$work/venv"
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check uv==0.13.9
 index=$("$work/venv/bin/pip" config get global.index-url 2>/dev/null || true)
-for lock in requirements.lock requirements-docs.lock requirements-release.lock requirements-manifests.lock; do
+for lock in requirements.lock requirements-docs.lock requirements-release.lock requirements-manifests.lock requirements-kerberos.lock; do
     {
         grep '^#' "$lock"
         sed -n 's/^\([A-Za-z0-9][^ ]*==[^ ]*\).*/\1/p' "$lock" >"$work/versions.in"

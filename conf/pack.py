@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from importlib.metadata import Distribution, distribution, distributions
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
@@ -27,6 +28,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 SOURCES = ("tiered_stream", "pyspark_tiered_stream.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
 EXTRAS = ("spark", "delta", "formats", "sql", "kafka-sink", "otel", "aiven", "hdfs")
+# These packages have no wheel: they are packed where somebody has installed them (`make kerberos`).
+OPTIONAL_EXTRAS = {"kerberos": "gssapi"}
 OF_SPARK = {"pyspark", "py4j"}  # the extra spark then adds pandas, for a driver that runs in the environment
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -103,7 +106,12 @@ def copy_python(environment: Path) -> Path:
 
 
 def copy_packages(wheel: Path, site: Path, extras: tuple[str, ...] = EXTRAS) -> None:
-    """Copy the installed dependencies of the package with its `extras`, and unpack the wheel."""
+    """Copy the installed dependencies of the package with its `extras`, and unpack the wheel.
+
+    `extras` are joined by each of `OPTIONAL_EXTRAS` whose module is installed here, if there are any.
+    """
+    if extras:
+        extras = (*extras, *(extra for extra, module in OPTIONAL_EXTRAS.items() if find_spec(module)))
     (built,) = distributions(path=[str(wheel)])
     for each in needed(built, extras, set()):
         for file in each.files or ():

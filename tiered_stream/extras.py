@@ -19,6 +19,7 @@ _EXTRAS = {
     "sqlglot": ("sqlglot", "sql"),
     "hdfs_native": ("hdfs-native", "hdfs"),
     "Crypto": ("pycryptodome", "aiven"),
+    "gssapi": ("gssapi", "kerberos"),
 }
 """By the name of a module: the package that has the module, and the extra that installs the package."""
 _OTHER_WAYS = {"spark": ", or use the Python of the Spark that your platform brings"}

@@ -56,7 +56,9 @@ class HadoopJvm:
         py4j = sorted(Path(pyspark.__file__).parent.glob("jars/py4j-*.jar"))
         options = [f"-Xmx{self._heap}", f"-Djava.io.tmpdir={self.folder}", f"-Dtest.build.data={self.folder}/data"]
         command = java_command("py4j.GatewayServer", [CONF, *jar_paths("hadoop"), *py4j], [str(port)], options)
-        self._process = ServiceProcess("Hadoop", command, self.folder / "hadoop.log")
+        # `MiniYARNCluster` writes into the folder `target` of the folder that it runs in.
+        in_folder = ["env", "-C", str(self.folder), *command]
+        self._process = ServiceProcess("Hadoop", in_folder, self.folder / "hadoop.log")
         self._process.start(lambda: listens(port))
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
 

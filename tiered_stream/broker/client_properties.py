@@ -22,6 +22,7 @@ from tiered_stream.options.fields import declared, of
 from tiered_stream.options.types import INT_MAX, Option
 
 if TYPE_CHECKING:
+    from tiered_stream.broker.login.kerberos import KerberosLogin
     from tiered_stream.broker.login.renewed_login import RenewedLogin
 
 _START_TIMEOUT_MS = 2_500
@@ -74,9 +75,9 @@ class BrokerConfig:
         return f"kafka.security.protocol = {self.net['security_protocol']}{login}"
 
     @property
-    def renewed_login(self) -> RenewedLogin[Any] | None:
-        """Source of tokens (OAUTHBEARER) or credentials (AWS_MSK_IAM) for logins; None: neither mechanism is set."""
-        login: RenewedLogin[Any] | None = self.net.get("sasl_oauth_token_provider")
+    def renewed_login(self) -> RenewedLogin[Any] | KerberosLogin | None:
+        """Source of tokens (OAUTHBEARER), credentials (AWS_MSK_IAM) or tickets (GSSAPI); None: another mechanism."""
+        login: RenewedLogin[Any] | KerberosLogin | None = self.net.get("sasl_oauth_token_provider")
         return login
 
     @classmethod

@@ -229,18 +229,20 @@ class Connections:
             raise
 
     async def _await_login(self, node_id: Any, deadline: Deadline) -> None:
-        """Wait for the token or the credentials of a login, if a new connection to the node needs them.
+        """Wait for the token, the credentials or the ticket of a login, if a new connection to the node needs them.
 
-        A token or credentials may take longer to come than a connection may take to be set up.
+        A token, credentials or a ticket may take longer to come than a connection may take to be set up.
 
         Raises:
-            BrokerUnavailableError: the token or the credentials did not come before `deadline`. Other errors of their
-                source are raised unchanged.
+            BrokerUnavailableError: they did not come before `deadline`. Other errors of their source are raised
+                unchanged.
         """
         login = self._config.renewed_login
-        if login is None or login.usable or self._manager.is_open(node_id):
+        broker = self._manager.cluster.broker_metadata(node_id)
+        host = broker.host if broker else ""
+        if login is None or login.usable_at(host) or self._manager.is_open(node_id):
             return
-        renewal = login.renewal()
+        renewal = login.renewal_at(host)
         while not renewal.done():
             if not deadline.remaining_ms:
                 raise BrokerUnavailableError(f"{login.origin}: no {login.kind} came within {deadline}")

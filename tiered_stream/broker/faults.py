@@ -19,6 +19,10 @@ _REFUSALS = (
     kafka_errors.IllegalSaslStateError,
     kafka_errors.AuthorizationError,
 )
+_KERBEROS_CAUSES = (
+    ", whether the clocks of this machine and of the broker differ by more than 5 minutes, and whether the broker's "
+    "key table has the KDC's current key"
+)
 _ABSENT = {
     "DNS Resolution failure": "the name is not known here (DNS)",
     "ECONNREFUSED": "nobody listens there (connection refused)",
@@ -114,8 +118,9 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
             f"{broker}: {error}; where that goes on, set kafka.reconnect.backoff.ms=1000 and read with fewer tasks"
         )
     if isinstance(error, _REFUSALS):
+        also = _KERBEROS_CAUSES if "GSSAPI" in security else ""
         return errors.BrokerAuthorizationError(
-            f"{broker} refused the login: {error}; check kafka.sasl.* and {security}"
+            f"{broker} refused the login: {error}; check kafka.sasl.* and {security}{also}"
         )
     if isinstance(error, kafka_errors.UnsupportedVersionError):
         return errors.BrokerError(f"{broker} is too old or too new: {error}")

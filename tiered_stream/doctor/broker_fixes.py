@@ -16,7 +16,7 @@ _LOGIN_FIXES = {
     "OAUTHBEARER": "correct clientId, clientSecret and scope in kafka.sasl.jaas.config",
     "AWS_MSK_IAM": "grant kafka-cluster:Connect on the cluster in the IAM policy of this identity, or name another "
     "identity by awsRoleArn or awsProfileName in kafka.sasl.jaas.config",
-    "GSSAPI": "get a ticket of a principal that the brokers know (kinit; klist shows it), and correct "
+    "GSSAPI": "correct principal and keyTab in kafka.sasl.jaas.config, or the ticket (kinit; klist shows it), or "
     "kafka.sasl.kerberos.service.name",
 }
 

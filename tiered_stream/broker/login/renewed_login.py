@@ -101,6 +101,14 @@ class RenewedLogin(Generic[T]):
         current = self._current
         return current is not None and self._clock() < current.ends_at
 
+    def usable_at(self, host: str) -> bool:
+        """Return `usable`, because the token or the credentials are for every host."""
+        return self.usable
+
+    def renewal_at(self, host: str) -> Future[None]:
+        """Call `renewal`, because the token or the credentials are for every host."""
+        return self.renewal()
+
     def current(self) -> T:
         """Return the token or the credentials without waiting, and start a renewal if one is due.
 

@@ -6,7 +6,6 @@ comments and the escapes of Java's `StreamTokenizer`. The entry is a secret: no 
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import re
 from collections.abc import Mapping
@@ -24,20 +23,13 @@ _LOGIN_MODULES: dict[str, tuple[str, tuple[str, ...]]] = {
     "PLAIN": ("PlainLoginModule", _USER_OPTIONS),
     "SCRAM-SHA-256": ("ScramLoginModule", _USER_OPTIONS),
     "SCRAM-SHA-512": ("ScramLoginModule", _USER_OPTIONS),
-    "GSSAPI": ("Krb5LoginModule", ("serviceName",)),
+    "GSSAPI": ("Krb5LoginModule", ("serviceName", "principal", "keyTab", "useKeyTab", "ticketCache", "useTicketCache")),
     "AWS_MSK_IAM": ("IAMLoginModule", ("",)),
     "OAUTHBEARER": (
         "OAuthBearerLoginModule", ("clientId", "clientSecret", "scope", "extension_", "ssl.", "unsecuredLogin")
     ),
 }  # fmt: skip
 """Login module of each SASL mechanism, and the prefixes of the module's options that have an effect."""
-_REPLACED_KERBEROS_OPTIONS = {
-    "principal": "get a ticket for it (kinit), and set KRB5CCNAME to where it is",
-    "keyTab": "set KRB5_CLIENT_KTNAME to the file",
-    "useKeyTab": "set KRB5_CLIENT_KTNAME to the file",
-    "ticketCache": "set KRB5CCNAME to the file",
-}
-"""Unsupported options of Java's Kerberos login module that name the user, each with the step that replaces it."""
 _CALLBACK_HANDLERS = {
     "sasl.client.callback.handler.class": {"AWS_MSK_IAM": "IAMClientCallbackHandler"},
     "sasl.login.callback.handler.class": {"OAUTHBEARER": "OAuthBearerLoginCallbackHandler"},
@@ -80,7 +72,7 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
         raise ConfigurationError("kafka.sasl.mechanism = 'AWS_MSK_IAM' needs kafka.security.protocol = SASL_SSL")
     options = _jaas_options(values, mechanism)
     if mechanism == "AWS_MSK_IAM":
-        # This import and the next one are here, because few users need these modules and their libraries.
+        # This import and the next two are here, because few users need these modules and their libraries.
         from tiered_stream.broker.login.msk_iam import aws_login
 
         # kafka-python has no setting for AWS logins, but passes this one to every mechanism.
@@ -90,7 +82,10 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
 
         settings["sasl_oauth_token_provider"] = login_tokens(values, options)
     elif mechanism == "GSSAPI":
-        settings["sasl_kerberos_service_name"] = _kerberos_service(values, options)
+        from tiered_stream.broker.login.kerberos import KerberosLogin, kerberos_identity
+
+        identity = kerberos_identity(options)
+        settings["sasl_oauth_token_provider"] = KerberosLogin(identity, _kerberos_service(values, options))
     else:
         username, settings["sasl_plain_password"] = _credentials(options, mechanism)
         if mechanism.startswith("SCRAM"):  # RFC 5802 escapes a `saslname`; kafka-python does not
@@ -203,23 +198,13 @@ def _jaas_options(values: ConfigValues, mechanism: str) -> dict[str, str]:
     # A shaded Kafka client has the class in another package, so only the last part of its name is compared.
     if entry.login_module.rpartition(".")[2] != login_module:
         raise ConfigurationError(f"kafka.sasl.jaas.config: kafka.sasl.mechanism = {mechanism!r} needs {login_module}")
-    for name, value in entry.options.items():
-        if mechanism == "GSSAPI" and name in _REPLACED_KERBEROS_OPTIONS and value.lower() != "false":
-            raise ConfigurationError(
-                f"kafka.sasl.jaas.config: {name} is not supported, and without it somebody else may log in: "
-                f"{_REPLACED_KERBEROS_OPTIONS[name]}, on the driver and on the executors, and remove {name}"
-            )
+    for name in entry.options:
         if not name.startswith(effective_options):
             _log.warning("kafka.sasl.jaas.config: %s has no effect with %s", name, mechanism)
     return entry.options
 
 
 def _kerberos_service(values: ConfigValues, options: Mapping[str, str]) -> str:
-    if importlib.util.find_spec("gssapi") is None:
-        raise ConfigurationError(
-            "kafka.sasl.mechanism = 'GSSAPI' (Kafka's default) needs the Python package `gssapi`: install it, or set "
-            "the mechanism that the brokers expect"
-        )
     service = values.text("sasl.kerberos.service.name") or options.get("serviceName", "")
     if not service:
         raise ConfigurationError("kafka.sasl.kerberos.service.name is missing: GSSAPI needs the brokers' service name")

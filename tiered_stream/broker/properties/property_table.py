@@ -90,7 +90,7 @@ SECURITY_PROTOCOL = option(
 SASL_MECHANISM = option(
     "kafka.sasl.mechanism", types.one_of(*MECHANISMS), "GSSAPI",
     "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `AWS_MSK_IAM`, or `GSSAPI`, which needs the package "
-    "`gssapi`.",
+    "`gssapi` (extra `kerberos`).",
 )  # fmt: skip
 HEADER_URLENCODE = option(
     "kafka.sasl.oauthbearer.header.urlencode", types.boolean, "false",
@@ -125,7 +125,7 @@ _TEXTS = {
     "sasl.login.callback.handler.class":
     "Java cannot be run here: only Kafka's own `OAuthBearerLoginCallbackHandler`, for which ours stands in. In place "
     "of others set `sasl.oauthbearer.token.provider`.",
-    "sasl.kerberos.service.name": "The brokers' service name (GSSAPI).",
+    "sasl.kerberos.service.name": "First part of the brokers' principal, such as `kafka` (GSSAPI).",
     "sasl.oauthbearer.token.endpoint.url":
     "Source of tokens: an `http(s)` endpoint with the grant of client credentials, or a `file:` with a token.",
     "sasl.oauthbearer.client.credentials.client.id": "Client id; goes before `clientId` in `sasl.jaas.config`.",
@@ -163,7 +163,7 @@ _NO_EFFECT = {
     "the client waits for the broker's response": "internal.throw.on.fetch.stable.offset.unsupported",
     "brokers and bootstrap servers are asked in turn until `default.api.timeout.ms`": """
         metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy retries""",
-    "this machine's Kerberos has and renews the tickets": """
+    "the Kerberos library gets and renews the tickets": """
         sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter
         sasl.kerberos.ticket.renew.window.factor""",
     "the brokers check tokens": """

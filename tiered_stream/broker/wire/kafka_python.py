@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import socket
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -23,6 +24,7 @@ from kafka.errors import KafkaConnectionError
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl import register_sasl_mechanism
+from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
 from kafka.net.sasl.msk import AwsMskIamClient, SaslMechanismAwsMskIam
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
@@ -35,6 +37,7 @@ from tiered_stream.process.single_flight import SingleFlightCache
 from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 
 __all__ = [
+    "AbstractContextLogin",
     "AbstractHostLogin",
     "AbstractTokenProvider",
     "ApiKey",
@@ -314,3 +317,44 @@ class _MskIam(SaslMechanismAwsMskIam):  # type: ignore[misc]
 
 
 register_sasl_mechanism("AWS_MSK_IAM", _MskIam, overwrite=True)
+
+
+class AbstractContextLogin(ABC):
+    """Source of the security contexts of GSSAPI logins. It takes the place of a token provider, too."""
+
+    @abstractmethod
+    def context(self, host: str) -> tuple[Any, bytes]:
+        """Return a security context (`gssapi.SecurityContext`) for a login at `host`, and its first message.
+
+        Any exception that it raises ends the login.
+        """
+
+    @abstractmethod
+    def translated(self, step: Callable[[], Any]) -> Any:
+        """Run a later step of a login, and return its result. An error of the context becomes an error of ours."""
+
+
+class _Gssapi(SaslMechanismGSSAPI):  # type: ignore[misc]
+    """GSSAPI login of one connection, which takes its security context from an `AbstractContextLogin`.
+
+    kafka-python's own mechanism knows the default user only, and waits for the KDC on the network thread. It is used if
+    the connection has no `AbstractContextLogin`, for other clients of the user in this process.
+    """
+
+    def __init__(self, **config: Any) -> None:
+        self._login = config.get("sasl_oauth_token_provider")
+        if not isinstance(self._login, AbstractContextLogin):
+            super().__init__(**config)
+            return
+        self._is_done = self._is_authenticated = False
+        self.auth_id = ""  # the broker takes the user's own principal (RFC 4752, 3.1)
+        self._client_ctx, self._next_token = self._login.context(config["host"])
+
+    def receive(self, auth_bytes: bytes) -> None:
+        if isinstance(self._login, AbstractContextLogin):
+            self._login.translated(lambda: super(_Gssapi, self).receive(auth_bytes))
+        else:
+            super().receive(auth_bytes)
+
+
+register_sasl_mechanism("GSSAPI", _Gssapi, overwrite=True)

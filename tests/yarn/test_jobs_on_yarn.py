@@ -1,0 +1,157 @@
+"""The job on YARN, in client and in cluster mode; its workers have nothing but the packed environment."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.delta.archive import LONG, ODD, everything, landed
+from tests.delta.archive import options as archive_options
+from tests.kerberos.kdc import why_no_kerberos
+from tests.kerberos.realm import ROWS, SERVICE, TOPIC, Realm, realm
+from tests.reading import options
+from tests.stack.hdfs import Hdfs
+from tests.stack.processes import wait_until
+from tests.stack.yarn import Yarn, started
+from tests.yarn.submitted import YarnJob
+
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
+
+
+def settings(folder: Path, topics: str = ODD, **more: str) -> dict[str, str]:
+    own = {"ingest.table": str(folder / "table"), "ingest.checkpointLocation": str(folder / "checkpoint")}
+    return {**archive_options(topics), **own, **{name.replace("_", "."): value for name, value in more.items()}}
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+@pytest.mark.parametrize("lane", ["direct", "spark"])
+def test_the_job_lands_an_archive_by_the_packed_environment_alone(
+    yarn: Yarn, packed: Path, tmp_path: Path, mode: str, lane: str
+) -> None:
+    job = YarnJob(yarn, tmp_path / "job", mode, settings(tmp_path, ingest_lane=lane), packed)
+
+    assert job.run() == 0, job.output()
+    assert landed(tmp_path / "table").equals(everything(ODD))
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_the_job_lands_in_hdfs_with_its_checkpoint_and_staged_files_there(
+    hdfs: Hdfs, packed: Path, tmp_path: Path, mode: str
+) -> None:
+    place = f"{hdfs.uri}/{mode}"
+    given = {**settings(tmp_path), "ingest.table": f"{place}/table", "ingest.checkpointLocation": f"{place}/checkpoint"}
+    with started(Yarn(tmp_path / "yarn", hdfs)) as yarn:
+        job = YarnJob(yarn, tmp_path / "job", mode, given, packed, spark={"spark.yarn.stagingDir": f"{hdfs.uri}/stage"})
+
+        assert job.run() == 0, job.output()
+        assert "direct lane" in job.output()
+    assert landed(f"{place}/table").equals(everything(ODD))
+
+
+def commits(folder: Path) -> int:
+    """How many micro-batches the checkpoint has as done."""
+    return len([each for each in (folder / "checkpoint" / "commits").glob("*") if each.name.isdigit()])
+
+
+def _has_done(job: YarnJob, folder: Path, batches: int) -> bool:
+    return not job.running or commits(folder) >= batches
+
+
+PERSISTENT = {"spark.task.maxFailures": "100", "spark.executor.maxNumFailures": "100"}
+KILLS = 5
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_executors_that_the_node_manager_kills_lose_and_repeat_no_record(
+    yarn: Yarn, packed: Path, tmp_path: Path, mode: str
+) -> None:
+    given = settings(tmp_path, LONG, maxOffsetsPerTrigger="150")
+    job = YarnJob(yarn, tmp_path / "job", mode, given, packed, spark=PERSISTENT)
+    job.start()
+    try:
+        for number in range(1, KILLS + 1):
+            wait_until(partial(_has_done, job, tmp_path, 3 * number), f"{3 * number} micro-batches")
+            assert job.running, job.output()
+            yarn.kill(yarn.executors()[0])
+        assert job.wait() == 0, job.output()
+    finally:
+        job.stop()
+
+    assert landed(tmp_path / "table").equals(everything(LONG))
+
+
+def test_a_driver_that_the_node_manager_kills_goes_on_in_another_attempt(
+    yarn: Yarn, packed: Path, tmp_path: Path
+) -> None:
+    given = settings(tmp_path, LONG, maxOffsetsPerTrigger="1000")
+    job = YarnJob(yarn, tmp_path / "job", "cluster", given, packed)
+    job.start()
+    try:
+        wait_until(lambda: not job.running or commits(tmp_path) >= 3, "three micro-batches")
+        (master,) = [each for each in yarn.containers() if each not in yarn.executors()]
+        yarn.kill(master)
+        assert job.wait() == 0, job.output()
+    finally:
+        job.stop()
+
+    assert landed(tmp_path / "table").equals(everything(LONG))
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
+    if missing := why_no_kerberos():
+        pytest.skip(missing)
+    with realm(tmp_path_factory.mktemp("realm")) as running:
+        yield running
+
+
+def kerberos_job(
+    yarn: Yarn, here: Realm, packed: Path, folder: Path, mode: str, given: dict[str, str], *, ship: bool
+) -> YarnJob:
+    """A job that logs in by a key table without a folder: shipped to the containers, or only in the driver's folder."""
+    login = here.login(jaas=here.by_keytab(keytab=Path(here.keytab.name)))
+    reading = options(here.stack, TOPIC, {f"kafka.{name}": value for name, value in login.items()})
+    own = {name: value for name, value in settings(folder).items() if name.startswith("ingest.")}
+    config = here.kdc.environment["KRB5_CONFIG"]
+    variables = {f"spark.{role}.KRB5_CONFIG": config for role in ("executorEnv", "yarn.appMasterEnv")}
+    files = [here.keytab] if ship else []
+    job = YarnJob(yarn, folder / "job", mode, {**reading, **own, **given}, packed, files, variables)
+    if mode == "client":
+        shutil.copy(here.keytab, job.folder)
+    return job
+
+
+def offsets(folder: Path) -> list[int]:
+    return sorted(DeltaTable(str(folder / "table")).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_executors_log_in_by_a_key_table_that_spark_ships(
+    yarn: Yarn, here: Realm, packed: Path, tmp_path: Path, mode: str
+) -> None:
+    job = kerberos_job(yarn, here, packed, tmp_path, mode, {"remote.log.locator": "none"}, ship=True)
+    before = here.kdc.issued("reader", SERVICE)
+
+    assert job.run(here.kdc.environment) == 0, job.output()
+    assert offsets(tmp_path) == list(range(ROWS))
+    assert here.kdc.issued("reader", SERVICE) >= before + 2  # by the driver and by an executor, at least
+
+
+def test_executors_without_a_login_read_tiered_segments_and_name_the_key_table_at_the_tail(
+    yarn: Yarn, here: Realm, packed: Path, tmp_path: Path
+) -> None:
+    tiered = {"boundedStreaming": "true", "endingOffsets": json.dumps({TOPIC: {"0": ROWS - 1}})}
+    job = kerberos_job(yarn, here, packed, tmp_path, "client", tiered, ship=False)
+    assert job.run(here.kdc.environment) == 0, job.output()
+    assert offsets(tmp_path) == list(range(ROWS - 1))
+
+    again = kerberos_job(yarn, here, packed, tmp_path, "client", {}, ship=False)
+    assert again.run(here.kdc.environment) == 1
+    assert "keyTab = 'reader.keytab' is not a file that this process can read" in again.output()
+    assert offsets(tmp_path) == list(range(ROWS - 1))

@@ -1,0 +1,209 @@
+"""Kerberos logins (SASL mechanism GSSAPI): who logs in, and the security contexts of the logins.
+
+MIT's or Heimdal's library does the work, by the package `gssapi`. It gets tickets from the KDC, and it gets new ones
+from a key table before they expire. Both may wait for the KDC, so another thread than the network thread does it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from tiered_stream.broker.login.kerberos_faults import kerberos_fault
+from tiered_stream.broker.wire.kafka_python import AbstractContextLogin
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.extras import naming_extras
+
+JAAS = "kafka.sasl.jaas.config"
+IDENTITY_OPTIONS = ("principal", "keyTab", "useKeyTab", "ticketCache", "useTicketCache")
+"""Options of Java's `Krb5LoginModule` that choose the user, and that are honoured."""
+_FRESH_SECONDS = 60.0
+"""Age up to which a prepared context is used. Its first message has a time, which brokers accept for 5 minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosIdentity:
+    """User of the logins. All three are None: the user of the default ticket cache or the default client key table.
+
+    Args:
+        principal: name of the user, with or without the realm.
+        keytab: path of the key table to get tickets with; None: no key table is named.
+        ticket_cache: ticket cache, such as a file's path; empty: the default ticket cache; None: it is not used.
+
+    If both are named, the ticket cache goes first, and the key table is used where the cache has no valid ticket.
+    """
+
+    principal: str | None
+    keytab: str | None
+    ticket_cache: str | None
+
+
+def kerberos_identity(options: Mapping[str, str]) -> KerberosIdentity:
+    """Return the user that the options of `Krb5LoginModule` name.
+
+    Raises:
+        ConfigurationError: options contradict each other, as for Java, or one is missing.
+    """
+    flags = {name: options.get(name, "false").lower() == "true" for name in ("useKeyTab", "useTicketCache")}
+    for name, flag in (("keyTab", "useKeyTab"), ("ticketCache", "useTicketCache")):
+        if options.get(name) and not flags[flag]:
+            raise ConfigurationError(f"{JAAS}: {name} has no effect without {flag}: add {flag}=true, or remove {name}")
+    if flags["useKeyTab"]:
+        missing = [name for name in ("keyTab", "principal") if not options.get(name)]
+        if missing:
+            raise ConfigurationError(
+                f"{JAAS}: useKeyTab=true needs {' and '.join(missing)}: add the key table's path as keyTab and its "
+                "principal, or remove useKeyTab and set KRB5_CLIENT_KTNAME"
+            )
+    return KerberosIdentity(
+        principal=options.get("principal") or None,
+        keytab=options["keyTab"].removeprefix("FILE:") if flags["useKeyTab"] else None,
+        ticket_cache=options.get("ticketCache", "") if flags["useTicketCache"] else None,
+    )
+
+
+def load_gssapi() -> Any:
+    """Import and return the package `gssapi`.
+
+    Raises:
+        ConfigurationError: the package, or the Kerberos library that it needs, is not installed.
+    """
+    try:
+        with naming_extras("kafka.sasl.mechanism = 'GSSAPI' (Kafka's default)"):
+            return importlib.import_module("gssapi")
+    except (ImportError, OSError) as error:
+        raise ConfigurationError(
+            f"kafka.sasl.mechanism = 'GSSAPI' needs the libraries of Kerberos ({error}): install them (Debian: "
+            "libgssapi-krb5-2, Red Hat: krb5-libs)"
+        ) from error
+
+
+class KerberosLogin(AbstractContextLogin):
+    """Source of the security contexts for the GSSAPI logins of one client. Safe to share between threads.
+
+    Args:
+        identity: the user.
+        service: first part of the brokers' principals, such as `kafka`.
+    """
+
+    origin = "kafka.sasl.mechanism = 'GSSAPI'"
+    kind = "Kerberos ticket"
+    source = "KDC"
+
+    def __init__(self, identity: KerberosIdentity, service: str) -> None:
+        self._gssapi = load_gssapi()
+        self.identity, self.service = identity, service
+        self._own_tickets = f"MEMORY:tiered-stream-{uuid.uuid4().hex}"
+        self._lock = threading.Lock()
+        self._running: dict[str, Future[None]] = {}
+        self._prepared: dict[str, tuple[Any, bytes, float]] = {}
+        """By host: a context, its first message, and the time of the monotonic clock when it was made."""
+
+    def usable_at(self, host: str) -> bool:
+        """Return whether a context for a login at `host` is ready."""
+        prepared = self._prepared.get(host)
+        return prepared is not None and time.monotonic() - prepared[2] < _FRESH_SECONDS
+
+    def renewal_at(self, host: str) -> Future[None]:
+        """Start a thread that makes a context for a login at `host`, and return a future of its end or error."""
+
+        def prepare() -> None:
+            self._prepared[host] = (*self._make(host), time.monotonic())
+
+        return self._in_thread(host, prepare)
+
+    def renewal(self) -> Future[None]:
+        """Start a thread that gets the user's ticket, and return a future of its end or error."""
+        return self._in_thread("", lambda: self._translating("", lambda: self._credentials().lifetime))
+
+    def context(self, host: str) -> tuple[Any, bytes]:
+        """Return a context for a login at `host`, and its first message.
+
+        If none is ready, make one now, which may wait for the KDC.
+
+        Raises: see `_make`.
+        """
+        with self._lock:
+            fresh = self.usable_at(host)
+            prepared = self._prepared.pop(host, None)
+        return prepared[:2] if prepared is not None and fresh else self._make(host)
+
+    def translated(self, step: Callable[[], Any]) -> Any:
+        """Run a later step of a login, and return its result. Raises as `_make`."""
+        return self._translating("", step)
+
+    def _in_thread(self, key: str, work: Callable[[], Any]) -> Future[None]:
+        with self._lock:
+            running = self._running.get(key)
+            if running is not None and not running.done():
+                return running
+            future = self._running[key] = Future()
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - the future passes the error to its callers
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+        threading.Thread(target=run, name="tiered-stream-login", daemon=True).start()
+        return future
+
+    def _make(self, host: str) -> tuple[Any, bytes]:
+        """Return a new security context for the broker at `host`, and its first message.
+
+        Raises:
+            ConfigurationError: there is no ticket, a setting is wrong, or the KDC does not know the broker.
+            BrokerAuthorizationError: the KDC refuses the user.
+            BrokerUnavailableError: the KDC cannot be reached, or the ticket has expired and none came after it.
+        """
+        return self._translating(host, lambda: self._first_step(host))  # type: ignore[no-any-return]
+
+    def _first_step(self, host: str) -> tuple[Any, bytes]:
+        gssapi = self._gssapi
+        name = gssapi.Name(f"{self.service}@{host}", gssapi.NameType.hostbased_service)
+        context = gssapi.SecurityContext(
+            name=name.canonicalize(gssapi.MechType.kerberos), usage="initiate", creds=self._credentials()
+        )
+        return context, context.step(None)
+
+    def _translating(self, host: str, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except self._gssapi.exceptions.GSSError as error:
+            raise kerberos_fault(error, self.identity, f"{self.service}/{host}" if host else "") from error
+
+    def _credentials(self) -> Any:
+        """Return the user's credentials. The library gets a ticket for a key table, and gets it again in time."""
+        identity = self.identity
+        if identity.keytab is not None and identity.ticket_cache is not None:
+            try:
+                cached = self._from_cache(identity.ticket_cache)
+                if cached.lifetime:
+                    return cached
+            except self._gssapi.exceptions.GSSError:
+                pass  # as for Java, the key table is next
+        if identity.keytab is None:
+            return self._from_cache(identity.ticket_cache or "")
+        if not os.access(identity.keytab, os.R_OK):
+            raise ConfigurationError(
+                f"{JAAS}: keyTab = {identity.keytab!r} is not a file that this process can read: correct the path, and "
+                "give the file to the driver and to each executor (spark-submit --files)"
+            )
+        return self._acquire({"client_keytab": f"FILE:{identity.keytab}", "ccache": self._own_tickets})
+
+    def _from_cache(self, cache: str) -> Any:
+        return self._acquire({"ccache": cache} if cache else None)
+
+    def _acquire(self, store: Mapping[str, str] | None) -> Any:
+        gssapi, principal = self._gssapi, self.identity.principal
+        name = gssapi.Name(principal, gssapi.NameType.kerberos_principal) if principal else None
+        return gssapi.Credentials(name=name, usage="initiate", store=store)
