@@ -24,6 +24,8 @@ _IGNORED = (
 """Marks and the like of Unicode 15 to 17 (`Case_Ignorable`): a word goes on after them."""
 _CASED = ("1C89-1C8A A7CB-A7CF A7D2 A7D4 A7DA-A7DC 10D50-10D65 10D70-10D85 16EA0-16EB8 16EBB-16ED3 1DF25-1DF2A",)
 """Letters of Unicode 15 to 17 that have a case (`Cased`)."""
+_OTHERS = ("295", "1171E")
+"""Characters that were a letter with a case and a mark in Unicode 14, and are neither in Unicode 17."""
 _SIGMA, _MARK = "Σ", "\u0301"
 
 
@@ -39,6 +41,7 @@ _UPPER = {lower: upper for upper, lower in _LOWER.items()}
 _STAND_INS = {
     **dict.fromkeys(_code_points(_IGNORED), _MARK),
     **dict.fromkeys(_code_points(_CASED), "a"),
+    **dict.fromkeys(_code_points(_OTHERS), "-"),
     ord("İ"): "a",  # Python makes two characters of it
 }
 """Characters that each Python knows, in place of newer characters, for the form of a sigma next to them."""
