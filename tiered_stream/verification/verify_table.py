@@ -64,7 +64,18 @@ def verify(
     of_topics = [ingest.settings_of_topics(options, [topic]) for topic in topics]
     if any(map(is_upsert, of_topics or [ingest.shared_settings(options)])):
         return verify_latest(spark, ingest.settings_of_topics(options, topics), table, ranges, times)
-    verified = open_verified(spark, table, _record_columns(options, topics))
+    return _verify_records(spark, options, table, ranges, times)
+
+
+def _verify_records(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    table: str,
+    ranges: Ranges | None,
+    times: TimeRange | None,
+) -> VerifyReport:
+    """Compare a table that has a row for each record; the arguments and errors are the same as in `verify`."""
+    verified = open_verified(spark, table, _record_columns(options, _topics(options, ranges)))
     if times is not None and "timestamp" not in verified.columns:
         raise ConfigurationError(
             f"the table {table} has no column with the records' timestamp, by which records are to be chosen"
