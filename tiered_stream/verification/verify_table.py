@@ -68,11 +68,14 @@ def verify(
 
 
 def _verify_records(
-    spark: SparkSession, options: Mapping[str, str], table: str, ranges: Ranges | None, times: TimeRange | None
+    spark: SparkSession,
+    options: Mapping[str, str],
+    table: str,
+    ranges: Ranges | None,
+    times: TimeRange | None,
 ) -> VerifyReport:
-    """Compare a table that has a row for each record, as `verify` says."""
-    topics = _topics(options, ranges)
-    verified = open_verified(spark, table, _record_columns(options, topics))
+    """Compare a table that has a row for each record; the arguments and errors are the same as in `verify`."""
+    verified = open_verified(spark, table, _record_columns(options, _topics(options, ranges)))
     if times is not None and "timestamp" not in verified.columns:
         raise ConfigurationError(
             f"the table {table} has no column with the records' timestamp, by which records are to be chosen"
