@@ -219,7 +219,11 @@ def _create(
     if committer.by != ingest.COMMIT_BY_SPARK and not by_spark:
         return create_table(files, target.schema, properties, lock_for_creation(spark, files))
     # Spark also writes the version's checksum. Without a checksum Delta's first commit reads the table's whole state.
-    create(address)
+    try:
+        create(address)
+    except TableError:
+        if open_table(files) is None:  # else another query has just created it
+            raise
     table = open_table(files)
     if table is None:
         raise TableAccessError(
