@@ -29,6 +29,7 @@ _WAIT = re.compile(r"^still trying: .*\n?|^still trying to reach .*\n?", re.MULT
 _HTTP, _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+"), re.compile(r"127\.0\.0\.1:\d+")
 _TOPIC_ID = re.compile(rf"({TOPIC}-(?:\d+-)?)[A-Za-z0-9_-]{{22}}(?=/)")
 _TIMED_OUT = re.compile(r"Timed out after \d+ ms")
+_METADATA_OFFSET = re.compile(r"(__remote_log_metadata-\d+, offset )\d+")
 _SEGMENT = re.compile(r"\d{20}-[A-Za-z0-9_-]{22}")
 
 
@@ -163,4 +164,5 @@ def shown(text: str, place: Place, folder: Path) -> str:
     text = text.replace(f"127.0.0.1:{place.site.tier_by_lake.port}", "s3.example:9000")
     text = _ADDRESS.sub("broker1:9092", text)
     text = _TIMED_OUT.sub("Timed out after N ms", text)
+    text = _METADATA_OFFSET.sub(r"\g<1>0", text)
     return _SEGMENT.sub("SEGMENT", _TOPIC_ID.sub(r"\1TOPIC_ID", text))
