@@ -28,7 +28,7 @@ from tests.setups.ways import WAYS, Way
 from tests.stack.versitygw import why_no_versitygw
 
 QUICK = (DOCTOR, "plan", "segments")
-"""Commands that `make test` runs in each wrong setup, because the other commands say the same."""
+"""Commands of the quicker test, because the other commands say the same."""
 WRITE = "write it with `python -m tests.docs.wrong_settings`"
 
 
@@ -85,6 +85,7 @@ def kept_of(said: dict[str, Said]) -> dict[str, tuple[int, str]]:
     return {who: (each.status, each.says) for who, each in said.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.stack
 @pytest.mark.parametrize("name", WAYS)
 def test_commands_and_a_query_say_what_the_page_shows(running: Running, tmp_path: Path, name: str) -> None:
