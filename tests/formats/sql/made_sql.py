@@ -257,7 +257,7 @@ class Expressions:
             f"({self.of('bool', depth)}) IS {self._one('', 'NOT ')}{self._one('TRUE', 'FALSE')}",
             f"({self.of(at, depth)}) {self._one('', 'NOT ')}IN ({literals[at]})",
             f"({left}) IN (({right}), {self._like(kind, depth)})",
-            f"{self._one('nested', 'nested.z', 'NULL', left)} IS {self._one('', 'NOT ')}NULL",
+            f"{self._one('nested', 'nested.z', 'NULL', f'({left})')} IS {self._one('', 'NOT ')}NULL",
             f"({self.of('text', depth)}) {self._one('', 'NOT ')}LIKE {pattern}",
             f"{self._one('startswith', 'endswith', 'contains')}({self.of('text', depth)}, {wanted})",
             f"isnan({self.of('double', depth)})",

@@ -15,7 +15,7 @@ from tiered_stream.formats.rows.sql_query import Tree
 from tiered_stream.formats.sql.arithmetic import TRY_NAMES
 from tiered_stream.formats.sql.casts import cast, try_cast
 from tiered_stream.formats.sql.functions import FUNCTIONS
-from tiered_stream.formats.sql.sql_times import UTC_NAMES
+from tiered_stream.formats.sql.sql_times import DAY_MICROS, UTC_NAMES
 from tiered_stream.formats.sql.sql_values import (
     BIGINT,
     BOOLEAN,
@@ -96,6 +96,11 @@ def _bound(tree: Tree, columns: Columns) -> Bound:
         return _field(args[0], tree.text)
     if tree.op in (sql.CAST, sql.TRY_CAST):
         return (cast if tree.op == sql.CAST else try_cast)(args[0], tree.text, columns.zone_is_utc)
+    if tree.op == "timestamp_micros" and _is_far_constant(tree.args[0]):
+        raise SqlTypeError(
+            "timestamp_micros of a constant far away, or of a computed one: Spark's optimizer fails at its DATE. Write "
+            "TIMESTAMP '…'"
+        )
     inner = frozenset[str]().union(*(arg.ops for arg in args))
     _check_order(tree.op, inner, args)
     bound = FUNCTIONS[tree.op].bind(args, columns.zone_is_utc)
@@ -118,6 +123,27 @@ def _check_order(op: str, inner: frozenset[str], args: list[Bound]) -> None:
             f"{op} within {op}: Spark may compute them in another order, in which other results are too "
             "large. CAST the integers to DECIMAL, and use the operator"
         )
+
+
+def _is_constant(tree: Tree) -> bool:
+    """Return whether Spark's optimizer may find that an expression has one value in all rows."""
+    if tree.op in sql.LITERALS:
+        return tree.op != sql.NULL
+    if tree.op in _BRANCHES:
+        return any(map(_is_constant, tree.args))
+    return bool(tree.args) and all(map(_is_constant, tree.args))
+
+
+def _is_far_constant(tree: Tree) -> bool:
+    """Return whether an integer may be a constant for which the start or the end of its day has no TIMESTAMP.
+
+    A literal within 2 days of the ends of BIGINT is, and so may each computed constant be.
+    """
+    if tree.op == sql.INTEGER:
+        return abs(int(tree.text)) > (1 << 63) - 2 * DAY_MICROS
+    if tree.op in _BRANCHES:
+        return any(map(_is_far_constant, tree.args))
+    return tree.op not in sql.LITERALS and _is_constant(tree)
 
 
 def _field(whole: Bound, name: str) -> Bound:

@@ -32,8 +32,10 @@ from tiered_stream.formats.sql.sql_values import (
     if_else,
     is_decimal,
     is_floating,
+    is_integer,
     is_number,
     literal,
+    sql_name,
     type_names,
     widened,
 )
@@ -90,7 +92,21 @@ def sides(left: Bound, right: Bound, what: str, zone_is_utc: bool) -> tuple[Boun
     return one_type[0], one_type[1]
 
 
+def _check_reach(number: Bound, limit: Bound, what: str) -> None:
+    """Raise SqlTypeError if an integer is compared with a literal that its type cannot reach.
+
+    Spark then removes the comparison, and can give false in place of null (`UnwrapCastInBinaryComparison`).
+    """
+    if number.is_literal or not (is_integer(number.kind) and limit.is_literal and limit.literal is not None):
+        return
+    largest = 1 << (number.kind.bit_width - 1)
+    if not -largest <= limit.literal < largest:
+        raise SqlTypeError(f"{what} compares {sql_name(number.kind)} with {limit.literal}, which it cannot reach")
+
+
 def _numbers(left: Bound, right: Bound, what: str) -> tuple[Bound, Bound]:
+    _check_reach(left, right, what)
+    _check_reach(right, left, what)
     if is_decimal(left.kind) or is_decimal(right.kind):
         if is_floating(left.kind) or is_floating(right.kind):
             return widened(left, DOUBLE), widened(right, DOUBLE)

@@ -184,7 +184,7 @@ FUNCTIONS: Mapping[str, Function] = {
     },
     "timestamp_micros": Function(
         TIMES, "`timestamp_micros(a)`",
-        "argument: an integer; for milliseconds: `timestamp_micros(try_multiply(a, 1000))`",
+        "argument: an integer, not a computed constant; for milliseconds: `timestamp_micros(try_multiply(a, 1000))`",
         _of_first(sql_times.timestamp_of_micros), 1, 1,
     ),
 }  # fmt: skip

@@ -29,7 +29,7 @@ from tiered_stream.formats.sql.sql_values import (
 )
 
 _Numbers = np.ndarray[Any, Any]
-_DAY = 86_400_000_000
+DAY_MICROS = 86_400_000_000
 UTC_NAMES = frozenset({"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00", "UCT", "Zulu", "Etc/Zulu"})
 """Values of `spark.sql.session.timeZone` that stand for UTC."""
 
@@ -93,7 +93,7 @@ def date_of(arg: Bound, zone_is_utc: bool) -> Bound:
     if arg.kind not in (TIMESTAMP, TIMESTAMP_NTZ):
         raise SqlTypeError(f"a DATE is made of TIMESTAMP, not of {sql_name(arg.kind)}")
     _in_utc(arg, "the DATE", zone_is_utc)
-    days = _of_numbers(lambda micros: micros // _DAY, INT)
+    days = _of_numbers(lambda micros: micros // DAY_MICROS, INT)
     return call(DATE, lambda values: days(values).cast(DATE), arg)
 
 
