@@ -71,7 +71,7 @@ def test_a_commit_without_its_offsets_is_corrupt(tmp_path: Path) -> None:
         committed_batch(str(folder), TableStorage())
 
 
-@pytest.mark.parametrize("name", ["nowhere", "hdfs://nn/c"])
+@pytest.mark.parametrize("name", ["nowhere", "ftp://nn/c"])
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path, name: str) -> None:
     where = name if "://" in name else str(tmp_path / name)
     with pytest.raises(ConfigurationError, match=where):

@@ -49,7 +49,7 @@ def test_a_folder_with_spaces_is_found(tmp_path: Path) -> None:
     "options,message",
     [
         (StorageOptions(), "remote.storage.uri is missing"),
-        (StorageOptions(uri="hdfs://name-node/tier"), "'hdfs' is not known; s3://bucket/prefix, gs://bucket/prefix"),
+        (StorageOptions(uri="ftp://server/tier"), "'ftp' is not known; s3://bucket/prefix, gs://bucket/prefix"),
         (StorageOptions(uri="/folder"), "'' is not known"),
         (StorageOptions(uri="file://host/folder"), "names no local folder"),
         (StorageOptions(uri="file:///a%00b"), "a NUL in its path"),

@@ -54,6 +54,8 @@ class HdfsStore(ObjectStore):
         use: names of the settings, for messages.
     """
 
+    writes_in_place = True
+
     def __init__(self, options: StorageOptions, use: StoreUse) -> None:
         parts = urlsplit(options.uri or "")
         self._root = f"/{parts.path.strip('/')}".rstrip("/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from typing import ClassVar
 
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.limits import Limit
@@ -32,6 +33,9 @@ class ObjectStore(ABC):
     the subclasses of `StorageError`: `StorageObjectNotFoundError` (no such bucket or object), `StorageAccessError`
     (credentials), `StorageUnavailableError` (out of reach after all retries, with two subclasses for timeouts).
     """
+
+    writes_in_place: ClassVar[bool] = False
+    """True if the store shows objects that are still being written, with fewer bytes."""
 
     before_request: Callable[[], object] = staticmethod(lambda: None)
     """Function that is called in the request's thread before each request, such as a request for a page of a listing.

@@ -135,7 +135,7 @@ class CopyListing:
             data = self._store.get(copy.prefix + copy.path + MANIFEST, self._limit)
         except StorageObjectNotFoundError:
             return None
-        if not data:
+        if not data and self._store.writes_in_place:
             return None
         segment = parse_manifest(data, name).segment
         if segment is None:
