@@ -313,6 +313,6 @@ def test_topics_that_go_to_one_table_by_two_names_are_refused_before_a_row_is_lo
     (tmp_path / "lake" / "payments").symlink_to("orders")
     for topic in ("orders", "payments"):
         write_topic(typed.bucket, topic, [[Record(None, b"a")]])
-    with pytest.raises(StreamingQueryException, match="are one table|is another one than when the query started"):
+    with pytest.raises(StreamingQueryException, match="are one table"):
         typed.run(lane="auto", topics="orders,payments")
     assert typed.read(tmp_path / "lake" / "orders").isEmpty()

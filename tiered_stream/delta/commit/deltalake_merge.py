@@ -42,6 +42,7 @@ from tiered_stream.delta.write.early_times import need_version_key
 from tiered_stream.delta.write.file_systems import open_folder
 from tiered_stream.delta.write.latest_rows import DELETES, STAGED, UnorderedKeyError, last_rows
 from tiered_stream.errors import TableError
+from tiered_stream.formats.rows.change_records import named_column
 
 log = logging.getLogger(__name__)
 
@@ -113,9 +114,10 @@ class DeltalakeMerge:
         folder = open_folder(files.uri, files.storage)
         self._check_times(folder, batch.files)
         columns = merged_columns(self.state.description, merged.written, batch.files)
-        keys, order_by = (_named(columns, name) for name in files.keys), files.order_by
+        staged, order_by = _staged(folder, batch.files, columns), files.order_by
+        keys = [named_column(staged.schema, name) or name for name in files.keys]
         try:
-            rows = last_rows(_staged(folder, batch.files, columns), list(keys), order_by and _named(columns, order_by))
+            rows = last_rows(staged, keys, order_by and named_column(staged.schema, order_by))
         except UnorderedKeyError as error:
             raise unordered_error(str(merged.address), str(error)) from None
         clauses = merge_clauses(columns.names, files.keys, is_newer_sql(order_by), None)
@@ -205,11 +207,6 @@ def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _schema(state: TableState) -> StructType:
     return StructType.fromJson({"type": "struct", "fields": list(state.description.fields)})
-
-
-def _named(columns: StructType, name: str) -> str:
-    """Return the name as `columns` writes it, because Delta ignores case."""
-    return next(each for each in columns.names if each.lower() == name.lower())
 
 
 def _has_days_or_times(kind: pa.DataType) -> bool:

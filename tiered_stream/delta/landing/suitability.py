@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -59,6 +61,11 @@ if TYPE_CHECKING:
     from tiered_stream.delta.checkpoint.query_tables import Landed
     from tiered_stream.delta.commit.batch_commit import OnGap, TableCommits
 
+_creation = threading.Lock()
+"""Lock for the creation of a table in a local folder.
+
+Two names may lead to one folder, and there Spark overwrites the table that another thread has just created.
+"""
 _NO_JVM = "with Spark Connect nobody can commit files that tasks have written: that takes the driver's own JVM"
 NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stream[delta]')"
 
@@ -182,7 +189,10 @@ def _opened(
     from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
     try:
-        table = open_table(target.files) or _create(spark, address, target, create)
+        table: DeltaTable | str | None = open_table(target.files)
+        if table is None:
+            with _creation if urlsplit(target.files.uri).scheme == "file" else nullcontext():
+                table = open_table(target.files) or _create(spark, address, target, create)
         return table if isinstance(table, str) else (table, describe(table))
     except CatalogManagedError as error:
         if address.path is None:
