@@ -28,7 +28,7 @@ FIRST_MS = 1_700_000_000_000
 @pytest.fixture
 def root(hdfs: Hdfs, tmp_path: Path) -> str:
     """A folder of the test's own in HDFS, which does not exist yet."""
-    return f"{hdfs.uri}{tmp_path}"
+    return f"{hdfs.uri}/tests-of-tables/{tmp_path.name}"
 
 
 @pytest.mark.parametrize("lane", ["direct", "spark"])

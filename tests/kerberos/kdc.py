@@ -108,7 +108,7 @@ class Kdc:
         key = f"-pw {password}" if password else "-randkey"
         self._admin(f'addprinc {key} -maxlife "{life}" {principal}')
         if password is None:
-            self._admin(f"ktadd -k {table} -norandkey {principal}")
+            self._admin(f'ktadd -k "{table}" -norandkey {principal}')
         return table
 
     def remove(self, principal: str) -> None:

@@ -5,6 +5,8 @@ Hadoop's class is driven from here by Py4J, so that a test can stop and start si
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,7 @@ class Hdfs:
         self.java = HadoopJvm(folder)
         self._settings = _SETTINGS | dict(settings or {})
         self._data_nodes = data_nodes
+        self._data = folder / "data"
         self._cluster: Any = None
 
     @property
@@ -101,10 +104,13 @@ class Hdfs:
     def start(self) -> None:
         """Start the nodes, wait until they serve, and write `conf_dir`."""
         self.java.start()
+        if " " in str(self.folder):
+            # A data node's folder becomes part of a format, in which the blank is `%20`.
+            self._data = Path(tempfile.mkdtemp(prefix="hdfs-", dir="/tmp"))
         conf = self.java.jvm.org.apache.hadoop.hdfs.HdfsConfiguration()
         for name, value in self._settings.items():
             conf.set(name, value)
-        base = self.java.jvm.java.io.File(str(self.folder / "data"))
+        base = self.java.jvm.java.io.File(str(self._data))
         builder = self.java.jvm.org.apache.hadoop.hdfs.MiniDFSCluster.Builder(conf, base)
         self._cluster = builder.numDataNodes(self._data_nodes).build()
         self._cluster.waitActive()
@@ -113,6 +119,7 @@ class Hdfs:
 
     def stop(self) -> None:
         self.java.stop()
+        shutil.rmtree(self._data, ignore_errors=True)
 
 
 def write_site(file: Path, settings: Mapping[str, str]) -> None:

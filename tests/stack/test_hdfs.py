@@ -9,7 +9,7 @@ def test_a_client_reaches_the_file_system_by_the_written_settings(hdfs: Hdfs) ->
     jvm = hdfs.java.jvm
     conf = jvm.org.apache.hadoop.conf.Configuration(False)
     for name in ("core-site.xml", "hdfs-site.xml"):
-        conf.addResource(jvm.org.apache.hadoop.fs.Path((hdfs.conf_dir / name).as_uri()))
+        conf.addResource(jvm.org.apache.hadoop.fs.Path(str(hdfs.conf_dir / name)))
     files = jvm.org.apache.hadoop.fs.FileSystem.newInstance(conf)
     path = jvm.org.apache.hadoop.fs.Path("/test-of-the-stack")
     assert files.mkdirs(path)

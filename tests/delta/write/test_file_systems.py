@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import path_uri
-from tiered_stream.delta.write.file_systems import local_uri, normal_path, uri_of
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.write.file_systems import deltalake_place, local_uri, normal_path, uri_of
 from tiered_stream.errors import ConfigurationError
 
 HADOOPS = {
@@ -88,3 +89,11 @@ def test_parent_of_a_symbolic_link_is_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "folder").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "folder")
     assert local_uri(f"{tmp_path}/link/../t") == f"{tmp_path.as_uri()}/t"
+
+
+@pytest.mark.parametrize(
+    "path", ["hdfs://nn:8020/a b", "hdfs://nn:8020/tübingen", "hdfs://nn:8020/a|b", "hdfs://nn/[a"]
+)
+def test_letters_that_deltalake_writes_otherwise_are_refused_in_tables_in_hdfs(path: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"the path hdfs://.* has the letter .* than Spark.* without it"):
+        deltalake_place(TableFiles(path))

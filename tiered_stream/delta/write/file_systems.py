@@ -28,6 +28,8 @@ _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
 _SLASHES = re.compile("//+")
 _ODD_LETTERS = re.compile("[?#%]")
 """Letters that libraries take for parts of a URL, or literally."""
+_ODD_IN_HDFS = re.compile(r'[^!-~]|["<>[\\\]^`{|}]')
+"""Letters in whose place deltalake writes `%` and their code into the names of folders in HDFS."""
 _CREDENTIALS = re.compile(r"//[^/]*@")
 _DOTS = frozenset((".", ".."))
 
@@ -38,7 +40,8 @@ def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
     All schemes of Azure's storage become `az://container/prefix`, because deltalake does not know all of them.
 
     Raises:
-        ConfigurationError: no storage account is named, or the connection string is malformed.
+        ConfigurationError: no storage account is named, the connection string is malformed, or the path in HDFS has a
+            letter that deltalake would write in another way than Hadoop.
     """
     parts = urlsplit(files.uri)
     if parts.scheme == GOOGLE_SCHEME:
@@ -47,6 +50,9 @@ def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
         place = azure_place(files.storage.at(files.uri), TABLES)
         return f"az://{place.container}{parts.path}", _allowing_http(place.config, "endpoint")
     if parts.scheme == HDFS_SCHEME:
+        if odd := _ODD_IN_HDFS.search(files.uri):
+            why = f"it has the letter {odd[0]!r}, so that deltalake would look in another folder than Spark"
+            raise ConfigurationError(f"the path {files.uri}: {why}. Choose a folder without it in its name")
         return files.uri, hadoop_settings_of(files.storage.at(files.uri))
     options = delta_storage_options(files.storage)
     if files.storage.s3_endpoint_url is None and parts.scheme == "s3":
