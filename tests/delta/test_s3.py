@@ -15,12 +15,13 @@ from tests.delta.archive import ODD, PLAIN, everything, in_order, options
 from tests.golden import golden
 from tests.stack.customer_keys import KEY, CustomerKeyHandler
 from tests.stack.http_front import HttpFront
+from tests.stack.older_s3 import older
 from tests.stack.processes import free_ports
 from tests.stack.s3_client import REGION, s3a_settings
 from tests.stack.spark import configured
 from tests.stack.versitygw import VersityGateway
 from tests.storage.golden_aiven import KEY_PREFIX
-from tiered_stream import land
+from tiered_stream import land, verify
 from tiered_stream.delta.landing.land import Landing, plan_landing
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.settings.ingest_settings import TableStorage
@@ -109,6 +110,31 @@ def test_a_table_whose_objects_have_a_key_of_ones_own_is_landed_and_read(
     assert landing.lane is Lane.DIRECT
     assert KEY not in query._jsq.explainInternal(True)
     front.stop()
+
+
+@pytest.mark.slow
+def test_a_server_without_newer_checksums_and_starts_of_listings_loses_nothing(
+    spark: SparkSession, tmp_path: Path, lake: VersityGateway, tier: VersityGateway
+) -> None:
+    fronts = {server: HttpFront(free_ports(1)[0], server.port, older(server)) for server in (lake, tier)}
+    lake.client().create_bucket(Bucket="older")
+    for front in fronts.values():
+        front.start()
+    given = segments(tier, "older") | {"maxOffsetsPerTrigger": "1500"}
+    given["remote.storage.s3.endpoint.url"] = fronts[tier].endpoint
+    with configured(spark, s3a(lake, "older", endpoint=fronts[lake].endpoint)):
+        table = "s3a://older/orders"
+        query = land(spark, options=given, table=table, checkpoint="s3a://older/checkpoint", lane="direct")
+        query.awaitTermination()
+        assert query.recentProgress[-1].batchId >= 3
+        assert verify(spark, options=given, table=table).equal
+        by_deltalake = given | {"ingest.commit": "deltalake"}
+        query = land(spark, options=by_deltalake, table="s3a://older/other", checkpoint=str(tmp_path), lane="direct")
+        with pytest.raises(StreamingQueryException, match=r"may ignore start-after .*: set ingest.commit=spark"):
+            query.awaitTermination()
+    assert in_order(landed_in(lake, "s3://older/orders").to_pyarrow_table()).equals(everything(ODD))
+    for front in fronts.values():
+        front.stop()
 
 
 @pytest.mark.parametrize("lane", ["auto", "direct", "spark"])

@@ -17,6 +17,7 @@ class HttpFront:
     """Server on `port` in front of an emulator on `backend_port`; each request goes to a new `handler`."""
 
     def __init__(self, port: int, backend_port: int, handler: type[FrontHandler]) -> None:
+        self.endpoint = f"http://127.0.0.1:{port}"
         self._server = _Server(("127.0.0.1", port), handler, backend_port)
         self._thread = Thread(target=self._server.serve_forever, daemon=True)
 
@@ -80,6 +81,11 @@ class FrontHandler(BaseHTTPRequestHandler):
     def finish(self) -> None:
         self._backend.close()
         super().finish()
+
+    def handle_expect_100(self) -> bool:
+        passed = super().handle_expect_100()
+        self.wfile.flush()  # the client waits for it before it sends the body
+        return passed
 
     def log_message(self, format: str, *args: object) -> None:
         pass

@@ -23,7 +23,12 @@ def s3_client(endpoint: str, access_key: str, secret_key: str) -> S3Client:
         region_name=REGION,
         aws_access_key_id=access_key,
         aws_secret_access_key=secret_key,
-        config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 1}, connect_timeout=1),
+        config=Config(
+            signature_version="s3v4",
+            s3={"addressing_style": "path"},
+            retries={"max_attempts": 1},
+            connect_timeout=1,
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.delta.made_batches import ORDERS, plain
 from tests.stack.customer_keys import KEY, CustomerKeyHandler
 from tests.stack.http_front import HttpFront
+from tests.stack.older_s3 import older
 from tests.stack.processes import free_ports
 from tests.stack.s3_client import REGION
 from tests.stack.versitygw import VersityGateway
@@ -192,6 +193,35 @@ def test_days_are_files_in_their_folders(files: TableFiles, lake: VersityGateway
     writer.close()
     assert [file.path.partition("/")[0] for file in written] == [f"day={file.day}" for file in written]
     assert rows(files, lake, [file.path for file in written]) == 10
+
+
+@pytest.mark.parametrize("flips", [False, True])
+def test_a_service_without_checksums_of_the_newer_kind_gets_the_md5_digest(
+    files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, flips: bool
+) -> None:
+    class Flipped(s3_upload._Body):
+        def read(self, size: int = -1) -> bytes:
+            at_first = self.tell() == 0
+            read = super().read(size)
+            return b"A" + read[1:] if at_first and flips else read
+
+    monkeypatch.setattr(s3_upload, "_Body", Flipped)
+    (port,) = free_ports(1)
+    front = HttpFront(port, lake.port, older(lake))
+    front.start()
+    storage = replace(files.storage, s3_endpoint_url=f"http://127.0.0.1:{port}")
+    folder = open_data_folder(replace(files, storage=storage), UploadThreads())
+    written = {f"part-{number}": bytes([number]) * (number * MEMORY_BYTES) for number in range(1, 3)}
+    for path, content in written.items():
+        write(folder, path, content)
+    if flips:
+        with pytest.raises(OSError, match="part-1 could not be uploaded: .*BadDigest"):
+            folder.wait()
+    else:
+        folder.wait()
+        assert {path: stored(lake, files, path) for path in written} == written
+    folder.close()
+    front.stop()
 
 
 @pytest.fixture

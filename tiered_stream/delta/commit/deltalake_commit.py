@@ -37,7 +37,7 @@ from tiered_stream.delta.requirements.catalog_managed import managing_feature
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.schema.json_types import common_fields, struct_of
 from tiered_stream.delta.schema.row_plan import check_day_column
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import COMMIT, TableFiles
 from tiered_stream.delta.write.file_systems import deltalake_place
 from tiered_stream.errors import TableAccessError, TableError
 
@@ -52,6 +52,8 @@ _OF_FILE_SYSTEM = re.compile(r"\(os error \d+\)")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _S3_ERROR = re.compile(r"(?:<\?xml[^>]*>)?\s*<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>.*", re.DOTALL)
 
+_LISTED_FROM_THE_START = "Invalid table version"
+"""Error of deltalake after a commit, if the S3 service ignores `start-after` in a listing of the log."""
 _QUERY = re.compile(r"(https?://[^\s?]+)\?[^\s)\"']*")
 """Pattern of a URL with a query, which may be a shared access signature of Azure's."""
 
@@ -318,6 +320,8 @@ class DeltalakeTransaction:
             raise UncertainCommitError(_without_queries(str(error))) from error
         except DeltaError as error:
             text = _without_queries(str(error))
+            if _LISTED_FROM_THE_START in text:
+                text += f". The storage may ignore start-after in listings: set {COMMIT.name}=spark"
             raise TableError(f"the table {self._of.uri} refused batch {batch.batch_id}: {text}") from error
         self._of.checkpoint(self._table, self.state)
         return self.state.version + 1

@@ -1,11 +1,13 @@
 """Uploads of data files to S3, each with one PUT and its checksum.
 
-pyarrow would sign each chunk, which costs the client a hash of every byte.
+An S3 service that refuses the header of a CRC32C gets the MD5 digest. pyarrow would sign each chunk, which costs the
+client a hash of every byte.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _READ_BYTES = 1 << 20
+_HEADER = "x-amz-checksum-"
 
 
 class S3Uploads(Uploads):
@@ -42,6 +45,7 @@ class S3Uploads(Uploads):
         self._bucket = storage.s3_access_point or parts.netloc
         self._client = _clients.get(storage, lambda: _make_client(storage))
         self._object_arguments: Any = storage.put_object_arguments()
+        self._knows_crc = True
 
     def open(self, path: str) -> ChecksummedFile:
         """Open a new file, which waits for its upload."""
@@ -50,13 +54,24 @@ class S3Uploads(Uploads):
     def upload(self, key: str, file: ChecksummedFile) -> None:
         try:
             with file, muted(*LOGGERS_WITH_SECRETS):
-                file.seek(0)
-                body = cast(IO[bytes], _Body(file))
-                self._client.put_object(
-                    Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32C=file.checksum(), **self._object_arguments
-                )
+                if not (self._knows_crc and self._put(key, file, ChecksumCRC32C=file.checksum())):
+                    self._knows_crc = False
+                    self._put(key, file, ContentMD5=file.md5())
         except (aws.BotoCoreError, aws.ClientError) as error:  # OSError, as pyarrow's file systems raise it
             raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
+
+    def _put(self, key: str, file: ChecksummedFile, **checksum: str) -> bool:
+        """Put the object, and return True; return False if the service does not know the header of a CRC32C."""
+        file.seek(0)
+        body, arguments = cast(IO[bytes], _Body(file)), checksum | self._object_arguments
+        try:
+            self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **arguments)
+        except aws.ClientError as error:
+            told = error.response["Error"]
+            if "ChecksumCRC32C" in checksum and (told["Code"] == "NotImplemented" or _HEADER in told["Message"]):
+                return False
+            raise
+        return True
 
 
 class ChecksummedFile(WaitingFile):
@@ -73,9 +88,17 @@ class ChecksummedFile(WaitingFile):
     def checksum(self) -> str:
         """Return the CRC32C of all written bytes in base64, for the header `x-amz-checksum-crc32c`.
 
-        S3 services that do not know this header ignore it.
+        Most S3 services that do not know this header ignore it.
         """
         return base64.b64encode(self._crc.to_bytes(4)).decode()
+
+    def md5(self) -> str:
+        """Return the MD5 digest of all written bytes in base64, for the header `Content-MD5`."""
+        self.seek(0)
+        digest = hashlib.md5(usedforsecurity=False)
+        while part := self.read(_READ_BYTES):
+            digest.update(part)
+        return base64.b64encode(digest.digest()).decode()
 
 
 class _Body(io.RawIOBase):
