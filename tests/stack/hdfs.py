@@ -26,6 +26,8 @@ _SETTINGS = {
     "dfs.namenode.fs-limits.min-block-size": "1024",
     "dfs.permissions.superusergroup": "supergroup",
     "dfs.replication": "1",
+    # a file is complete when the name node has heard of its last block: Hadoop's client asks again soon
+    "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
     "dfs.namenode.redundancy.interval.seconds": "1",
     # nothing of a test survives its machine, so that nothing waits for a disk
     "dfs.namenode.edits.noeditlogchannelflush": "true",

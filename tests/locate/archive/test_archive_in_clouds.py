@@ -18,8 +18,6 @@ from tests.storage.golden_aiven import KEY_PREFIX, big_segment, segments
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.azure import AzureContainer
-from tiered_stream.storage.hdfs_store import HdfsStore
-from tiered_stream.storage.open_store import open_store
 
 _BACKENDS = "io.aiven.kafka.tieredstorage.storage"
 
@@ -81,9 +79,15 @@ def hadoop(hdfs: Hdfs, tmp_path: Path) -> tuple[dict[str, str], Put]:
 
 
 def put_into(hdfs: Hdfs, root: Path) -> Put:
-    store = open_store(StorageOptions(uri=f"{hdfs.uri}{root}"))
-    assert isinstance(store, HdfsStore)
-    return store.put
+    """Return a function that writes files by Hadoop's client, because ours waits half a second at the end of a file."""
+    files, path_of = hdfs.cluster.getFileSystem(), hdfs.java.jvm.org.apache.hadoop.fs.Path
+
+    def put(key: str, data: bytes) -> None:
+        file = files.create(path_of(f"{root}/{key}"))
+        file.write(data)
+        file.close()
+
+    return put
 
 
 @pytest.mark.stack
