@@ -83,8 +83,15 @@ class History:
 
 
 def draw_history(name: str) -> History:
-    """Return the history of this name, each time the same."""
+    """Return the history of this name, each time the same. It has at least one record."""
     chance = random.Random(name)
+    drawn = _draw(name, chance)
+    while not any(step.records for step in drawn.steps):
+        drawn = _draw(name, chance)
+    return drawn
+
+
+def _draw(name: str, chance: random.Random) -> History:
     history = History(
         name, chance.random() < 0.5, chance.random() < 0.4, chance.random() < 0.3, chance.random() < 0.2,
         chance.random() < 0.4, chance.choice([1, 400, 1 << 20]),
