@@ -20,6 +20,9 @@ from tests.stack.spark import SHORT_LIVED, spark_session
 from tests.upsert_model.execution import Execution, Session
 from tests.upsert_model.history import draw_history
 
+SOON_DONE = 50
+"""Number of histories from which on the JVM's second compiler gains more than it costs."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.upsert_model", description=__doc__)
@@ -32,7 +35,8 @@ def main() -> None:
     numbers = arguments.only or range(1, arguments.histories + 1)
     console.print(f"{len(numbers)} histories, seed {arguments.seed}")
     failed = []
-    spark = spark_session("upsert model", ("delta",), SHORT_LIVED)
+    jvm = SHORT_LIVED if len(numbers) < SOON_DONE else {}
+    spark = spark_session("upsert model", ("delta",), jvm)
     session = Session(spark)
     with build_folder("upsert-model") as folder, session.installed():
         for number in numbers:
