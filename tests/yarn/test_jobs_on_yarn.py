@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -40,67 +41,86 @@ def test_the_job_lands_an_archive_by_the_packed_environment_alone(
     assert landed(tmp_path / "table").equals(everything(ODD))
 
 
-@pytest.mark.parametrize("mode", ["client", "cluster"])
-def test_the_job_lands_in_hdfs_with_its_checkpoint_and_staged_files_there(
-    hdfs: Hdfs, packed: Path, tmp_path: Path, mode: str
-) -> None:
-    place = f"{hdfs.uri}/{mode}"
-    given = {**settings(tmp_path), "ingest.table": f"{place}/table", "ingest.checkpointLocation": f"{place}/checkpoint"}
-    with started(Yarn(tmp_path / "yarn", hdfs)) as yarn:
-        job = YarnJob(yarn, tmp_path / "job", mode, given, packed, spark={"spark.yarn.stagingDir": f"{hdfs.uri}/stage"})
-
-        assert job.run() == 0, job.output()
-        assert "direct lane" in job.output()
-    assert landed(f"{place}/table").equals(everything(ODD))
+@pytest.fixture(scope="module")
+def over_hdfs(tmp_path_factory: pytest.TempPathFactory, hdfs: Hdfs) -> Iterator[Yarn]:
+    """YARN with one node manager, and HDFS as its file system."""
+    with started(Yarn(tmp_path_factory.mktemp("yarn-over-hdfs"), hdfs)) as cluster:
+        yield cluster
 
 
-def commits(folder: Path) -> int:
-    """How many micro-batches the checkpoint has as done."""
-    return len([each for each in (folder / "checkpoint" / "commits").glob("*") if each.name.isdigit()])
+@dataclass(frozen=True)
+class InHdfs:
+    """Folder in HDFS for a table, its checkpoint and the files that Spark ships."""
 
+    hdfs: Hdfs
+    folder: str
 
-def _has_done(job: YarnJob, folder: Path, batches: int) -> bool:
-    return not job.running or commits(folder) >= batches
+    @property
+    def table(self) -> str:
+        return f"{self.hdfs.uri}/{self.folder}/table"
+
+    def settings(self, **more: str) -> dict[str, str]:
+        place = f"{self.hdfs.uri}/{self.folder}"
+        own = {"ingest.table": self.table, "ingest.checkpointLocation": f"{place}/checkpoint"}
+        return {**archive_options(LONG), **own, **{name.replace("_", "."): value for name, value in more.items()}}
+
+    def spark(self, **more: str) -> dict[str, str]:
+        return {"spark.yarn.stagingDir": f"{self.hdfs.uri}/{self.folder}/staging"} | more
+
+    def commits(self) -> int:
+        """How many micro-batches the checkpoint has as done."""
+        folder = self.hdfs.java.jvm.org.apache.hadoop.fs.Path(f"/{self.folder}/checkpoint/commits")
+        files = self.hdfs.cluster.getFileSystem()
+        found = files.listStatus(folder) if files.exists(folder) else ()
+        return sum(each.getPath().getName().isdigit() for each in found)
+
+    def has_done(self, job: YarnJob, batches: int) -> bool:
+        """Whether so many micro-batches are done, or the job has ended."""
+        return not job.running or self.commits() >= batches
 
 
 PERSISTENT = {"spark.task.maxFailures": "100", "spark.executor.maxNumFailures": "100"}
 KILLS = 5
+"""Number of kills in each of the two modes and the two lanes."""
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])
+@pytest.mark.parametrize("lane", ["direct", "spark"])
 def test_executors_that_the_node_manager_kills_lose_and_repeat_no_record(
-    yarn: Yarn, packed: Path, tmp_path: Path, mode: str
+    over_hdfs: Yarn, hdfs: Hdfs, packed: Path, tmp_path: Path, mode: str, lane: str
 ) -> None:
-    given = settings(tmp_path, LONG, maxOffsetsPerTrigger="150")
-    job = YarnJob(yarn, tmp_path / "job", mode, given, packed, spark=PERSISTENT)
+    place = InHdfs(hdfs, f"kills-{mode}-{lane}")
+    given = place.settings(maxOffsetsPerTrigger="500", ingest_lane=lane)
+    job = YarnJob(over_hdfs, tmp_path / "job", mode, given, packed, spark=place.spark(**PERSISTENT))
     job.start()
     try:
         for number in range(1, KILLS + 1):
-            wait_until(partial(_has_done, job, tmp_path, 3 * number), f"{3 * number} micro-batches")
+            wait_until(partial(place.has_done, job, 3 * number), f"{3 * number} micro-batches")
             assert job.running, job.output()
-            yarn.kill(yarn.executors()[0])
+            over_hdfs.kill(over_hdfs.executors()[0])
         assert job.wait() == 0, job.output()
     finally:
         job.stop()
 
-    assert landed(tmp_path / "table").equals(everything(LONG))
+    assert landed(place.table).equals(everything(LONG))
 
 
 def test_a_driver_that_the_node_manager_kills_goes_on_in_another_attempt(
-    yarn: Yarn, packed: Path, tmp_path: Path
+    over_hdfs: Yarn, hdfs: Hdfs, packed: Path, tmp_path: Path
 ) -> None:
-    given = settings(tmp_path, LONG, maxOffsetsPerTrigger="1000")
-    job = YarnJob(yarn, tmp_path / "job", "cluster", given, packed)
+    place = InHdfs(hdfs, "attempts")
+    given = place.settings(maxOffsetsPerTrigger="1000")
+    job = YarnJob(over_hdfs, tmp_path / "job", "cluster", given, packed, spark=place.spark())
     job.start()
     try:
-        wait_until(lambda: not job.running or commits(tmp_path) >= 3, "three micro-batches")
-        (master,) = [each for each in yarn.containers() if each not in yarn.executors()]
-        yarn.kill(master)
+        wait_until(partial(place.has_done, job, 3), "three micro-batches")
+        (master,) = [each for each in over_hdfs.containers() if each not in over_hdfs.executors()]
+        over_hdfs.kill(master)
         assert job.wait() == 0, job.output()
     finally:
         job.stop()
 
-    assert landed(tmp_path / "table").equals(everything(LONG))
+    assert landed(place.table).equals(everything(LONG))
 
 
 @pytest.fixture(scope="module")
