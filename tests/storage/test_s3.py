@@ -4,8 +4,10 @@ import base64
 import logging
 import re
 import traceback
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import obstore
 import pytest
 
 from tests.storage.clouds import CLOUDS
@@ -194,3 +196,21 @@ def test_the_region_that_a_service_names_is_used_from_then_on() -> None:
         assert [store.get("key", ByteRange(0, 4)) for _ in range(2)] == [b"data"] * 2
     regions = [re.search(rb"Credential=[^/]+/\d+/([a-z0-9-]+)/s3", request)[1] for request in server.requests]  # type: ignore[index]
     assert regions == [b"eu-west-1", b"us-east-1", b"us-east-1"]
+
+
+def test_a_request_that_was_sent_before_the_region_was_known_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>us-east-1</Region></Error>"
+    script = [answer(400, body), part(b"later"), answer(400, body), part(b"early")]
+    get: Callable[..., object] = obstore.get
+
+    def get_after_another(*arguments: object, **named: object) -> object:
+        monkeypatch.setattr(obstore, "get", get)
+        assert store.get("later", ByteRange(0, 5)) == b"later"
+        return get(*arguments, **named)
+
+    with ScriptedHttp(script) as server:
+        store = S3.store(server.url)
+        monkeypatch.setattr(obstore, "get", get_after_another)
+        assert store.get("early", ByteRange(0, 5)) == b"early"
+    keys = [re.search(rb"(early|later) HTTP", request)[1] for request in server.requests]  # type: ignore[index]
+    assert keys == [b"later", b"later", b"early", b"early"]

@@ -20,8 +20,8 @@ from tests.stack.spark import SHORT_LIVED, spark_session
 from tests.upsert_model.execution import Execution, Session
 from tests.upsert_model.history import draw_history
 
-SOON_DONE = 50
-"""Number of histories from which on the JVM's second compiler gains more than it costs."""
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For a MERGE of a few rows, Spark takes longer to generate and compile its code than to interpret the plan."""
 
 
 def main() -> None:
@@ -35,8 +35,7 @@ def main() -> None:
     numbers = arguments.only or range(1, arguments.histories + 1)
     console.print(f"{len(numbers)} histories, seed {arguments.seed}")
     failed = []
-    jvm = SHORT_LIVED if len(numbers) < SOON_DONE else {}
-    spark = spark_session("upsert model", ("delta",), jvm)
+    spark = spark_session("upsert model", ("delta",), SHORT_LIVED | INTERPRETED)
     session = Session(spark)
     with build_folder("upsert-model") as folder, session.installed():
         for number in numbers:

@@ -15,6 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
@@ -207,6 +208,9 @@ class CloudStore(ObjectStore):
         self._seconds = service.timeouts.total_ms / 1000
         self._attempts = Attempts(service.timeouts, lambda name, _: service.unreachable(name), now, sleep)
         self._now = now
+        self._lessons = 0
+        """Number of times that clients had to be made anew, because `Service.learns_from` returned True."""
+        self._learning = Lock()
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
         if isinstance(extent, Limit):
@@ -306,15 +310,19 @@ class CloudStore(ObjectStore):
     def _send(self, key: str, request: Callable[[Client], T], *, listing: bool = False) -> T:
         """Return the result of `request`, which is called with a client for each attempt.
 
-        If `Service.learns_from` returns True for a failure, `request` is called again with a new client.
+        If `Service.learns_from` returns True for a failure, `request` is called again with a new client. It is also
+        called again if another thread has learned since the attempt began.
 
         Raises: the errors of `Attempts.send`, `_UnfitAnswerError`, and the errors of `Service.refused`.
         """
         check_process()
         self.before_request()
 
+        lessons = 0
+
         def attempt(seconds_left: float) -> T:
-            began = self._now()
+            nonlocal lessons
+            began, lessons = self._now(), self._lessons
             try:
                 return request(self._client(seconds_left))
             except (BaseError, FileNotFoundError, ValueError) as error:
@@ -324,9 +332,11 @@ class CloudStore(ObjectStore):
             raise failure
 
         def learns_from(failure: AttemptError) -> bool:
-            if learns := self._service.learns_from(failure):
-                self._clients.clear()
-            return learns
+            with self._learning:
+                if lessons == self._lessons and self._service.learns_from(failure):
+                    self._clients.clear()
+                    self._lessons += 1
+                return lessons != self._lessons
 
         name = self.describe(key)
         try:
