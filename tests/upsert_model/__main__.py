@@ -16,12 +16,16 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.stack.build import build_folder
-from tests.stack.spark import SHORT_LIVED, spark_session
+from tests.stack.spark import spark_session
 from tests.upsert_model.execution import Execution, Session
 from tests.upsert_model.history import draw_history
 
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""For a MERGE of a few rows, Spark takes longer to generate and compile its code than to interpret the plan."""
+PLANNED_SOON = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""For a MERGE of a few rows, Spark takes longer to plan, generate and compile than to interpret the plan."""
 
 
 def main() -> None:
@@ -35,7 +39,7 @@ def main() -> None:
     numbers = arguments.only or range(1, arguments.histories + 1)
     console.print(f"{len(numbers)} histories, seed {arguments.seed}")
     failed = []
-    spark = spark_session("upsert model", ("delta",), SHORT_LIVED | INTERPRETED)
+    spark = spark_session("upsert model", ("delta",), PLANNED_SOON)
     session = Session(spark)
     with build_folder("upsert-model") as folder, session.installed():
         for number in numbers:
