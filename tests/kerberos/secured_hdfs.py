@@ -48,7 +48,7 @@ class SecuredHdfs:
         """Return the storage options for a login by a key table."""
         return {"hdfs_principal": f"{principal}@{REALM}", "hdfs_keytab": str(keytab or self.keytab)}
 
-    def write_token(self, file: Path) -> None:
+    def write_token(self, file: Path, *, cancelled: bool = False) -> None:
         """Write a delegation token of `reader` into `file`, for `HADOOP_TOKEN_FILE_LOCATION`."""
         hadoop = self.hdfs.java.jvm.org.apache.hadoop
         cache = file.with_name(f"{file.name}.tickets")
@@ -61,6 +61,8 @@ class SecuredHdfs:
             token = files.getDelegationToken("reader")
             credentials.addToken(token.getService(), token)
             credentials.writeTokenStorageFile(hadoop.fs.Path(f"file:{file}"), conf)
+            if cancelled:
+                files.getClient().getNamenode().cancelDelegationToken(token)
         finally:
             files.close()
 

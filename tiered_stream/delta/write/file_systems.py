@@ -20,7 +20,7 @@ from tiered_stream.storage.cloud_endpoints import (
     azure_place,
     google_config,
 )
-from tiered_stream.storage.hdfs_store import hadoop_settings_of
+from tiered_stream.storage.hadoop.client_settings import hadoop_settings_of
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
 _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
