@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.golden import golden
 from tests.kerberos.kdc import REALM, Kdc
 from tests.stack.hdfs import Hdfs
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.hdfs_store import HdfsStore
+from tiered_stream.storage.open_store import open_store
 
 if TYPE_CHECKING:
     import pytest
@@ -47,6 +51,25 @@ class SecuredHdfs:
     def by_keytab(self, principal: str = "reader", keytab: Path | None = None) -> dict[str, str]:
         """Return the storage options for a login by a key table."""
         return {"hdfs_principal": f"{principal}@{REALM}", "hdfs_keytab": str(keytab or self.keytab)}
+
+    @property
+    def login(self) -> dict[str, str]:
+        """Properties for a login by the key table, without their prefix `storage.hdfs.`."""
+        return {"auth.kerberos.principal": f"reader@{REALM}", "auth.kerberos.keytab": str(self.keytab)}
+
+    def archive(self, name: str, folder: str) -> dict[str, str]:
+        """Put a golden archive into a folder, and return its storage's properties as a broker's plugin has them."""
+        store = open_store(StorageOptions(uri=f"{self.uri}{folder}", **self.by_keytab()))  # type: ignore[arg-type]
+        assert isinstance(store, HdfsStore)
+        bucket = golden(name).bucket
+        for path in bucket.rglob("*"):
+            if path.is_file():
+                store.put(path.relative_to(bucket).as_posix(), path.read_bytes())
+        files = {f"{each}.path": f"{self.hdfs.conf_dir}/{each}.xml" for each in ("core-site", "hdfs-site")}
+        properties = {**self.login, **files, "root": folder, "auth.enabled": "true"}
+        backend = "io.aiven.kafka.tieredstorage.storage.hdfs.HdfsStorage"
+        own = {f"rsm.config.storage.hdfs.{each}": value for each, value in properties.items()}
+        return {"rsm.config.storage.backend.class": backend, **own}
 
     def write_token(self, file: Path, *, cancelled: bool = False) -> None:
         """Write a delegation token of `reader` into `file`, for `HADOOP_TOKEN_FILE_LOCATION`."""

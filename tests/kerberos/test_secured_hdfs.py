@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.archives import COMMITTED, PLAIN, archive_options, consumed, planned, read_all
 from tests.kerberos.kdc import REALM
 from tests.kerberos.secured_hdfs import SecuredHdfs
 from tests.stack.build import ROOT
@@ -219,3 +220,9 @@ def test_a_kdc_that_is_away_is_named_and_is_waited_for(here: SecuredHdfs, tmp_pa
     finally:
         here.kdc.start()
     assert store.get("key", SOME) == DATA[SOME.start : SOME.end]
+
+
+def test_a_golden_archive_is_read_by_the_pasted_login_of_the_plugin(here: SecuredHdfs, tmp_path: Path) -> None:
+    storage = here.archive(PLAIN, str(tmp_path))
+    options = archive_options(PLAIN, storage=storage)
+    assert read_all(planned(options), options) == consumed(PLAIN, COMMITTED)
