@@ -26,11 +26,12 @@ _LOGINS = ("KRB5CCNAME", "KRB5_CLIENT_KTNAME", "HADOOP_TOKEN_FILE_LOCATION", "HA
 
 @dataclass(frozen=True)
 class SecuredHdfs:
-    """HDFS with a root that everyone can write to. The KDC has the principal `reader`, with a key table."""
+    """HDFS with a root that everyone can write to. The KDC has the principal `user`, with a key table."""
 
     kdc: Kdc
     hdfs: Hdfs
     keytab: Path
+    user: str = "reader"
 
     @property
     def uri(self) -> str:
@@ -48,21 +49,21 @@ class SecuredHdfs:
         for name, value in self.environment.items():
             patch.setenv(name, value)
 
-    def by_keytab(self, principal: str = "reader", keytab: Path | None = None) -> dict[str, str]:
+    def by_keytab(self, principal: str | None = None, keytab: Path | None = None) -> dict[str, str]:
         """Return the storage options for a login by a key table."""
-        return {"hdfs_principal": f"{principal}@{REALM}", "hdfs_keytab": str(keytab or self.keytab)}
+        return {"hdfs_principal": f"{principal or self.user}@{REALM}", "hdfs_keytab": str(keytab or self.keytab)}
 
     @property
     def login(self) -> dict[str, str]:
         """Properties for a login by the key table, without their prefix `storage.hdfs.`."""
-        return {"auth.kerberos.principal": f"reader@{REALM}", "auth.kerberos.keytab": str(self.keytab)}
+        return {"auth.kerberos.principal": f"{self.user}@{REALM}", "auth.kerberos.keytab": str(self.keytab)}
 
-    def archive(self, name: str, folder: str) -> dict[str, str]:
-        """Put a golden archive into a folder, and return its storage's properties as a broker's plugin has them."""
+    def archive(self, name: str, topic: str, folder: str) -> dict[str, str]:
+        """Put a topic of a golden archive into a folder, and return the plugin's properties for its storage."""
         store = open_store(StorageOptions(uri=f"{self.uri}{folder}", **self.by_keytab()))  # type: ignore[arg-type]
         assert isinstance(store, HdfsStore)
         bucket = golden(name).bucket
-        for path in bucket.rglob("*"):
+        for path in bucket.glob(f"*/{topic}-*/**/*"):
             if path.is_file():
                 store.put(path.relative_to(bucket).as_posix(), path.read_bytes())
         files = {f"{each}.path": f"{self.hdfs.conf_dir}/{each}.xml" for each in ("core-site", "hdfs-site")}

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.archives import COMMITTED, PLAIN, archive_options, consumed, planned, read_all
+from tests.delta.archive import LONG
 from tests.kerberos.kdc import REALM
 from tests.kerberos.secured_hdfs import SecuredHdfs
 from tests.stack.build import ROOT
@@ -223,6 +224,7 @@ def test_a_kdc_that_is_away_is_named_and_is_waited_for(here: SecuredHdfs, tmp_pa
 
 
 def test_a_golden_archive_is_read_by_the_pasted_login_of_the_plugin(here: SecuredHdfs, tmp_path: Path) -> None:
-    storage = here.archive(PLAIN, str(tmp_path))
-    options = archive_options(PLAIN, storage=storage)
-    assert read_all(planned(options), options) == consumed(PLAIN, COMMITTED)
+    storage = here.archive(PLAIN, LONG, str(tmp_path))
+    options = archive_options(PLAIN, {"subscribe": LONG}, storage)
+    wanted = {where: rows for where, rows in consumed(PLAIN, COMMITTED).items() if where.topic == LONG}
+    assert read_all(planned(options), options) == wanted
