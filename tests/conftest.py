@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.kerberos.secured_hdfs import SecuredHdfs
     from tests.replay.topics import ReplayedTopics
     from tests.stack.azurite import Azurite
     from tests.stack.fake_gcs import FakeGcs
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tests.stack.tiered_stack import TieredStack
     from tests.stack.versitygw import VersityGateway
 
-SERVICES = {"stack", "spark", "lake", "azurite", "fake_gcs", "hdfs"}
+SERVICES = {"stack", "spark", "lake", "azurite", "fake_gcs", "hdfs", "secured_hdfs"}
 
 # A run of CI says something of the commit, not of what was drawn; everyone else's looks further each time.
 settings.register_profile(
@@ -122,6 +123,18 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def secured_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredHdfs]:
+    """HDFS that asks for a Kerberos login, and its KDC; tests keep apart by folders."""
+    from tests.kerberos.kdc import why_no_kerberos
+    from tests.kerberos.secured_hdfs import started
+
+    if missing := why_no_kerberos():
+        pytest.skip(missing)
+    with started(tmp_path_factory.mktemp("secured-hdfs")) as server:
+        yield server
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ PACKAGE = Path(tiered_stream.__file__).parent
 
 LAYERS = (
     {"errors", "process", "pythons.forks", "pythons.fork_client", "pythons.forked_python"},
-    {"extras", "limits", "timed_http", "spark.session"},
+    {"extras", "kerberos_codes", "limits", "timed_http", "spark.session"},
     {"model"},
     {"records"},
     {"formats"},

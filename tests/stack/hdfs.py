@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -37,9 +37,10 @@ _SETTINGS = {
 class HadoopJvm:
     """One JVM with Hadoop's test clusters on its class path, whose objects are `jvm.org.apache.hadoop…`."""
 
-    def __init__(self, folder: Path, heap: str = "512m") -> None:
+    def __init__(self, folder: Path, heap: str = "512m", options: Sequence[str] = ()) -> None:
         self.folder = folder
         self._heap = heap
+        self._options = options
         self._process: ServiceProcess | None = None
         self._gateway: Any = None
 
@@ -59,6 +60,7 @@ class HadoopJvm:
         (port,) = free_ports(1)
         py4j = sorted(Path(pyspark.__file__).parent.glob("jars/py4j-*.jar"))
         options = [f"-Xmx{self._heap}", f"-Djava.io.tmpdir={self.folder}", f"-Dtest.build.data={self.folder}/data"]
+        options += self._options
         command = java_command("py4j.GatewayServer", [CONF, *jar_paths("hadoop"), *py4j], [str(port)], options)
         # `MiniYARNCluster` writes into the folder `target` of the folder that it runs in.
         in_folder = ["env", "-C", str(self.folder), *command]
@@ -78,11 +80,18 @@ class Hdfs:
 
     Args:
         settings: more properties of Hadoop's, for the nodes and for `conf`.
+        jvm_options: options of the JVM.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, data_nodes: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        data_nodes: int = 1,
+        jvm_options: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
-        self.java = HadoopJvm(folder)
+        self.java = HadoopJvm(folder, options=jvm_options)
         self._settings = _SETTINGS | dict(settings or {})
         self._data_nodes = data_nodes
         self._data = folder / "data"
@@ -112,12 +121,16 @@ class Hdfs:
         conf = self.java.jvm.org.apache.hadoop.hdfs.HdfsConfiguration()
         for name, value in self._settings.items():
             conf.set(name, value)
+        self.java.jvm.org.apache.hadoop.security.UserGroupInformation.setConfiguration(conf)
         base = self.java.jvm.java.io.File(str(self._data))
         builder = self.java.jvm.org.apache.hadoop.hdfs.MiniDFSCluster.Builder(conf, base)
         self._cluster = builder.numDataNodes(self._data_nodes).build()
         self._cluster.waitActive()
-        write_site(self.conf_dir / "core-site.xml", {"fs.defaultFS": self.uri})
-        write_site(self.conf_dir / "hdfs-site.xml", self._settings)
+        write_site(self.conf_dir / "core-site.xml", {"fs.defaultFS": self.uri, **self._named("hadoop.")})
+        write_site(self.conf_dir / "hdfs-site.xml", self._named("dfs."))
+
+    def _named(self, prefix: str) -> dict[str, str]:
+        return {name: value for name, value in self._settings.items() if name.startswith(prefix)}
 
     def stop(self) -> None:
         self.java.stop()

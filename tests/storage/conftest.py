@@ -16,6 +16,7 @@ from tiered_stream.storage.open_store import open_store
 if TYPE_CHECKING:
     from obstore.store import AzureStore
 
+    from tests.kerberos.secured_hdfs import SecuredHdfs
     from tests.stack.azurite import Azurite
     from tests.stack.fake_gcs import FakeGcs
     from tests.stack.hdfs import Hdfs
@@ -53,11 +54,11 @@ def s3_options(proxy: S3Proxy, uri: str, **others: object) -> StorageOptions:
     )
 
 
-_SERVICES = [pytest.param(name, marks=pytest.mark.stack) for name in ("s3", "azure", "gcs", "hdfs")]
+_SERVICES = [pytest.param(name, marks=pytest.mark.stack) for name in ("s3", "azure", "gcs", "hdfs", "secured hdfs")]
 
 
 @pytest.fixture(params=["file", *_SERVICES])
-def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> StoreOf:
+def store_of(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoreOf:
     """Each store in turn, for the contract that all of them keep."""
     root = f"some prefix/{tmp_path.name}"
     match request.param:
@@ -77,6 +78,11 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> StoreOf:
         case "hdfs":
             cluster: Hdfs = request.getfixturevalue("hdfs")
             return lambda objects: _stored(objects, StorageOptions(uri=f"{cluster.uri}/{root}"))
+        case "secured hdfs":
+            secured: SecuredHdfs = request.getfixturevalue("secured_hdfs")
+            secured.use(monkeypatch)
+            login = StorageOptions(uri=f"{secured.uri}/{root}", **secured.by_keytab())  # type: ignore[arg-type]
+            return lambda objects: _stored(objects, login)
     return lambda objects: _filled(tmp_path, objects, StorageOptions(uri=tmp_path.as_uri()))
 
 

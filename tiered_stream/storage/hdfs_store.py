@@ -1,32 +1,39 @@
 """Object store over a folder in HDFS, by hdfs-native (a client in Rust): each object is a file.
 
 The client finds name nodes, a Kerberos ticket and delegation tokens as Hadoop does: `core-site.xml` and `hdfs-site.xml`
-in `HADOOP_CONF_DIR`, `KRB5CCNAME`, `HADOOP_TOKEN_FILE_LOCATION`, `HADOOP_USER_NAME`. It reads from another data node if
+in `HADOOP_CONF_DIR`, `KRB5CCNAME`, `HADOOP_LOGIN_FILE_LOCATION`, `HADOOP_USER_NAME`. It reads from another data node if
 one fails or is silent, but waits for a silent name node without a limit. So each call runs in a thread of its own, and
 nothing waits for the thread when the call's time is over.
 """
 
 from __future__ import annotations
 
-import re
+import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
-from xml.etree import ElementTree
-
-import orjson
 
 from tiered_stream import errors
 from tiered_stream.extras import naming_extras
+from tiered_stream.kerberos_codes import CLOCK, Culprit
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts, check_process
 from tiered_stream.storage.cloud_endpoints import StoreUse
+from tiered_stream.storage.hadoop.client_errors import ClientError, login_fault, parts_of
+from tiered_stream.storage.hadoop.client_settings import (
+    AUTHENTICATION,
+    LOGIN_FILE,
+    PROTECTION,
+    asks_for_kerberos,
+    hadoop_settings_of,
+    setting,
+    with_address_of_token,
+)
 from tiered_stream.storage.object_store import ObjectStore, keys_below, too_short
 
 if TYPE_CHECKING:
@@ -36,14 +43,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_CONF = "storage.hdfs.conf."
-_RETRIES = {"max.attempts": "3", "sleep.base.millis": "100", "sleep.max.millis": "500"}
-"""The client's retries, which would take minutes by default, while `Attempts` repeats requests already."""
-_RUST_ERROR = re.compile(r'(?P<kind>\w+)\((?:"(?P<java>[\w.$]+)", )?"?(?P<text>.*?)(?:\\n|"?\)$|$)', re.DOTALL)
-"""An error of the client as text: its kind, and for an error of a node Java's class and message."""
-_NO_ACCESS = ("AccessControlException", "AuthorizationException", "SecretManager$InvalidToken")
-_NO_LOGIN = ("SASLError", "GSSAPIError", "NoSASLMechanism")
+_INVALID = "SecretManager$InvalidToken"
+_NO_ACCESS = ("AccessControlException", "AuthorizationException", _INVALID)
+_NO_LOGIN = ("SASLError", "GSSAPIError", "NoSASLMechanism", "SaslException")
 _MAY_PASS = ("DataTransferError", "ChecksumError", "BlocksNotFound", "InvalidRPCResponse", "FatalRPCError")
+_OF_DATA_NODES = ("DataTransferError", "OperationFailed")
+_ENDED_BY_NAME_NODE = "RPC listener disconnected"
 _BUSY = ("StandbyException", "RetriableException", "SafeModeException")
 
 
@@ -159,22 +164,35 @@ class HdfsStore(ObjectStore):
     def _client(self) -> Client:
         with naming_extras(f"the storage {self._service}"):
             from hdfs_native import Client
-        options, authority = self._options, urlsplit(self._service).netloc
+        options = self._options
+        self._check_key_table()
         silence = {} if self._use.may_be_new else {"dfs.client.socket-timeout": str(options.read_timeout_ms)}
-        settings = silence | hadoop_settings_of(options)
         try:
+            service = with_address_of_token(self._service, self._settings)
             return Client(
-                self._service if authority else None,
-                settings,
+                service if urlsplit(service).netloc else None,
+                silence | self._settings,
                 kerberos_principal=options.hdfs_principal,
                 kerberos_keytab=options.hdfs_keytab,
             )
         except (OSError, RuntimeError) as error:
             raise errors.ConfigurationError(
-                f"{self._use.place}: {self._service}/ has no client: {_text(error)}. Set HADOOP_CONF_DIR to the folder "
-                f"of core-site.xml and hdfs-site.xml, or {self._use.prefix}hdfs.core-site.path and "
+                f"{self._use.place}: {self._service}/ has no client: {parts_of(error)}. Set HADOOP_CONF_DIR to the "
+                f"folder of core-site.xml and hdfs-site.xml, or {self._use.prefix}hdfs.core-site.path and "
                 f"{self._use.prefix}hdfs.hdfs-site.path"
             ) from None
+
+    def _check_key_table(self) -> None:
+        table = self._options.hdfs_keytab
+        if table is not None and not os.access(table.removeprefix("FILE:"), os.R_OK):
+            raise errors.ConfigurationError(
+                f"{self._use.prefix}hdfs.auth.kerberos.keytab = {table!r} is not a file that this process can read: "
+                "correct the path, and give the file to the driver and to each executor (spark-submit --files)"
+            )
+
+    @cached_property
+    def _settings(self) -> dict[str, str]:
+        return hadoop_settings_of(self._options)
 
     def _soon(self, seconds: float, call: Callable[[], T]) -> T:
         """Return the result of a call of the name node, which has the time limit of a silent connection."""
@@ -207,14 +225,33 @@ class HdfsStore(ObjectStore):
             return AttemptError(FailureKind.TIMEOUT)
         if isinstance(error, FileNotFoundError | IsADirectoryError):
             return self._not_found(key)
-        kind, java, text = _parts(error)
-        if java in _NO_ACCESS or kind in _NO_LOGIN:
+        options, parts = self._options, parts_of(error)
+        if fault := login_fault(error, options.hdfs_principal, options.hdfs_keytab, self._use.prefix):
+            if fault.culprit is Culprit.SERVICE:
+                return AttemptError(FailureKind.UNREACHABLE, code=fault.advice)
+            return errors.StorageAccessError(f"no access to {self.describe(key)}: {fault.advice}")
+        if parts.java in _NO_ACCESS or {parts.kind, parts.java}.intersection(_NO_LOGIN):
             return errors.StorageAccessError(
-                f"no access to {self.describe(key)}: {text or kind}; {self._access_hint()}"
+                f"no access to {self.describe(key)}: {parts.text or parts.kind}; {self._access_hint(parts)}"
             )
-        if isinstance(error, OSError) or kind in _MAY_PASS or java in _BUSY:
-            return AttemptError(FailureKind.UNREACHABLE, code=_text(error))
-        return AttemptError(FailureKind.OTHER, code=_text(error))
+        code = f"{parts}{self._hint(parts)}"
+        if isinstance(error, OSError) or parts.kind in _MAY_PASS or parts.java in _BUSY:
+            return AttemptError(FailureKind.UNREACHABLE, code=code)
+        return AttemptError(FailureKind.OTHER, code=code)
+
+    def _hint(self, parts: ClientError) -> str:
+        """Return what to do if nodes may have ended connections because the settings ask for no login; else empty."""
+        if parts.text == _ENDED_BY_NAME_NODE and not asks_for_kerberos(self._settings):
+            return f"; if the name node asks for Kerberos, {self._ask_for_kerberos()}"
+        if parts.kind not in _OF_DATA_NODES or not asks_for_kerberos(self._settings):
+            return ""
+        if setting(self._settings, PROTECTION):
+            return ""
+        return f"; if the data nodes ask for SASL, set {PROTECTION} as in the hdfs-site.xml of the cluster"
+
+    def _ask_for_kerberos(self) -> str:
+        files = f"core-site.xml, in the folder HADOOP_CONF_DIR or as {self._use.prefix}hdfs.core-site.path"
+        return f"set {AUTHENTICATION}=kerberos in {files}"
 
     def _not_found(self, key: str) -> errors.StorageError:
         """Return the error for a missing file, or for a missing root."""
@@ -230,12 +267,18 @@ class HdfsStore(ObjectStore):
             return error
         return missing
 
-    def _access_hint(self) -> str:
+    def _access_hint(self, parts: ClientError) -> str:
         prefix = self._use.prefix
+        if parts.java == "SaslException":
+            return f"the name node refused the login: {CLOCK}, and check that its key table has its key at the KDC"
+        if parts.java == _INVALID:
+            return f"get new delegation tokens, and put them into the file that {LOGIN_FILE} names"
+        if "SIMPLE authentication is not enabled" in parts.text:
+            return self._ask_for_kerberos()
         return (
             "check the permissions of the user: HADOOP_USER_NAME or the process's own, with Kerberos the user of the "
             f"ticket (kinit, KRB5CCNAME), of {prefix}hdfs.auth.kerberos.principal with "
-            f"{prefix}hdfs.auth.kerberos.keytab, or of delegation tokens (HADOOP_TOKEN_FILE_LOCATION)"
+            f"{prefix}hdfs.auth.kerberos.keytab, or of delegation tokens ({LOGIN_FILE})"
         )
 
     def _unreachable(self, name: str, failure: AttemptError) -> str:
@@ -258,42 +301,3 @@ def _within(seconds: float, call: Callable[[], T]) -> T:
 
     threading.Thread(target=run, name="hdfs", daemon=True).start()
     return result.result(max(seconds, 0))
-
-
-def _parts(error: BaseException) -> tuple[str, str, str]:
-    """Return the client's kind of an error, the short name of Java's class, and the first line of the text."""
-    text = str(error)
-    if isinstance(error, RuntimeError) and (match := _RUST_ERROR.match(text)):
-        return match["kind"], (match["java"] or "").rpartition(".")[2], match["text"][:300]
-    return type(error).__name__, "", text.partition("\n")[0][:300]
-
-
-def _text(error: BaseException) -> str:
-    kind, java, text = _parts(error)
-    return f"{java or kind} {text}".strip()
-
-
-def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
-    """Return Hadoop's settings from the files and properties in the options, which override HADOOP_CONF_DIR.
-
-    The plugin's `storage.hdfs.conf.*` override its files. Their names are in lower case, as all names of options are.
-
-    Raises:
-        ConfigurationError: a file cannot be read.
-    """
-    settings = {f"dfs.client.failover.{name}": value for name, value in _RETRIES.items()}
-    for path in filter(None, (options.hdfs_core_site, options.hdfs_hdfs_site)):
-        settings |= _settings_in(Path(path))
-    own = {name.removeprefix(_CONF): value for name, value in options.rsm_config.items() if name.startswith(_CONF)}
-    if (default := own.pop("fs.defaultfs", None)) is not None:
-        own["fs.defaultFS"] = default
-    return settings | own | dict(orjson.loads(options.hdfs_settings or "{}"))
-
-
-def _settings_in(file: Path) -> Mapping[str, str]:
-    try:
-        properties = ElementTree.parse(file).iter("property")
-    except (OSError, ElementTree.ParseError) as error:
-        raise errors.ConfigurationError(f"the file {file} with settings of Hadoop cannot be read: {error}") from error
-    pairs = ((each.findtext("name"), each.findtext("value")) for each in properties)
-    return {name.strip(): value.strip() for name, value in pairs if name and value}

@@ -20,7 +20,7 @@ from tiered_stream.storage.cloud_endpoints import (
     azure_place,
     google_config,
 )
-from tiered_stream.storage.hdfs_store import hadoop_settings_of
+from tiered_stream.storage.hadoop.client_settings import hadoop_settings_of, with_address_of_token
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
 _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
@@ -53,7 +53,8 @@ def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
         if odd := _ODD_IN_HDFS.search(files.uri):
             why = f"it has the letter {odd[0]!r}, so that deltalake would look in another folder than Spark"
             raise ConfigurationError(f"the path {files.uri}: {why}. Choose a folder without it in its name")
-        return files.uri, hadoop_settings_of(files.storage.at(files.uri))
+        settings = hadoop_settings_of(files.storage.at(files.uri))
+        return with_address_of_token(f"hdfs://{parts.netloc}", settings) + parts.path, settings
     options = delta_storage_options(files.storage)
     if files.storage.s3_endpoint_url is None and parts.scheme == "s3":
         # Imported here, because boto3 takes long to import, and an endpoint needs no rules of AWS's.

@@ -1,0 +1,167 @@
+"""Jobs whose archive, table and checkpoint are in an HDFS that asks for Kerberos, and the ways to protect its data."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.delta.archive import LONG, PLAIN, everything, landed, options
+from tests.delta.committing import QUERY, offsets, planned, written
+from tests.jobs.submitted import SubmittedJob, jars
+from tests.kerberos.kdc import REALM
+from tests.kerberos.secured_hdfs import SecuredHdfs, started
+from tests.stack.processes import wait_until
+from tests.stack.spark import DELTA, SHORT_LIVED_JVM
+from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
+from tiered_stream.delta.requirements.lane import table_schema
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.errors import StorageUnavailableError
+from tiered_stream.model import ByteRange
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.hdfs_store import HdfsStore
+from tiered_stream.storage.open_store import open_store
+
+pytestmark = pytest.mark.slow
+
+DATA = bytes(range(256)) * 10_000
+SOME = ByteRange(5, 2_000_000)
+TICKET_SECONDS, STREAM_TICKET_SECONDS = 10, 60
+
+
+def spark_of(here: SecuredHdfs, *, keytab: bool) -> dict[str, str]:
+    """Spark's properties, with a login of the JVM by the key table, or else by the ticket cache."""
+    java = f'{SHORT_LIVED_JVM} "-Djava.security.krb5.conf={here.kdc.config}"'
+    login = {"spark.kerberos.principal": f"{here.user}@{REALM}", "spark.kerberos.keytab": str(here.keytab)}
+    return {**DELTA, **jars("delta"), "spark.driver.extraJavaOptions": java, **(login if keytab else {})}
+
+
+@pytest.mark.parametrize(
+    ("lane", "commit", "by"),
+    [
+        ("direct", "spark", "tickets"), ("direct", "spark", "key table"), ("direct", "deltalake", "tickets"),
+        ("spark", "spark", "key table"),
+    ],
+)  # fmt: skip
+def test_a_job_lands_an_archive_in_secured_hdfs(
+    secured_hdfs: SecuredHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str, commit: str, by: str
+) -> None:
+    here, root = secured_hdfs, f"/jobs/{tmp_path.name}"
+    here.use(monkeypatch)
+    own = {
+        "ingest.table": f"{here.uri}{root}/table", "ingest.checkpointLocation": f"{here.uri}{root}/checkpoint",
+        "ingest.lane": lane, "ingest.commit": commit,
+    }  # fmt: skip
+    here.kdc.kinit("reader", here.keytab, tmp_path / "tickets")
+    if by == "tickets":
+        monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")
+    else:
+        own |= {f"ingest.storage.hdfs.{name}": value for name, value in here.login.items()}
+    given = {**without_storage(options(LONG)), **here.archive(PLAIN, LONG, f"{root}/tier"), **own}
+    job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", given, spark=spark_of(here, keytab=by == "key table"))
+    job.start()
+    assert job.wait() == 0, job.output()
+    assert f"{lane} lane" in job.output()
+
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")  # deltalake's only login
+    assert landed(own["ingest.table"]).equals(everything(LONG))
+
+
+def test_deltalake_writes_a_table_by_a_delegation_token(
+    secured_hdfs: SecuredHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secured_hdfs.use(monkeypatch)
+    secured_hdfs.write_token(tmp_path / "tokens")
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "tokens"))
+    files = TableFiles(f"{secured_hdfs.uri}/tables/{tmp_path.name}")
+    create_table(files, table_schema(True, None), {})
+    commits = TableCommits(DeltalakeTable(files), planned(files), lambda *_: None)
+    commits.commit(QUERY, 0, written(files, 10, 0))
+    assert offsets(files) == list(range(10))
+
+
+def without_storage(given: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in given.items() if name != "remote.storage.uri"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"dfs.data.transfer.protection": "authentication"},
+        {"dfs.data.transfer.protection": "privacy"},
+        {"dfs.data.transfer.protection": "privacy", "dfs.encrypt.data.transfer.cipher.suites": "AES/CTR/NoPadding"},
+        {"dfs.encrypt.data.transfer": "true", "hadoop.rpc.protection": "privacy"},
+        {"dfs.encrypt.data.transfer": "true", "hadoop.rpc.protection": "integrity"},
+    ],
+    ids=lambda more: " ".join(more.values()),
+)
+def test_protected_data_is_written_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
+) -> None:
+    with started(tmp_path, more) as here:
+        here.use(monkeypatch)
+        store = open_store(StorageOptions(uri=f"{here.uri}/folder", **here.by_keytab()))  # type: ignore[arg-type]
+        store.put("key", DATA)
+        assert store.get("key", SOME) == DATA[SOME.start : SOME.end]
+
+
+@pytest.mark.parametrize("protection", ["authentication", "privacy"])
+def test_a_ticket_that_runs_out_ends_new_connections_and_no_open_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protection: str
+) -> None:
+    with started(tmp_path, {"hadoop.rpc.protection": protection}) as here:
+        here.use(monkeypatch)
+        here.kdc.kinit("reader", here.keytab, tmp_path / "tickets", "-l", f"{TICKET_SECONDS}s")
+        ends = time.monotonic() + TICKET_SECONDS
+        monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")
+        store = open_store(StorageOptions(uri=f"{here.uri}/folder"))
+        assert isinstance(store, HdfsStore)
+        store.put("key", DATA)
+        while time.monotonic() < ends + 3:
+            assert store.get("key", SOME) == DATA[SOME.start : SOME.end]
+            time.sleep(0.5)
+        another = open_store(StorageOptions(uri=f"{here.uri}/folder"))
+        with pytest.raises(StorageUnavailableError, match="the ticket has expired: renew the ticket .kinit"):
+            another.get("key", SOME)
+        here.kdc.kinit("reader", here.keytab, tmp_path / "tickets")
+        assert another.get("key", SOME) == DATA[SOME.start : SOME.end]
+
+
+def test_a_stream_outlives_its_tickets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with started(tmp_path / "services") as services:
+        here = replace(services, user="short", keytab=services.kdc.add("short", f"{STREAM_TICKET_SECONDS} seconds"))
+        here.use(monkeypatch)
+        own = {
+            "ingest.table": f"{here.uri}/job/table", "ingest.checkpointLocation": f"{here.uri}/job/checkpoint",
+            "ingest.trigger": "1 second", "maxOffsetsPerTrigger": "50", "ingest.lane": "direct",
+            **{f"ingest.storage.hdfs.{name}": value for name, value in here.login.items()},
+        }  # fmt: skip
+        given = {**without_storage(options(LONG)), **here.archive(PLAIN, LONG, "/job/tier"), **own}
+        job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", given, spark=spark_of(here, keytab=True))
+        job.start()
+        begin = time.monotonic()
+        here.kdc.kinit("short", here.keytab, tmp_path / "tickets")
+        monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")
+        try:
+            wait_until(lambda: not job.running or rows_of(own["ingest.table"]) > 0, "the first rows")
+            while time.monotonic() < begin + 3 * STREAM_TICKET_SECONDS:
+                here.kdc.kinit("short", here.keytab, tmp_path / "tickets")
+                before = rows_of(own["ingest.table"])
+                wait_until(lambda: not job.running or rows_of(own["ingest.table"]) > before, "rows")  # noqa: B023
+                assert job.running, job.output()
+        finally:
+            job.kill()
+        here.kdc.kinit("short", here.keytab, tmp_path / "tickets")
+        rows = landed(own["ingest.table"])
+        assert rows.equals(everything(LONG).slice(0, rows.num_rows))
+
+
+def rows_of(table: str) -> int:
+    """Rows of a Delta table; 0 if there is none."""
+    if not DeltaTable.is_deltatable(table):
+        return 0
+    return int(DeltaTable(table).get_add_actions(flatten=True)["num_records"].to_numpy().sum())

@@ -1,0 +1,54 @@
+"""Hadoop's settings for the client of HDFS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.stack.hdfs import write_site
+from tiered_stream.storage.hadoop.client_settings import asks_for_kerberos, setting, with_address_of_token
+
+
+@pytest.fixture(autouse=True)
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder HADOOP_CONF_DIR."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_a_setting_comes_from_the_options_or_from_the_files(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert setting({}, "fs.defaultFS") is None and not asks_for_kerberos({})
+    write_site(conf / "core-site.xml", {"fs.defaultFS": "hdfs://one", "hadoop.security.authentication": "kerberos"})
+    write_site(conf / "hdfs-site.xml", {"dfs.replication": "2"})
+    assert setting({}, "dfs.replication") == "2"
+    assert setting({"fs.defaultFS": "hdfs://mine"}, "fs.defaultFS") == "hdfs://mine"
+    assert asks_for_kerberos({}) and not asks_for_kerberos({"hadoop.security.authentication": "simple"})
+    write_site(conf / "home" / "etc" / "hadoop" / "core-site.xml", {"fs.defaultFS": "hdfs://home"})
+    monkeypatch.delenv("HADOOP_CONF_DIR")
+    monkeypatch.setenv("HADOOP_HOME", str(conf / "home"))
+    assert setting({}, "fs.defaultFS") == "hdfs://home"
+
+
+@pytest.mark.parametrize(
+    ("service", "tokens", "wanted"),
+    [
+        ("hdfs://localhost:8020", b"x127.0.0.1:8020y", "hdfs://127.0.0.1:8020"),
+        ("hdfs://", b"x127.0.0.1:9000y", "hdfs://127.0.0.1:9000"),
+        ("hdfs://localhost:8020", b"xlocalhost:8020y127.0.0.1:8020", "hdfs://localhost:8020"),
+        ("hdfs://localhost:8020", b"x127.0.0.1:9000y", "hdfs://localhost:8020"),
+        ("hdfs://localhost:8020", None, "hdfs://localhost:8020"),
+        ("hdfs://service", b"xha-hdfs:servicey", "hdfs://service"),
+        ("hdfs://no-such-host.invalid:8020", b"x127.0.0.1:8020y", "hdfs://no-such-host.invalid:8020"),
+        ("hdfs://localhost:port", b"x127.0.0.1:8020y", "hdfs://localhost:port"),
+    ],
+)
+def test_the_url_has_the_address_that_the_token_has(
+    conf: Path, monkeypatch: pytest.MonkeyPatch, service: str, tokens: bytes | None, wanted: str
+) -> None:
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(conf / "tokens"))
+    if tokens is not None:
+        (conf / "tokens").write_bytes(tokens)
+    assert with_address_of_token(service, {"fs.defaultFS": "hdfs://localhost:9000"}) == wanted
+    monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION")
+    assert with_address_of_token(service, {}) == service

@@ -1,0 +1,101 @@
+"""Errors of hdfs-native (a client in Rust) as text: their parts, and the fix of a login that fails."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tiered_stream.kerberos_codes import (
+    CLOCK,
+    EXPIRED,
+    FAULTS,
+    NO_CACHE,
+    NO_CREDENTIALS,
+    UNKNOWN_SERVICE,
+    Culprit,
+    KerberosFault,
+    fault_code,
+)
+
+_RUST_ERROR = re.compile(r'(?P<kind>\w+)\((?:"(?P<java>[\w.$]+)", )?"?(?P<text>.*?)(?:\\n|"?\)$|$)', re.DOTALL)
+"""An error of the client as text: its kind, and for an error of a node Java's class and message."""
+_GSSAPI = re.compile(r'GSSAPIError\(.*?raw: "0x(?P<major>\w+)".*?\}, (?P<minor>\d+), "(?P<text>.*)"\)$', re.DOTALL)
+_UNSPECIFIED = re.compile(r"^.*?Minor code may provide more information: |^No credentials were supplied, .*?: ")
+_DATA_NODES = re.compile(r'ip_addr: \\?"(?P<host>[^"\\]+)\\?".*?xfer_port: (?P<port>\d+)')
+_FURTHER_CODES = {
+    UNKNOWN_SERVICE: KerberosFault(
+        Culprit.SETUP, "the KDC knows no such name node: map its host to its realm in krb5.conf ([domain_realm])"
+    ),
+}
+_NO_LIBRARY = "Failed to load libgssapi_krb"
+
+
+class ClientError(NamedTuple):
+    """Parts of an error: the client's kind, the short name of Java's class if a node sent it, and one line of text."""
+
+    kind: str
+    java: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.java or self.kind} {self.text}".strip()
+
+
+def parts_of(error: BaseException) -> ClientError:
+    """Return the parts of an error of the client. Its text has at most 300 characters."""
+    text = str(error)
+    if isinstance(error, RuntimeError) and (match := _RUST_ERROR.match(text)):
+        first = _addresses_in(text) or match["text"][:300]
+        return ClientError(match["kind"], (match["java"] or "").rpartition(".")[2], first)
+    return ClientError(type(error).__name__, "", text.partition("\n")[0][:300])
+
+
+def _addresses_in(text: str) -> str:
+    """Return in words which data nodes failed; empty: the error is another one."""
+    if not text.startswith('DataTransferError("All DataNodes failed'):
+        return ""
+    return "all data nodes failed: " + ", ".join(
+        f"{each['host']}:{each['port']}" for each in _DATA_NODES.finditer(text)
+    )
+
+
+def login_fault(error: BaseException, principal: str | None, keytab: str | None, prefix: str) -> KerberosFault | None:
+    """Return the fault of a Kerberos login that failed on this machine or at the KDC. `advice` has the reason, too.
+
+    None: the error is another one.
+
+    Args:
+        principal: name of the user; None: the user of the default ticket cache.
+        keytab: path of its key table.
+        prefix: prefix of the options, for the message.
+    """
+    if not isinstance(error, RuntimeError):
+        return None
+    who = f"Kerberos login of {f'principal {principal!r}' if principal else 'the user of the default ticket cache'}"
+    if _NO_LIBRARY in str(error):
+        fix = "install the libraries of Kerberos (Debian: libgssapi-krb5-2, Red Hat: krb5-libs)"
+        return KerberosFault(Culprit.SETUP, f"{who}: libgssapi_krb5.so.2 is missing: {fix}")
+    if (match := _GSSAPI.match(str(error))) is None:
+        return None
+    code = fault_code(int(match["major"], 16), int(match["minor"]))
+    reason = _UNSPECIFIED.sub("", match["text"].replace('\\"', '"').replace("\\'", "'"))[:300]
+    if code in (NO_CACHE, NO_CREDENTIALS):
+        return KerberosFault(Culprit.SETUP, f"{who}: {_without_ticket(reason, keytab, prefix)}")
+    culprit, advice = (FAULTS | _FURTHER_CODES).get(code, KerberosFault(Culprit.USER, "see the KDC's log"))
+    if code == EXPIRED:
+        reason = "the ticket has expired"
+        advice = advice if keytab is None else f"it was new; {CLOCK}"
+    return KerberosFault(culprit, f"{who}: {reason}: {advice}")
+
+
+def _without_ticket(reason: str, keytab: str | None, prefix: str) -> str:
+    principal, option = f"{prefix}hdfs.auth.kerberos.principal", f"{prefix}hdfs.auth.kerberos.keytab"
+    if keytab is None:
+        return (
+            f"{reason}: get a ticket (kinit), and set KRB5CCNAME to where it is, or set {principal} and {option}; on "
+            "the driver and on each executor"
+        )
+    return (
+        f"the key table {keytab!r} has no key of this principal: correct {principal} or {option} "
+        f"(`klist -k {keytab}` lists the principals)"
+    )

@@ -1,0 +1,98 @@
+"""Hadoop's settings for the client of HDFS, and the name by which its delegation tokens are found."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+import orjson
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.parsing import StorageOptions
+
+AUTHENTICATION, DEFAULT_FS, PROTECTION = (
+    "hadoop.security.authentication", "fs.defaultFS", "dfs.data.transfer.protection",
+)  # fmt: skip
+LOGIN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
+_CONF = "storage.hdfs.conf."
+_RETRIES = {"max.attempts": "3", "sleep.base.millis": "100", "sleep.max.millis": "500"}
+"""The client's retries, which would take minutes by default, while `Attempts` repeats requests already."""
+
+
+def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
+    """Return Hadoop's settings from the files and properties in the options, which override HADOOP_CONF_DIR.
+
+    The plugin's `storage.hdfs.conf.*` override its files. Their names are in lower case, as all names of options are.
+
+    Raises:
+        ConfigurationError: a file cannot be read.
+    """
+    settings = {f"dfs.client.failover.{name}": value for name, value in _RETRIES.items()}
+    for path in filter(None, (options.hdfs_core_site, options.hdfs_hdfs_site)):
+        settings |= _settings_in(Path(path))
+    own = {name.removeprefix(_CONF): value for name, value in options.rsm_config.items() if name.startswith(_CONF)}
+    if (default := own.pop("fs.defaultfs", None)) is not None:
+        own[DEFAULT_FS] = default
+    return settings | own | dict(orjson.loads(options.hdfs_settings or "{}"))
+
+
+def setting(settings: Mapping[str, str], name: str) -> str | None:
+    """Return the value that the client uses: from `settings`, or else from the files in HADOOP_CONF_DIR.
+
+    Raises:
+        ConfigurationError: a file cannot be read.
+    """
+    if (value := settings.get(name)) is not None:
+        return value
+    home = os.environ.get("HADOOP_HOME")
+    folder = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
+    files = [Path(folder, file) for file in ("hdfs-site.xml", "core-site.xml")] if folder else []
+    found = (_settings_in(file).get(name) for file in files if file.is_file())
+    return next(filter(None, found), None)
+
+
+def asks_for_kerberos(settings: Mapping[str, str]) -> bool:
+    """Return whether the client logs in by Kerberos or a delegation token.
+
+    Raises:
+        ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
+    """
+    return (setting(settings, AUTHENTICATION) or "simple") != "simple"
+
+
+def with_address_of_token(service: str, settings: Mapping[str, str]) -> str:
+    """Return the URL of a name node, with its IP address if a delegation token has the address and not the name.
+
+    Hadoop names a token's name node by its IP address (`hadoop.security.token.service.use_ip`), and the client looks
+    for a token with the text of its URL. `service` is a URL without a path, such as `hdfs://namenode:8020`. Without an
+    authority, it stands for the default file system.
+
+    Raises:
+        ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
+    """
+    place = urlsplit(service)
+    if not place.netloc:
+        place = urlsplit(setting(settings, DEFAULT_FS) or "")
+    try:
+        tokens = Path(os.environ[LOGIN_FILE]).read_bytes()
+        host, port = place.hostname, place.port
+        if host is None or port is None or f"{host}:{port}".encode() in tokens:
+            return service
+        addresses = socket.gethostbyname_ex(host)[2]
+    except (KeyError, OSError, ValueError):  # the client says what is wrong with the URL or the login
+        return service
+    known = (each for each in addresses if f"{each}:{port}".encode() in tokens)
+    return next((f"{place.scheme}://{each}:{port}" for each in known), service)
+
+
+def _settings_in(file: Path) -> Mapping[str, str]:
+    try:
+        properties = ElementTree.parse(file).iter("property")
+    except (OSError, ElementTree.ParseError) as error:
+        raise ConfigurationError(f"the file {file} with settings of Hadoop cannot be read: {error}") from error
+    pairs = ((each.findtext("name"), each.findtext("value")) for each in properties)
+    return {name.strip(): value.strip() for name, value in pairs if name and value}
