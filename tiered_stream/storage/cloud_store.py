@@ -209,7 +209,7 @@ class CloudStore(ObjectStore):
         self._attempts = Attempts(service.timeouts, lambda name, _: service.unreachable(name), now, sleep)
         self._now = now
         self._lessons = 0
-        """Number of times that clients had to be made anew, because `Service.learns_from` returned True."""
+        """Number of times that `Service.learns_from` returned True, so that new clients were needed."""
         self._learning = Lock()
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:

@@ -1,7 +1,7 @@
 """Object store over a folder in HDFS, by hdfs-native (a client in Rust): each object is a file.
 
 The client finds name nodes, a Kerberos ticket and delegation tokens as Hadoop does: `core-site.xml` and `hdfs-site.xml`
-in `HADOOP_CONF_DIR`, `KRB5CCNAME`, `HADOOP_LOGIN_FILE_LOCATION`, `HADOOP_USER_NAME`. It reads from another data node if
+in `HADOOP_CONF_DIR`, `KRB5CCNAME`, `HADOOP_TOKEN_FILE_LOCATION`, `HADOOP_USER_NAME`. It reads from another data node if
 one fails or is silent, but waits for a silent name node without a limit. So each call runs in a thread of its own, and
 nothing waits for the thread when the call's time is over.
 """
