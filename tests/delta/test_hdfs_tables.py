@@ -31,7 +31,7 @@ def root(hdfs: Hdfs, tmp_path: Path) -> str:
     return f"{hdfs.uri}/tests-of-tables/{tmp_path.name}"
 
 
-@pytest.mark.parametrize("lane", ["direct", "spark"])
+@pytest.mark.parametrize("lane", ["direct", pytest.param("spark", marks=pytest.mark.slow)])
 def test_topics_are_landed_with_table_and_checkpoint_in_hdfs(spark: SparkSession, root: str, lane: str) -> None:
     files = TableFiles(f"{root}/bronze/orders")
     given = options(given={"maxOffsetsPerTrigger": "1500", "ingest.dayColumn": "day"})
@@ -85,6 +85,7 @@ def test_two_writers_at_once_lose_nothing_by_deltalake(root: str) -> None:
     assert all(".parquet" in key or key.startswith("_delta_log/") for key in keys(files))
 
 
+@pytest.mark.slow
 def test_a_replay_lands_what_lies_between_its_times_once(spark: SparkSession, root: str) -> None:
     files, checkpoint = TableFiles(f"{root}/bronze/orders"), f"{root}/checkpoint"
     times = {"from_time": str(FIRST_MS + 5_000), "to_time": str(FIRST_MS + 9_000)}

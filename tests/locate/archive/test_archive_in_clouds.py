@@ -91,8 +91,14 @@ def put_into(hdfs: Hdfs, root: Path) -> Put:
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("name", [PLAIN, TRANSFORMED])
-@pytest.mark.parametrize("cloud", ["azure", "google", "hadoop"])
+@pytest.mark.parametrize(
+    ("cloud", "name"),
+    [
+        *((cloud, name) for cloud in ("azure", "google") for name in (PLAIN, TRANSFORMED)),
+        ("hadoop", TRANSFORMED),
+        pytest.param("hadoop", PLAIN, marks=pytest.mark.slow),
+    ],
+)
 def test_a_golden_archive_gives_the_rows_that_consumers_had(
     request: pytest.FixtureRequest, cloud: str, name: str
 ) -> None:
