@@ -128,16 +128,19 @@ def test_a_store_that_refuses_is_named_and_the_task_fails(files: TableFiles) -> 
     writer.close()
 
 
+class Flipped(s3_upload._Body):
+    """Body whose first bit is not as it was written."""
+
+    def read(self, size: int = -1) -> bytes:
+        at_first = self.tell() == 0
+        read = super().read(size)
+        return b"A" + read[1:] if at_first else read
+
+
 @pytest.mark.parametrize("content", [b"all of it", bytes(2 * MEMORY_BYTES)], ids=["small", "large"])
 def test_a_bit_that_flips_on_the_disk_or_on_the_way_is_noticed(
     files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
-    class Flipped(s3_upload._Body):
-        def read(self, size: int = -1) -> bytes:
-            at_first = self.tell() == 0
-            read = super().read(size)
-            return b"A" + read[1:] if at_first else read
-
     monkeypatch.setattr(s3_upload, "_Body", Flipped)
     folder = open_data_folder(files, UploadThreads())
     write(folder, "part-0", content)
@@ -199,13 +202,8 @@ def test_days_are_files_in_their_folders(files: TableFiles, lake: VersityGateway
 def test_a_service_without_checksums_of_the_newer_kind_gets_the_md5_digest(
     files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, flips: bool
 ) -> None:
-    class Flipped(s3_upload._Body):
-        def read(self, size: int = -1) -> bytes:
-            at_first = self.tell() == 0
-            read = super().read(size)
-            return b"A" + read[1:] if at_first and flips else read
-
-    monkeypatch.setattr(s3_upload, "_Body", Flipped)
+    if flips:
+        monkeypatch.setattr(s3_upload, "_Body", Flipped)
     (port,) = free_ports(1)
     front = HttpFront(port, lake.port, older(lake))
     front.start()
