@@ -25,8 +25,8 @@ from tests.yarn.submitted import YarnJob
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 
-def settings(folder: Path, topics: str = ODD, **more: str) -> dict[str, str]:
-    own = {"ingest.table": str(folder / "table"), "ingest.checkpointLocation": str(folder / "checkpoint")}
+def settings(folder: Path | str, topics: str = ODD, **more: str) -> dict[str, str]:
+    own = {"ingest.table": f"{folder}/table", "ingest.checkpointLocation": f"{folder}/checkpoint"}
     return {**archive_options(topics), **own, **{name.replace("_", "."): value for name, value in more.items()}}
 
 
@@ -56,16 +56,15 @@ class InHdfs:
     folder: str
 
     @property
-    def table(self) -> str:
-        return f"{self.hdfs.uri}/{self.folder}/table"
+    def uri(self) -> str:
+        return f"{self.hdfs.uri}/{self.folder}"
 
-    def settings(self, **more: str) -> dict[str, str]:
-        place = f"{self.hdfs.uri}/{self.folder}"
-        own = {"ingest.table": self.table, "ingest.checkpointLocation": f"{place}/checkpoint"}
-        return {**archive_options(LONG), **own, **{name.replace("_", "."): value for name, value in more.items()}}
+    @property
+    def table(self) -> str:
+        return f"{self.uri}/table"
 
     def spark(self, **more: str) -> dict[str, str]:
-        return {"spark.yarn.stagingDir": f"{self.hdfs.uri}/{self.folder}/staging"} | more
+        return {"spark.yarn.stagingDir": f"{self.uri}/staging"} | more
 
     def commits(self) -> int:
         """How many micro-batches the checkpoint has as done."""
@@ -79,6 +78,18 @@ class InHdfs:
         return not job.running or self.commits() >= batches
 
 
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_the_job_lands_in_hdfs_with_its_checkpoint_and_staged_files_there(
+    over_hdfs: Yarn, hdfs: Hdfs, packed: Path, tmp_path: Path, mode: str
+) -> None:
+    place = InHdfs(hdfs, mode)
+    job = YarnJob(over_hdfs, tmp_path / "job", mode, settings(place.uri), packed, spark=place.spark())
+
+    assert job.run() == 0, job.output()
+    assert "direct lane" in job.output()
+    assert landed(place.table).equals(everything(ODD))
+
+
 PERSISTENT = {"spark.task.maxFailures": "100", "spark.executor.maxNumFailures": "100"}
 KILLS = 5
 """Number of kills in each of the two modes and the two lanes."""
@@ -90,7 +101,7 @@ def test_executors_that_the_node_manager_kills_lose_and_repeat_no_record(
     over_hdfs: Yarn, hdfs: Hdfs, packed: Path, tmp_path: Path, mode: str, lane: str
 ) -> None:
     place = InHdfs(hdfs, f"kills-{mode}-{lane}")
-    given = place.settings(maxOffsetsPerTrigger="500", ingest_lane=lane)
+    given = settings(place.uri, LONG, maxOffsetsPerTrigger="500", ingest_lane=lane)
     job = YarnJob(over_hdfs, tmp_path / "job", mode, given, packed, spark=place.spark(**PERSISTENT))
     job.start()
     try:
@@ -109,7 +120,7 @@ def test_a_driver_that_the_node_manager_kills_goes_on_in_another_attempt(
     over_hdfs: Yarn, hdfs: Hdfs, packed: Path, tmp_path: Path
 ) -> None:
     place = InHdfs(hdfs, "attempts")
-    given = place.settings(maxOffsetsPerTrigger="1000")
+    given = settings(place.uri, LONG, maxOffsetsPerTrigger="1000")
     job = YarnJob(over_hdfs, tmp_path / "job", "cluster", given, packed, spark=place.spark())
     job.start()
     try:
