@@ -207,7 +207,7 @@ class Connections:
             before = self._last_fault.get(node_id)
             if before and isinstance(before[1], AbsentBrokerError) and not deadline.remaining_ms:
                 # The deadline has cut this attempt off, so the attempt before says more of the address.
-                raise AbsentBrokerError(str(before[1])) from error
+                raise AbsentBrokerError(str(before[1])) from None
             kind = AbsentBrokerError if isinstance(fault, AbsentBrokerError) else BrokerUnavailableError
             self._last_fault[node_id] = time.monotonic(), kind(str(fault))  # never raised, so it keeps no frames alive
             raise fault from error
