@@ -36,7 +36,7 @@ from tiered_stream.delta.commit.merge import (
 )
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
-from tiered_stream.delta.schema.row_schema import arrow_schema
+from tiered_stream.delta.schema.row_schema import arrow_schema, struct_type
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.early_times import need_version_key
 from tiered_stream.delta.write.file_systems import open_folder
@@ -206,7 +206,7 @@ def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _schema(state: TableState) -> StructType:
-    return StructType.fromJson({"type": "struct", "fields": list(state.description.fields)})
+    return struct_type(state.description.fields)
 
 
 def _has_days_or_times(kind: pa.DataType) -> bool:

@@ -28,7 +28,7 @@ from tiered_stream.delta.commit.delta_spark_commit import FINAL, INTERRUPTED, De
 from tiered_stream.delta.commit.key_order import mixed_sql, rank_sql
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.schema.row_schema import spark_columns
+from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.settings.upsert_settings import MERGE_ON, ORDER_BY
@@ -89,7 +89,7 @@ class MergedTable:
         """Raise ConfigurationError if `ingest.mergeOn` is no condition on columns of the table and of the rows."""
         if self.merge_on is None:
             return
-        target = StructType.fromJson({"type": "struct", "fields": list(description.fields)})
+        target = struct_type(description.fields)
         empty = [self.session.createDataFrame([], schema) for schema in (target, self.written)]
         try:
             empty[0].alias("target").crossJoin(empty[1].alias("source")).where(self.merge_on)
@@ -258,7 +258,7 @@ def merged_columns(description: TableDescription, written: StructType, files: Se
     """Return the table's columns that the rows of the files have, with the names and types of the table."""
     grown = (StructType.fromJson(orjson.loads(text)) for text in {file.schema for file in files} if text)
     names = {name.lower() for schema in (written, *grown) for name in schema.names}
-    table = StructType.fromJson({"type": "struct", "fields": list(description.fields)})
+    table = struct_type(description.fields)
     return StructType([StructField(field.name, field.dataType) for field in table if field.name.lower() in names])
 
 

@@ -16,7 +16,7 @@ from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.commit.committer import Committer, lock_for_deltalake
 from tiered_stream.delta.requirements.type_widening import is_wider
-from tiered_stream.delta.schema.row_schema import check_new_columns
+from tiered_stream.delta.schema.row_schema import check_new_columns, struct_type
 from tiered_stream.delta.schema.sql_types import sql_name, sql_type
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableFiles
 from tiered_stream.errors import ConfigurationError, TableError
@@ -43,7 +43,7 @@ def growth_of(
     """
 
     def grow(fields: Sequence[Mapping[str, Any]], schema: StructType) -> bool:
-        table = StructType.fromJson({"type": "struct", "fields": list(fields)})
+        table = struct_type(fields)
         paths = list(_missing_or_leaf_fields(table, schema, ()))
         missing = [(path, kind) for path, old, kind in paths if old is None]
         widens = evolution is Evolution.WIDEN

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from itertools import islice
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.schema.row_plan import kept_columns
-from tiered_stream.delta.schema.row_schema import arrow_schema, spark_columns
+from tiered_stream.delta.schema.row_schema import arrow_schema, spark_columns, struct_type
 from tiered_stream.delta.settings.ingest_settings import source_options, table_files, with_overrides
 from tiered_stream.delta.settings.part_settings import INFER
 from tiered_stream.delta.settings.row_settings import FLAT, RowSettings, row_settings
@@ -78,7 +77,7 @@ def _kind_in_table(
     """
     if table is None or not table.fields:
         return None
-    columns = arrow_schema(StructType.fromJson({"type": "struct", "fields": list(table.fields)}))
+    columns = arrow_schema(struct_type(table.fields))
     name = KEY if part == KEY else rows.value_columns
     if part == KEY or name.lower() != FLAT:
         kind = columns.field(name).type if name in columns.names else None

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructField, StructType
 
+from tiered_stream.delta.schema.json_types import struct_of
 from tiered_stream.delta.schema.row_plan import FORBIDDEN, checked
 from tiered_stream.delta.schema.sql_types import parse_ddl
 from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING, PROPERTY_PREFIX
@@ -117,6 +118,11 @@ def check_new_columns(
             check_new_columns(field.dataType, properties, name, in_items=in_items)
 
 
+def struct_type(fields: Iterable[Mapping[str, Any]]) -> StructType:
+    """Return the struct type of columns that are given in Spark's JSON."""
+    return StructType.fromJson(struct_of(fields))
+
+
 def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowFormat:
     """Return the row format with the table's types, where the table has wider numbers or more fields in a struct.
 
@@ -127,7 +133,7 @@ def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> 
         return row_format
     decoded = {name.lower() for name in row_format.decoded.names}
     known = [field for field in fields if field["name"].lower() in decoded]
-    table = arrow_schema(StructType.fromJson({"type": "struct", "fields": known}))
+    table = arrow_schema(struct_type(known))
     kinds = {column.name.lower(): column.type for column in table}
     key, value = row_format.key, row_format.value
     if key.kind is not None and KEY in kinds:
