@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -144,3 +145,14 @@ class Kdc:
 
     def _environment(self) -> Mapping[str, str]:
         return {"KRB5_CONFIG": str(self.config), "KRB5_KDC_PROFILE": str(self.folder / "kdc.conf")}
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Kdc]:
+    """Start a KDC."""
+    kdc = Kdc(folder)
+    kdc.start()
+    try:
+        yield kdc
+    finally:
+        kdc.stop()

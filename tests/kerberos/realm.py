@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.broker.certificates import CertificateAuthority
-from tests.kerberos.kdc import REALM, Kdc
+from tests.kerberos.kdc import REALM, Kdc, running
 from tests.reading import tier_segments
 from tests.stack.broker import JVM_OPTIONS
 from tests.stack.tiered_stack import TieredStack
@@ -51,31 +51,33 @@ class Realm:
 
 @contextmanager
 def realm(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[Realm]:
-    """Start the services; `properties` are more of the broker's."""
-    kdc = Kdc(folder / "kdc")
-    kdc.start()
-    try:
-        tables, keytab = {SERVICE: kdc.add(SERVICE), STALE: kdc.add(STALE)}, kdc.add("reader")
-        authority = CertificateAuthority()
-        jaas = {
-            principal: f'{KRB5} required useKeyTab=true storeKey=true keyTab="{table}" principal="{principal}@{REALM}";'
-            for principal, table in tables.items()
-        }
-        own = {
-            "sasl.enabled.mechanisms": "GSSAPI",
-            "sasl.kerberos.service.name": "kafka",
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(authority.issue("broker").write(folder / "broker.pem")),
-            "listener.name.short.gssapi.connections.max.reauth.ms": str(SESSION_MS),
-            **{f"listener.name.{name.lower()}.gssapi.sasl.jaas.config": jaas[SERVICE] for name in LISTENERS},
-            "listener.name.stale.gssapi.sasl.jaas.config": jaas[STALE],
-        }
-        options = (*JVM_OPTIONS, f"-Djava.security.krb5.conf={kdc.config}")
-        with TieredStack(
-            folder / "stack", listeners=LISTENERS, properties={**own, **(properties or {})}, jvm_options=options
-        ) as stack:
-            assert tier_segments(stack, TOPIC, [40, 50]) == ROWS
-            kdc.change_key(STALE)
-            yield Realm(kdc, stack, keytab, authority.write(folder / "trust.pem"))
-    finally:
-        kdc.stop()
+    """Start a KDC and the broker's stack; `properties` are more of the broker's."""
+    with running(folder / "kdc") as kdc, realm_of(kdc, folder, properties) as here:
+        yield here
+
+
+@contextmanager
+def realm_of(kdc: Kdc, folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[Realm]:
+    """Start the broker's stack in the realm of a KDC that has none yet."""
+    tables, keytab = {SERVICE: kdc.add(SERVICE), STALE: kdc.add(STALE)}, kdc.add("reader")
+    authority = CertificateAuthority()
+    jaas = {
+        principal: f'{KRB5} required useKeyTab=true storeKey=true keyTab="{table}" principal="{principal}@{REALM}";'
+        for principal, table in tables.items()
+    }
+    own = {
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue("broker").write(folder / "broker.pem")),
+        "listener.name.short.gssapi.connections.max.reauth.ms": str(SESSION_MS),
+        **{f"listener.name.{name.lower()}.gssapi.sasl.jaas.config": jaas[SERVICE] for name in LISTENERS},
+        "listener.name.stale.gssapi.sasl.jaas.config": jaas[STALE],
+    }
+    options = (*JVM_OPTIONS, f"-Djava.security.krb5.conf={kdc.config}")
+    with TieredStack(
+        folder / "stack", listeners=LISTENERS, properties={**own, **(properties or {})}, jvm_options=options
+    ) as stack:
+        assert tier_segments(stack, TOPIC, [40, 50]) == ROWS
+        kdc.change_key(STALE)
+        yield Realm(kdc, stack, keytab, authority.write(folder / "trust.pem"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.golden import golden
-from tests.kerberos.kdc import REALM, Kdc
+from tests.kerberos.kdc import REALM, Kdc, running
 from tests.stack.hdfs import Hdfs
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.hdfs_store import HdfsStore
@@ -113,17 +113,21 @@ def settings(nodes: Path, web: Path) -> dict[str, str]:
 @contextmanager
 def started(folder: Path, more: Mapping[str, str] | None = None, data_nodes: int = 1) -> Iterator[SecuredHdfs]:
     """Start a KDC and HDFS. `more` are more of Hadoop's settings."""
-    kdc = Kdc(folder / "kdc")
-    kdc.start()
+    with running(folder / "kdc") as kdc, hdfs_of(kdc, kdc.add("reader"), folder, more, data_nodes) as here:
+        yield here
+
+
+@contextmanager
+def hdfs_of(
+    kdc: Kdc, keytab: Path, folder: Path, more: Mapping[str, str] | None = None, data_nodes: int = 1
+) -> Iterator[SecuredHdfs]:
+    """Start HDFS in the realm of a KDC that has none yet. `keytab` is the key table of the principal `reader`."""
+    own = settings(kdc.add(NODES), kdc.add(_WEB))
+    hdfs = Hdfs(folder / "hdfs", {**own, **(more or {})}, data_nodes, [f"-Djava.security.krb5.conf={kdc.config}"])
     try:
-        own = settings(kdc.add(NODES), kdc.add(_WEB))
-        hdfs = Hdfs(folder / "hdfs", {**own, **(more or {})}, data_nodes, [f"-Djava.security.krb5.conf={kdc.config}"])
-        try:
-            hdfs.start()
-            java = hdfs.java.jvm.org.apache.hadoop.fs
-            hdfs.cluster.getFileSystem().setPermission(java.Path("/"), java.permission.FsPermission("777"))
-            yield SecuredHdfs(kdc, hdfs, kdc.add("reader"))
-        finally:
-            hdfs.stop()
+        hdfs.start()
+        java = hdfs.java.jvm.org.apache.hadoop.fs
+        hdfs.cluster.getFileSystem().setPermission(java.Path("/"), java.permission.FsPermission("777"))
+        yield SecuredHdfs(kdc, hdfs, keytab)
     finally:
-        kdc.stop()
+        hdfs.stop()

@@ -6,6 +6,7 @@ Containers are processes of this machine. They share the JVM of `hdfs` if the cl
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,9 +71,9 @@ class Yarn:
         if self._own:
             self._own.start()
         jvm = self.java.jvm
-        conf = jvm.org.apache.hadoop.yarn.conf.YarnConfiguration()
-        files = self._hdfs.uri if self._hdfs else "file:///"
-        for name, value in {**self._settings, "fs.defaultFS": files}.items():
+        base = self._hdfs.cluster.getConfiguration(0) if self._hdfs else jvm.org.apache.hadoop.conf.Configuration()
+        conf = jvm.org.apache.hadoop.yarn.conf.YarnConfiguration(base)
+        for name, value in self._settings.items():
             conf.set(name, value)
         self._cluster = jvm.org.apache.hadoop.yarn.server.MiniYARNCluster("yarn", self._node_managers, 1, 1)
         self._cluster.init(conf)
@@ -81,7 +82,10 @@ class Yarn:
         started = self._cluster.getConfig()
         own = {name: started.get(name) for name in _CLIENT_NAMES}
         write_site(self.conf_dir / "yarn-site.xml", {**self._settings, **own})
-        write_site(self.conf_dir / "core-site.xml", {"fs.defaultFS": files})
+        if self._hdfs:
+            shutil.copytree(self._hdfs.conf_dir, self.conf_dir, dirs_exist_ok=True)
+        else:
+            write_site(self.conf_dir / "core-site.xml", {"fs.defaultFS": "file:///"})
 
     def stop(self) -> None:
         if self._cluster is not None:
@@ -120,6 +124,15 @@ class Yarn:
             if context.getContainers().containsKey(identifier):
                 field.get(context.getContainerManager()).getEventHandler().handle(event)
         wait_until(lambda: not container.isRunning(), f"{identifier.toString()} to end")
+
+    def end_applications(self) -> None:
+        """End every application, as `yarn application -kill` does, and wait until no container runs."""
+        package = self.java.jvm.org.apache.hadoop.yarn.server.resourcemanager.rmapp
+        context = self._cluster.getResourceManager(0).getRMContext()
+        for identifier in context.getRMApps().keySet():
+            event = package.RMAppEvent(identifier, package.RMAppEventType.KILL, "ended by the test")
+            context.getDispatcher().getEventHandler().handle(event)
+        wait_until(lambda: not self.containers(), "the containers to end")
 
     def logs(self) -> list[Path]:
         """Return the files into which containers have written standard output and standard error."""
