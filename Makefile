@@ -115,7 +115,7 @@ $(DOCS)/.installed: requirements-docs.lock
 	@touch $@
 
 test-slow: venv java kerberos ## Run the slow tests, which `make test` leaves out
-	$(PYTEST) $(TWO_AT_ONCE) -m slow
+	$(PYTEST) $(TWO_AT_ONCE) -m slow -o faulthandler_timeout=3600
 
 # The next three take MINUTES. chaos and fuzz take a SEED, which is otherwise random and printed. With ALONE=1, chaos stalls only S3,
 # for queries without fallback. With FORKS=1, soak deletes the fork server's folder or kills the server each minute.

@@ -14,7 +14,7 @@ from tests.stack.tiered_stack import TieredStack
 
 
 @pytest.mark.parametrize(
-    ("settings", "seed"), [(15, 1), pytest.param(300, random.randrange(10_000), marks=pytest.mark.slow, id="300")]
+    ("settings", "seed"), [(8, 1), pytest.param(300, random.randrange(10_000), marks=pytest.mark.slow, id="300")]
 )
 def test_random_settings_give_what_spark_s_own_source_gives(
     spark: SparkSession, tmp_path: Path, settings: int, seed: int
