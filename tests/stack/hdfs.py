@@ -56,12 +56,15 @@ class HadoopJvm:
 
     def start(self) -> None:
         """Start it and wait until Py4J is reached."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        # Parts of Hadoop read the client's settings from the class path, as YARN's localizer does.
+        conf_dir = self.folder / "conf"
+        conf_dir.mkdir(parents=True, exist_ok=True)
         (port,) = free_ports(1)
         py4j = sorted(Path(pyspark.__file__).parent.glob("jars/py4j-*.jar"))
         options = [f"-Xmx{self._heap}", f"-Djava.io.tmpdir={self.folder}", f"-Dtest.build.data={self.folder}/data"]
         options += self._options
-        command = java_command("py4j.GatewayServer", [CONF, *jar_paths("hadoop"), *py4j], [str(port)], options)
+        class_path = [CONF, conf_dir, *jar_paths("hadoop"), *py4j]
+        command = java_command("py4j.GatewayServer", class_path, [str(port)], options)
         # `MiniYARNCluster` writes into the folder `target` of the folder that it runs in.
         in_folder = ["env", "-C", str(self.folder), *command]
         self._process = ServiceProcess("Hadoop", in_folder, self.folder / "hadoop.log")

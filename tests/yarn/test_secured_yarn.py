@@ -88,7 +88,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     principals = {"yarn.resourcemanager.principal": nodes, "yarn.nodemanager.principal": nodes}
     with (
         running(folder / "kdc") as kdc,
-        realm_of(kdc, folder / "brokers") as brokers,
+        realm_of(kdc, folder) as brokers,
         hdfs_of(kdc, brokers.keytab, folder) as hdfs,
         started(Yarn(folder / "yarn", hdfs.hdfs, principals)) as yarn,
     ):
