@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -73,6 +74,8 @@ class Kdc:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # Spark takes the path of a key table for a URI, so that it may have no blank.
+        self.tables = Path(tempfile.mkdtemp(prefix="kdc-", dir="/tmp")) if " " in str(folder) else folder
         (self.port,) = free_ports(1)
         self.config = folder / "krb5.conf"
         self._process: ServiceProcess | None = None
@@ -105,11 +108,11 @@ class Kdc:
 
         `principal` is without its realm. With `password`, the principal has no key table, and the path is not there.
         """
-        table = self.folder / f"{principal.replace('/', '-')}.keytab"
+        table = self.tables / f"{principal.replace('/', '-')}.keytab"
         key = f"-pw {password}" if password else "-randkey"
         self._admin(f'addprinc {key} -maxlife "{life}" {principal}')
         if password is None:
-            self._admin(f'ktadd -k "{table}" -norandkey {principal}')
+            self._admin(f"ktadd -k {table} -norandkey {principal}")
         return table
 
     def remove(self, principal: str) -> None:
@@ -156,3 +159,5 @@ def running(folder: Path) -> Iterator[Kdc]:
         yield kdc
     finally:
         kdc.stop()
+        if kdc.tables != folder:
+            shutil.rmtree(kdc.tables)

@@ -45,7 +45,8 @@ class SecuredHdfs:
     def use(self, patch: pytest.MonkeyPatch) -> None:
         """Let this process use this file system. It has no ticket."""
         for name in _LOGINS:
-            patch.delenv(name, raising=False)
+            patch.setenv(name, "")  # so that a value which comes later is gone after the test
+            patch.delenv(name)
         for name, value in self.environment.items():
             patch.setenv(name, value)
 

@@ -19,6 +19,9 @@ from tests.delta.archive import LONG
 from tests.kerberos.kdc import REALM
 from tests.kerberos.secured_hdfs import SecuredHdfs
 from tests.stack.build import ROOT
+from tiered_stream.delta.commit.deltalake_commit import create_table
+from tiered_stream.delta.requirements.lane import table_schema
+from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
@@ -43,8 +46,8 @@ def check(uri: str, **options: str) -> None:
     assert list(store.list("")) == ["key"]
 
 
-def owner(here: SecuredHdfs, folder: str) -> str:
-    path = here.hdfs.java.jvm.org.apache.hadoop.fs.Path(f"{folder}/key")
+def owner(here: SecuredHdfs, folder: str, name: str = "key") -> str:
+    path = here.hdfs.java.jvm.org.apache.hadoop.fs.Path(f"{folder}/{name}")
     return str(here.hdfs.cluster.getFileSystem().getFileStatus(path).getOwner())
 
 
@@ -67,6 +70,15 @@ def test_a_key_table_logs_in_where_another_user_has_the_ticket(
     check(f"{here.uri}{tmp_path}/by-keytab", **here.by_keytab())
     check(f"{here.uri}{tmp_path}/by-ticket")
     assert [owner(here, f"{tmp_path}/{folder}") for folder in ("by-keytab", "by-ticket")] == ["reader", "writer"]
+
+
+def test_deltalake_logs_in_by_the_tables_key_table_where_there_is_no_ticket(
+    here: SecuredHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/nothing")
+    uri, storage = f"{here.uri}{tmp_path}/table", TableStorage(**here.by_keytab())
+    create_table(TableFiles(uri, storage), table_schema(True, None), {})
+    assert owner(here, f"{tmp_path}/table", "_delta_log") == "reader"
 
 
 @pytest.mark.parametrize("by", ["host", "address", "default file system"])

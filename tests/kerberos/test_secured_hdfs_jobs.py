@@ -44,7 +44,7 @@ def spark_of(here: SecuredHdfs, *, keytab: bool) -> dict[str, str]:
     ("lane", "commit", "by"),
     [
         ("direct", "spark", "tickets"), ("direct", "spark", "key table"), ("direct", "deltalake", "tickets"),
-        ("spark", "spark", "key table"),
+        ("direct", "deltalake", "key table"), ("spark", "spark", "key table"),
     ],
 )  # fmt: skip
 def test_a_job_lands_an_archive_in_secured_hdfs(
@@ -60,6 +60,7 @@ def test_a_job_lands_an_archive_in_secured_hdfs(
     if by == "tickets":
         monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")
     else:
+        monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/nothing")
         own |= {f"ingest.storage.hdfs.{name}": value for name, value in here.login.items()}
     given = {**without_storage(options(LONG)), **here.archive(PLAIN, LONG, f"{root}/tier"), **own}
     job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", given, spark=spark_of(here, keytab=by == "key table"))
@@ -67,7 +68,7 @@ def test_a_job_lands_an_archive_in_secured_hdfs(
     assert job.wait() == 0, job.output()
     assert f"{lane} lane" in job.output()
 
-    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")  # deltalake's only login
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")
     assert landed(own["ingest.table"]).equals(everything(LONG))
 
 

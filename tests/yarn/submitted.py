@@ -111,5 +111,6 @@ def _spark(folder: Path, mode: str) -> dict[str, str]:
         # The jars are on each node, so that they are not uploaded for each job.
         "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent}/jars/*",
         "spark.yarn.stagingDir": (folder / "staging").as_uri(),
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),  # a path without a scheme would be one in HDFS
         "spark.yarn.submit.waitAppCompletion": "true",
     }  # fmt: skip

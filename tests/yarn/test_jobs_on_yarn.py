@@ -90,6 +90,29 @@ def test_the_job_lands_in_hdfs_with_its_checkpoint_and_staged_files_there(
     assert landed(place.table).equals(everything(ODD))
 
 
+DYNAMIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.initialExecutors": "0",
+    "spark.dynamicAllocation.maxExecutors": "2",
+    "spark.dynamicAllocation.executorIdleTimeout": "1s",
+    "spark.executor.instances": "0",
+    "spark.log.level": "INFO",
+}
+
+
+def test_dynamic_allocation_asks_for_executors_when_there_is_something_to_read(
+    over_hdfs: Yarn, hdfs: Hdfs, packed: Path, tmp_path: Path
+) -> None:
+    place = InHdfs(hdfs, "dynamic")
+    given = settings(place.uri, LONG, maxOffsetsPerTrigger="5000")
+    job = YarnJob(over_hdfs, tmp_path / "job", "client", given, packed, spark=place.spark(**DYNAMIC))
+
+    assert job.run() == 0, job.output()
+    assert "new desired total will be" in job.log_file.read_text()
+    assert landed(place.table).equals(everything(LONG))
+
+
 PERSISTENT = {"spark.task.maxFailures": "100", "spark.executor.maxNumFailures": "100"}
 KILLS = 5
 """Number of kills in each of the two modes and the two lanes."""

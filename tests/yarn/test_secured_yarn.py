@@ -71,8 +71,12 @@ class Services:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables of `spark-submit`."""
-        return {**self.kdc.environment, "SPARK_SUBMIT_OPTS": f"-Djava.security.krb5.conf={self.kdc.config}"}
+        """Variables of `spark-submit`, which has no ticket."""
+        return {
+            **self.kdc.environment,
+            "KRB5CCNAME": f"FILE:{self.kdc.folder}/nothing",
+            "SPARK_SUBMIT_OPTS": f"-Djava.security.krb5.conf={self.kdc.config}",
+        }
 
     def place(self, folder: Path) -> dict[str, str]:
         """A table and its checkpoint in HDFS."""

@@ -20,7 +20,7 @@ from tiered_stream.storage.cloud_endpoints import (
     azure_place,
     google_config,
 )
-from tiered_stream.storage.hadoop.client_settings import hadoop_settings_of, with_address_of_token
+from tiered_stream.storage.hadoop.client_settings import hadoop_settings_of, offer_key_table, with_address_of_token
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
 _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
@@ -37,6 +37,7 @@ _DOTS = frozenset((".", ".."))
 def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
     """Return the table's URI and `storage_options` as arguments of deltalake's `DeltaTable`.
 
+    A key table for HDFS is offered to deltalake, which has no option for it, by the environment of this process.
     All schemes of Azure's storage become `az://container/prefix`, because deltalake does not know all of them.
 
     Raises:
@@ -53,7 +54,9 @@ def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
         if odd := _ODD_IN_HDFS.search(files.uri):
             why = f"it has the letter {odd[0]!r}, so that deltalake would look in another folder than Spark"
             raise ConfigurationError(f"the path {files.uri}: {why}. Choose a folder without it in its name")
-        settings = hadoop_settings_of(files.storage.at(files.uri))
+        access = files.storage.at(files.uri)
+        offer_key_table(access)
+        settings = hadoop_settings_of(access)
         return with_address_of_token(f"hdfs://{parts.netloc}", settings) + parts.path, settings
     options = delta_storage_options(files.storage)
     if files.storage.s3_endpoint_url is None and parts.scheme == "s3":

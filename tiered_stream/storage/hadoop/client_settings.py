@@ -18,6 +18,8 @@ AUTHENTICATION, DEFAULT_FS, PROTECTION = (
     "hadoop.security.authentication", "fs.defaultFS", "dfs.data.transfer.protection",
 )  # fmt: skip
 LOGIN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
+_CLIENT_KEY_TABLE = "KRB5_CLIENT_KTNAME"
+"""Variable of Kerberos' library (krb5.conf(5)): the key table for logins of a process that has no valid ticket."""
 _CONF = "storage.hdfs.conf."
 _RETRIES = {"max.attempts": "3", "sleep.base.millis": "100", "sleep.max.millis": "500"}
 """The client's retries, which would take minutes by default, while `Attempts` repeats requests already."""
@@ -53,6 +55,16 @@ def setting(settings: Mapping[str, str], name: str) -> str | None:
     files = [Path(folder, file) for file in ("hdfs-site.xml", "core-site.xml")] if folder else []
     found = (_settings_in(file).get(name) for file in files if file.is_file())
     return next(filter(None, found), None)
+
+
+def offer_key_table(options: StorageOptions) -> None:
+    """Let libraries of this process that have no option for a key table log in by the one in the options.
+
+    They use it if the ticket cache has no valid ticket. A key table that the process has been given already stays.
+    """
+    if options.hdfs_keytab is not None:
+        path = Path(options.hdfs_keytab.removeprefix("FILE:")).absolute()
+        os.environ.setdefault(_CLIENT_KEY_TABLE, f"FILE:{path}")
 
 
 def asks_for_kerberos(settings: Mapping[str, str]) -> bool:
