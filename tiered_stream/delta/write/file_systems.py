@@ -104,9 +104,9 @@ def region_of(storage: TableStorage) -> str | None:
 def uri_of(path: str) -> str | None:
     """Return the URI of a path, or None if the path has no scheme.
 
-    `s3`, `s3a` and `s3n` become `s3://bucket/prefix`, and `file` becomes `file:///folder`. A path in HDFS,
-    Azure's or Google's storage loses repeated slashes and the slash at its end, as in Hadoop. A path with another
-    scheme is returned as `normal_path` gives it.
+    `s3`, `s3a` and `s3n` become `s3://bucket/prefix`, `file` becomes `file:///folder`, and `hdfs:/folder` becomes
+    `hdfs:///folder`. A path in HDFS, Azure's or Google's storage loses repeated slashes and the slash at its end, as in
+    Hadoop. A path with another scheme is returned as `normal_path` gives it.
 
     Raises:
         ConfigurationError: `normal_path` refuses the path, or it is in HDFS, Azure's or Google's storage and has a
@@ -122,8 +122,8 @@ def uri_of(path: str) -> str | None:
         if odd := _ODD_LETTERS.search(path):
             why = f"libraries read {odd[0]} in it in different ways"
             raise ConfigurationError(f"the path {path}: {why}. Choose a folder without {odd[0]} in its name")
-        scheme, _, place = path.partition("://")
-        return f"{scheme}://{_SLASHES.sub('/', place).rstrip('/')}"
+        scheme, _, place = path.partition(":")  # Hadoop writes a path in its default file system as hdfs:/folder
+        return f"{scheme}://{_SLASHES.sub('/', place.removeprefix('//')).rstrip('/')}"
     return path if parts.scheme else None
 
 
