@@ -84,16 +84,31 @@ def test_a_path_in_hdfs_without_a_name_node_is_in_the_default_file_system(path: 
     assert uri_of(path) == "hdfs:///lake/t"
 
 
-def test_uris_in_azures_and_googles_storage_keep_their_scheme_and_lose_slashes_as_in_hadoop() -> None:
+def test_uris_in_object_stores_lose_slashes_as_in_hadoop() -> None:
+    assert uri_of("s3a://lake//a//t//") == "s3://lake/a/t"
     assert uri_of("abfss://lake@mine.dfs.core.windows.net/x/../a//t/") == "abfss://lake@mine.dfs.core.windows.net/a/t"
     assert uri_of("gs://lake//a/./t//") == "gs://lake/a/t"
     assert uri_of("az://lake") == "az://lake"
 
 
-@pytest.mark.parametrize("path", ["gs://lake/a?b", "az://lake/a#b", "abfss://lake@mine.dfs.core.windows.net/a%20b"])
-def test_letters_of_urls_are_refused_in_azures_and_googles_storage(path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "gs://lake/a?b",
+        "az://lake/a#b",
+        "abfss://lake@mine.dfs.core.windows.net/a%20b",
+        "s3a://lake/a#1",
+        "s3://l/a%20b",
+    ],
+)
+def test_letters_of_urls_are_refused_in_object_stores(path: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^the path {re.escape(path)}: libraries read . in it"):
         uri_of(path)
+
+
+@pytest.mark.parametrize("path", ["/lake/a#1", "/lake/a?b", "/lake/a%20b"])
+def test_letters_of_urls_stand_for_themselves_in_local_folders(path: str) -> None:
+    assert uri_of(f"file://{path}") == uri_of(f"file:{path}") == local_uri(path)
 
 
 def test_parent_of_a_symbolic_link_is_by_its_name(tmp_path: Path) -> None:
