@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +109,15 @@ def test_a_file_that_is_being_written_has_the_bytes_that_its_writer_has_confirme
     finally:
         half.close()
     assert store.get("half", Limit("x", 1000)) == DATA[:1000]
+
+
+def test_a_file_on_the_local_disk_is_written_from_its_memory_map(hdfs: Hdfs, tmp_path: Path) -> None:
+    data = DATA * 2  # in more than one write, and with a remainder
+    (tmp_path / "local").write_bytes(data)
+    store = store_at(f"{hdfs.uri}{tmp_path}")
+    with open(tmp_path / "local", "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        store.put("key", mapped)
+    assert store.get("key", Limit("x", len(data))) == data
 
 
 def test_the_other_name_node_is_asked_where_the_first_is_away(hdfs: Hdfs, tmp_path: Path) -> None:

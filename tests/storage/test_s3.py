@@ -18,6 +18,7 @@ from tiered_stream.limits import DEFAULT_LIMITS
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import parse_storage_options
 from tiered_stream.storage.open_store import open_service, open_store
+from tiered_stream.storage.s3 import S3Bucket
 from tiered_stream.storage.s3_client import special_url
 
 if TYPE_CHECKING:
@@ -214,3 +215,23 @@ def test_a_request_that_was_sent_before_the_region_was_known_is_sent_again(monke
         assert store.get("early", ByteRange(0, 5)) == b"early"
     keys = [re.search(rb"(early|later) HTTP", request)[1] for request in server.requests]  # type: ignore[index]
     assert keys == [b"later", b"later", b"early", b"early"]
+
+
+def test_a_client_that_was_made_before_the_region_was_known_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>us-east-1</Region></Error>"
+    script = [answer(400, body), part(b"later"), answer(400, body), part(b"early"), part(b"third")]
+    connect = S3Bucket.connect
+
+    def connect_before_another(bucket: S3Bucket, seconds: float) -> object:
+        monkeypatch.setattr(S3Bucket, "connect", connect)
+        client = connect(bucket, seconds)
+        assert store.get("later", ByteRange(0, 5)) == b"later"
+        return client
+
+    with ScriptedHttp(script) as server:
+        store = S3.store(server.url)
+        monkeypatch.setattr(S3Bucket, "connect", connect_before_another)
+        assert store.get("early", ByteRange(0, 5)) == b"early"
+        assert store.get("third", ByteRange(0, 5)) == b"third"
+    regions = [re.search(rb"Credential=[^/]+/\d+/([a-z0-9-]+)/s3", request)[1] for request in server.requests]  # type: ignore[index]
+    assert regions == [b"eu-west-1", b"us-east-1", b"eu-west-1", b"us-east-1", b"us-east-1"]

@@ -302,9 +302,10 @@ class CloudStore(ObjectStore):
         limit = self._seconds
         while limit > seconds and limit > self._seconds / _SMALLEST_SHARE:
             limit /= 2
-        client = self._clients.get(limit)
+        clients = self._clients  # if a lesson replaces them meanwhile, the new client is for this attempt alone
+        client = clients.get(limit)
         if client is None:
-            client = self._clients[limit] = self._service.connect(limit)
+            client = clients[limit] = self._service.connect(limit)
         return client
 
     def _send(self, key: str, request: Callable[[Client], T], *, listing: bool = False) -> T:
@@ -334,7 +335,7 @@ class CloudStore(ObjectStore):
         def learns_from(failure: AttemptError) -> bool:
             with self._learning:
                 if lessons == self._lessons and self._service.learns_from(failure):
-                    self._clients.clear()
+                    self._clients = {}
                     self._lessons += 1
                 return lessons != self._lessons
 

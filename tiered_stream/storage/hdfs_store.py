@@ -50,6 +50,8 @@ _MAY_PASS = ("DataTransferError", "ChecksumError", "BlocksNotFound", "InvalidRPC
 _OF_DATA_NODES = ("DataTransferError", "OperationFailed")
 _ENDED_BY_NAME_NODE = "RPC listener disconnected"
 _BUSY = ("StandbyException", "RetriableException", "SafeModeException")
+_WRITE_BYTES = 4 << 20
+"""Maximum bytes that the client writes at once. It takes `bytes` alone, no memory map, and copies them."""
 
 
 class HdfsStore(ObjectStore):
@@ -141,7 +143,8 @@ class HdfsStore(ObjectStore):
                     raise
                 return False
             with file:
-                file.write(data)
+                for start in range(0, len(data), _WRITE_BYTES):
+                    file.write(data[start : start + _WRITE_BYTES])
             return True
 
         return self._send(key, lambda client, seconds: _within(seconds, lambda: write(client)))

@@ -72,16 +72,43 @@ def test_uris_are_of_the_normal_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert path_uri("x/../t", lambda: "hdfs://name:8020/") == "hdfs://name:8020/t"
 
 
-def test_uris_in_azures_and_googles_storage_keep_their_scheme_and_lose_slashes_as_in_hadoop() -> None:
+def test_uris_in_hadoops_default_file_system_are_those_of_the_whole_path() -> None:
+    assert path_uri("/lake//t/", lambda: "hdfs://name:8020") == uri_of("hdfs://name:8020/lake/t")
+    assert path_uri("/lake/t", lambda: "s3a://bucket") == uri_of("s3a://bucket/lake/t") == "s3://bucket/lake/t"
+    with pytest.raises(ConfigurationError, match="^the path hdfs://name:8020/lake/t#1: libraries read # in it"):
+        path_uri("/lake/t#1", lambda: "hdfs://name:8020")
+
+
+@pytest.mark.parametrize("path", ["hdfs:/lake/t", "hdfs:///lake/t/", "hdfs:/lake/x/..//t"])
+def test_a_path_in_hdfs_without_a_name_node_is_in_the_default_file_system(path: str) -> None:
+    assert uri_of(path) == "hdfs:///lake/t"
+
+
+def test_uris_in_object_stores_lose_slashes_as_in_hadoop() -> None:
+    assert uri_of("s3a://lake//a//t//") == "s3://lake/a/t"
     assert uri_of("abfss://lake@mine.dfs.core.windows.net/x/../a//t/") == "abfss://lake@mine.dfs.core.windows.net/a/t"
     assert uri_of("gs://lake//a/./t//") == "gs://lake/a/t"
     assert uri_of("az://lake") == "az://lake"
 
 
-@pytest.mark.parametrize("path", ["gs://lake/a?b", "az://lake/a#b", "abfss://lake@mine.dfs.core.windows.net/a%20b"])
-def test_letters_of_urls_are_refused_in_azures_and_googles_storage(path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "gs://lake/a?b",
+        "az://lake/a#b",
+        "abfss://lake@mine.dfs.core.windows.net/a%20b",
+        "s3a://lake/a#1",
+        "s3://l/a%20b",
+    ],
+)
+def test_letters_of_urls_are_refused_in_object_stores(path: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^the path {re.escape(path)}: libraries read . in it"):
         uri_of(path)
+
+
+@pytest.mark.parametrize("path", ["/lake/a#1", "/lake/a?b", "/lake/a%20b"])
+def test_letters_of_urls_stand_for_themselves_in_local_folders(path: str) -> None:
+    assert uri_of(f"file://{path}") == uri_of(f"file:{path}") == local_uri(path)
 
 
 def test_parent_of_a_symbolic_link_is_by_its_name(tmp_path: Path) -> None:

@@ -114,12 +114,12 @@ def path_uri(path: str, default_fs: Callable[[], str]) -> str:
     has a scheme, `default_fs` is not called.
 
     Raises:
-        ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.
+        ConfigurationError: `uri_of` refuses the whole path, or the path leads above its root.
     """
     if (uri := uri_of(path)) is not None:
         return uri
     home = default_fs()
-    return local_uri(path) if home.startswith("file:") else normal_path(f"{home.rstrip('/')}/{path.lstrip('/')}")
+    return local_uri(path) if home.startswith("file:") else path_uri(f"{home.rstrip('/')}/{path.lstrip('/')}", str)
 
 
 def create_by_spark(spark: SparkSession, address: TableAddress, target: TableTarget) -> None:

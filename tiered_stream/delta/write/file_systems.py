@@ -107,26 +107,26 @@ def region_of(storage: TableStorage) -> str | None:
 def uri_of(path: str) -> str | None:
     """Return the URI of a path, or None if the path has no scheme.
 
-    `s3`, `s3a` and `s3n` become `s3://bucket/prefix`, and `file` becomes `file:///folder`. A path in HDFS,
-    Azure's or Google's storage loses repeated slashes and the slash at its end, as in Hadoop. A path with another
-    scheme is returned as `normal_path` gives it.
+    `s3`, `s3a` and `s3n` become `s3://bucket/prefix`, `file` becomes `file:///folder`, and `hdfs:/folder` becomes
+    `hdfs:///folder`. A path in an object store or HDFS loses repeated slashes and the slash at its end, as in Hadoop. A
+    path with another scheme is returned as `normal_path` gives it.
 
     Raises:
-        ConfigurationError: `normal_path` refuses the path, or it is in HDFS, Azure's or Google's storage and has a
-            letter of `?#%`.
+        ConfigurationError: `normal_path` refuses the path, or it is in an object store or in HDFS and has a letter of
+            `?#%`.
     """
     path = normal_path(path)
     parts = urlsplit(path)
-    if parts.scheme in S3_SCHEMES:
-        return parts._replace(scheme="s3").geturl().rstrip("/")
     if parts.scheme == "file":
-        return Path(parts.path).as_uri()  # Hadoop takes a path's characters literally: %20 is not a blank
+        # Hadoop takes a path's characters literally: %20 is not a blank, and # begins no fragment.
+        return Path(match[2] if (match := _ABSOLUTE.fullmatch(path)) else parts.path).as_uri()
     if parts.scheme in BUCKET_SCHEMES:
         if odd := _ODD_LETTERS.search(path):
             why = f"libraries read {odd[0]} in it in different ways"
             raise ConfigurationError(f"the path {path}: {why}. Choose a folder without {odd[0]} in its name")
-        scheme, _, place = path.partition("://")
-        return f"{scheme}://{_SLASHES.sub('/', place).rstrip('/')}"
+        scheme, _, place = path.partition(":")  # Hadoop writes a path in its default file system as hdfs:/folder
+        scheme = "s3" if parts.scheme in S3_SCHEMES else scheme
+        return f"{scheme}://{_SLASHES.sub('/', place.removeprefix('//')).rstrip('/')}"
     return path if parts.scheme else None
 
 
