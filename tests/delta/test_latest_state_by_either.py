@@ -113,3 +113,23 @@ def test_deltalake_merges_nothing_and_the_table_has_the_batch_once(spark: SparkS
     versions = DeltaTable(latest.table).history()
     assert latest.rows("key") == []
     assert [version["operation"] for version in versions] == ["WRITE", "CREATE TABLE"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("nested", "merged_by"), [("a", "deltalake"), ("A", "spark")])
+def test_names_of_keys_columns_and_fields_may_differ_by_case(
+    spark: SparkSession, tmp_path: Path, nested: str, merged_by: str
+) -> None:
+    latest = Latest(spark, tmp_path)
+    columns = f"ID BIGINT, Nr INT, Place STRUCT<{nested}: BIGINT, b: ARRAY<STRUCT<{nested}: BIGINT>>>"
+    spark.sql(f"CREATE TABLE delta.`{latest.table}` ({columns}) USING delta")
+    given = {
+        "ingest.value.format": "json", "ingest.kafkaColumns": "none", "ingest.keys": "Id", "ingest.orderBy": "NR",
+        "ingest.value.schema": "id BIGINT, nr INT, place STRUCT<a: BIGINT, b: ARRAY<STRUCT<a: BIGINT>>>",
+    }  # fmt: skip
+    for number in (1, 2):
+        value = {"id": 7, "nr": number, "place": {"a": number, "b": [{"a": -number}]}}
+        latest.write(0, Record(b"", orjson.dumps(value)))
+        latest.run(given)
+        assert engine(latest.table) == merged_by
+    assert latest.rows("id", "nr", "place.a", "place.b.a") == [(7, 2, 2, [-2])]

@@ -114,13 +114,15 @@ class DeltalakeMerge:
         folder = open_folder(files.uri, files.storage)
         self._check_times(folder, batch.files)
         columns = merged_columns(self.state.description, merged.written, batch.files)
-        staged, order_by = _staged(folder, batch.files, columns), files.order_by
+        staged = _staged(folder, batch.files, columns)
+        # deltalake distinguishes upper and lower case in names.
         keys = [named_column(staged.schema, name) or name for name in files.keys]
+        order_by = files.order_by and named_column(staged.schema, files.order_by)
         try:
-            rows = last_rows(staged, keys, order_by and named_column(staged.schema, order_by))
+            rows = last_rows(staged, keys, order_by)
         except UnorderedKeyError as error:
             raise unordered_error(str(merged.address), str(error)) from None
-        clauses = merge_clauses(columns.names, files.keys, is_newer_sql(order_by), None)
+        clauses = merge_clauses(columns.names, keys, is_newer_sql(order_by), None)
         source = rows.select([*columns.names, DELETES])
         write = partial(_write, source, clauses, self._of.by_spark, files.compression)
         return self._transaction.write(batch, write, {"userMetadata": batch.metadata()})
@@ -173,7 +175,7 @@ def _staged(folder: fs.FileSystem, files: Sequence[DataFile], columns: StructTyp
     """Return the rows of the staged files, with the columns `columns` and `STAGED`.
 
     Raises:
-        _SparkNeededError: the rows have more than `MAX_ROWS_BYTES` bytes.
+        _SparkNeededError: the rows have more than `MAX_ROWS_BYTES` bytes, or a nested field has another case.
     """
     schema = pa.schema([*arrow_schema(columns), *STAGED])
     tables, size = [], 0
@@ -194,8 +196,16 @@ def _row_groups(folder: fs.FileSystem, files: Sequence[DataFile]) -> Iterator[pa
 
 
 def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with the columns of `schema`; a column that they lack is null."""
+    """Return the rows with the columns of `schema`; a column that they lack is null.
+
+    Raises:
+        _SparkNeededError: the name of a nested field differs from the table's name by case.
+    """
     known = {name.lower(): name for name in rows.column_names}
+    for each in schema:
+        own = known.get(each.name.lower())
+        if own is not None and (path := _case_mismatch(rows.schema.field(own).type, each.type, each.name)):
+            raise _SparkNeededError(f"the table's field {path} has another case in the rows")
     columns = [
         rows.column(known[each.name.lower()]).cast(each.type)
         if each.name.lower() in known
@@ -203,6 +213,24 @@ def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         for each in schema
     ]
     return pa.table(columns, schema=schema)
+
+
+def _case_mismatch(rows: pa.DataType, table: pa.DataType, path: str) -> str | None:
+    """Return the path of the first nested field whose name differs between the two types only by case, or None.
+
+    Arrow casts structs by exact names, so such a field would become null. `path` is the path of the type `table`.
+    """
+    if pa.types.is_struct(rows) and pa.types.is_struct(table):
+        own = {field.name.lower(): field for field in rows}
+        shared = [(own[field.name.lower()], field) for field in table if field.name.lower() in own]
+        if other := next((field.name for known, field in shared if known.name != field.name), None):
+            return f"{path}.{other}"
+        inner = [(known.type, field.type, f"{path}.{field.name}") for known, field in shared]
+    else:  # items of lists, and keys and values of maps, whose own names differ between Arrow and Parquet
+        inner = [
+            (rows.field(at).type, table.field(at).type, path) for at in range(min(rows.num_fields, table.num_fields))
+        ]
+    return next(filter(None, (_case_mismatch(*each) for each in inner)), None)
 
 
 def _schema(state: TableState) -> StructType:
