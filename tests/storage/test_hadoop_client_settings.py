@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.stack.hdfs import write_site
-from tiered_stream.storage.hadoop.client_settings import asks_for_kerberos, setting, with_address_of_token
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.storage.hadoop.client_settings import (
+    NewFiles,
+    asks_for_kerberos,
+    new_files,
+    setting,
+    with_address_of_token,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +35,30 @@ def test_a_setting_comes_from_the_options_or_from_the_files(conf: Path, monkeypa
     monkeypatch.delenv("HADOOP_CONF_DIR")
     monkeypatch.setenv("HADOOP_HOME", str(conf / "home"))
     assert setting({}, "fs.defaultFS") == "hdfs://home"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, NewFiles(None, None, 0o644)),
+        ({"dfs.replication": "2", "dfs.blocksize": "134217728"}, NewFiles(2, 128 << 20, 0o644)),
+        ({"dfs.blocksize": "64M", "fs.permissions.umask-mode": "027"}, NewFiles(None, 64 << 20, 0o640)),
+        ({"dfs.blocksize": "1g", "fs.permissions.umask-mode": "0077"}, NewFiles(None, 1 << 30, 0o600)),
+    ],
+)
+def test_new_files_have_the_properties_that_hadoops_client_would_give_them(
+    given: dict[str, str], wanted: NewFiles
+) -> None:
+    assert new_files(given) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("dfs.replication", "two"), ("dfs.blocksize", "64 MB"), ("fs.permissions.umask-mode", "u=rwx,g=rx,o=")],
+)
+def test_a_setting_of_new_files_in_another_form_is_refused(name: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{name} = '{value}' cannot be followed: write a"):
+        new_files({name: value})
 
 
 @pytest.mark.parametrize(

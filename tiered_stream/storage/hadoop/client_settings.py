@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
@@ -17,10 +19,20 @@ from tiered_stream.options.parsing import StorageOptions
 AUTHENTICATION, DEFAULT_FS, PROTECTION = (
     "hadoop.security.authentication", "fs.defaultFS", "dfs.data.transfer.protection",
 )  # fmt: skip
+REPLICATION, BLOCK_SIZE, UMASK = "dfs.replication", "dfs.blocksize", "fs.permissions.umask-mode"
+_NUMBER, _BYTES, _OCTAL = re.compile("[0-9]{1,5}"), re.compile("([0-9]{1,18})([kmgt]?)", re.I), re.compile("0?[0-7]{3}")
 LOGIN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
 _CONF = "storage.hdfs.conf."
 _RETRIES = {"max.attempts": "3", "sleep.base.millis": "100", "sleep.max.millis": "500"}
 """The client's retries, which would take minutes by default, while `Attempts` repeats requests already."""
+
+
+class NewFiles(NamedTuple):
+    """Properties of a new file, which Hadoop's client chooses. None: the name node chooses."""
+
+    replication: int | None
+    block_bytes: int | None
+    permission: int
 
 
 def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
@@ -53,6 +65,30 @@ def setting(settings: Mapping[str, str], name: str) -> str | None:
     files = [Path(folder, file) for file in ("hdfs-site.xml", "core-site.xml")] if folder else []
     found = (_settings_in(file).get(name) for file in files if file.is_file())
     return next(filter(None, found), None)
+
+
+def new_files(settings: Mapping[str, str]) -> NewFiles:
+    """Return the properties of new files by the settings that Hadoop's client follows, and hdfs-native does not.
+
+    Raises:
+        ConfigurationError: a setting has a form that is not understood, or a file in HADOOP_CONF_DIR cannot be read.
+    """
+
+    def read(name: str, form: re.Pattern[str], known: str) -> re.Match[str] | None:
+        if (value := setting(settings, name)) is None:
+            return None
+        if (match := form.fullmatch(value.strip())) is None:
+            raise ConfigurationError(f"{name} = {value!r} cannot be followed: write {known}")
+        return match
+
+    replication = read(REPLICATION, _NUMBER, "a number such as 3")
+    block = read(BLOCK_SIZE, _BYTES, "a number of bytes such as 134217728 or 128m")
+    umask = read(UMASK, _OCTAL, "an octal number such as 027")
+    return NewFiles(
+        replication and int(replication[0]),
+        block and int(block[1]) << 10 * " kmgt".index(block[2].lower() or " "),
+        0o666 & ~int(umask[0] if umask else "022", 8),
+    )
 
 
 def asks_for_kerberos(settings: Mapping[str, str]) -> bool:
