@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hdfs_native
 import pytest
 
 from tests.stack.hdfs import write_site
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import SEGMENTS
 from tiered_stream.storage.hadoop.client_settings import (
     NewFiles,
     asks_for_kerberos,
+    name_node_url,
     new_files,
     setting,
     with_address_of_token,
 )
+from tiered_stream.storage.hdfs_store import HdfsStore
 
 
 @pytest.fixture(autouse=True)
@@ -83,3 +88,25 @@ def test_the_url_has_the_address_that_the_token_has(
     assert with_address_of_token(service, {"fs.defaultFS": "hdfs://localhost:9000"}) == wanted
     monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION")
     assert with_address_of_token(service, {}) == service
+
+
+@pytest.mark.parametrize(
+    ("service", "default", "wanted"),
+    [
+        ("hdfs://localhost", "hdfs://other:9000", "hdfs://localhost:8020"),
+        ("hdfs://", "hdfs://localhost/", "hdfs://localhost:8020"),
+        ("hdfs://", "hdfs://localhost:9000", "hdfs://"),
+        ("hdfs://", "viewfs://localhost", "hdfs://"),
+        ("hdfs://localhost:9000", "", "hdfs://localhost:9000"),
+        ("hdfs://Both", "", "hdfs://Both"),
+        ("hdfs://no-such-host.invalid", "", "hdfs://no-such-host.invalid"),
+        ("viewfs://localhost", "", "viewfs://localhost"),
+    ],
+)
+def test_a_name_node_without_a_port_has_hadoops_default(service: str, default: str, wanted: str) -> None:
+    assert name_node_url(service, {"fs.defaultFS": default, "dfs.ha.namenodes.Both": "nn1,nn2"}) == wanted
+
+
+def test_a_name_node_without_a_port_is_asked_at_hadoops_default_port() -> None:
+    store = HdfsStore(StorageOptions(uri="hdfs://localhost/tier"), SEGMENTS)
+    assert isinstance(store._client, hdfs_native.Client)

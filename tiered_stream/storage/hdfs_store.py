@@ -32,9 +32,9 @@ from tiered_stream.storage.hadoop.client_settings import (
     NewFiles,
     asks_for_kerberos,
     hadoop_settings_of,
+    name_node_url,
     new_files,
     setting,
-    with_address_of_token,
 )
 from tiered_stream.storage.object_store import ObjectStore, keys_below, too_short
 
@@ -175,7 +175,7 @@ class HdfsStore(ObjectStore):
         self._check_key_table()
         silence = {} if self._use.may_be_new else {"dfs.client.socket-timeout": str(options.read_timeout_ms)}
         try:
-            service = with_address_of_token(self._service, self._settings)
+            service = name_node_url(self._service, self._settings)
             return Client(
                 service if urlsplit(service).netloc else None,
                 silence | self._settings,

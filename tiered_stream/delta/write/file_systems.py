@@ -20,7 +20,7 @@ from tiered_stream.storage.cloud_endpoints import (
     azure_place,
     google_config,
 )
-from tiered_stream.storage.hadoop.client_settings import hadoop_settings_of, with_address_of_token
+from tiered_stream.storage.hadoop.client_settings import hadoop_settings_of, name_node_url
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
 _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
@@ -54,7 +54,7 @@ def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
             why = f"it has the letter {odd[0]!r}, so that deltalake would look in another folder than Spark"
             raise ConfigurationError(f"the path {files.uri}: {why}. Choose a folder without it in its name")
         settings = hadoop_settings_of(files.storage.at(files.uri))
-        return with_address_of_token(f"hdfs://{parts.netloc}", settings) + parts.path, settings
+        return name_node_url(f"hdfs://{parts.netloc}", settings) + parts.path, settings
     options = delta_storage_options(files.storage)
     if files.storage.s3_endpoint_url is None and parts.scheme == "s3":
         # Imported here, because boto3 takes long to import, and an endpoint needs no rules of AWS's.

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -23,6 +24,7 @@ REPLICATION, BLOCK_SIZE, UMASK = "dfs.replication", "dfs.blocksize", "fs.permiss
 _NUMBER, _BYTES, _OCTAL = re.compile("[0-9]{1,5}"), re.compile("([0-9]{1,18})([kmgt]?)", re.I), re.compile("0?[0-7]{3}")
 LOGIN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
 _CONF = "storage.hdfs.conf."
+_NAME_NODES, _PORT = "dfs.ha.namenodes.", 8020
 _RETRIES = {"max.attempts": "3", "sleep.base.millis": "100", "sleep.max.millis": "500"}
 """The client's retries, which would take minutes by default, while `Attempts` repeats requests already."""
 
@@ -98,6 +100,25 @@ def asks_for_kerberos(settings: Mapping[str, str]) -> bool:
         ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
     """
     return (setting(settings, AUTHENTICATION) or "simple") != "simple"
+
+
+def name_node_url(service: str, settings: Mapping[str, str]) -> str:
+    """Return the URL of a name node with what the client needs in it: a port, and the address in a delegation token.
+
+    The client takes a host without a port for a name service. For Hadoop, it is one if `dfs.ha.namenodes.HOST` is set,
+    and otherwise a name node at port 8020. A host that cannot be resolved gets no port, so that the client's error
+    says that there is no such name service. `service` is as for `with_address_of_token`.
+
+    Raises:
+        ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
+    """
+    place = urlsplit(service if urlsplit(service).netloc else setting(settings, DEFAULT_FS) or "")
+    host = place.netloc
+    if place.scheme == "hdfs" and host and ":" not in host and setting(settings, _NAME_NODES + host) is None:
+        with suppress(OSError, UnicodeError):
+            socket.gethostbyname(host)
+            service = f"hdfs://{host}:{_PORT}"
+    return with_address_of_token(service, settings)
 
 
 def with_address_of_token(service: str, settings: Mapping[str, str]) -> str:
