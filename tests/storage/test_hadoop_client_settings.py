@@ -14,6 +14,7 @@ from tiered_stream.storage.cloud_endpoints import SEGMENTS
 from tiered_stream.storage.hadoop.client_settings import (
     NewFiles,
     asks_for_kerberos,
+    hadoop_settings_of,
     name_node_url,
     new_files,
     setting,
@@ -88,6 +89,14 @@ def test_the_url_has_the_address_that_the_token_has(
     assert with_address_of_token(service, {"fs.defaultFS": "hdfs://localhost:9000"}) == wanted
     monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION")
     assert with_address_of_token(service, {}) == service
+
+
+def test_blanks_between_name_nodes_are_no_part_of_their_names(conf: Path) -> None:
+    write_site(conf / "hdfs-site.xml", {"dfs.ha.namenodes.One": "nn1, nn2", "dfs.ha.namenodes.Two": "a, b"})
+    options = StorageOptions(hdfs_settings='{"dfs.ha.namenodes.Two": "nn3,\\n nn4", "dfs.ha.namenodes.Three": " nn5"}')
+    settings = hadoop_settings_of(options)
+    found = [settings[f"dfs.ha.namenodes.{service}"] for service in ("One", "Two", "Three")]
+    assert found == ["nn1,nn2", "nn3,nn4", "nn5"]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
     """Return Hadoop's settings from the files and properties in the options, which override HADOOP_CONF_DIR.
 
     The plugin's `storage.hdfs.conf.*` override its files. Their names are in lower case, as all names of options are.
+    The lists of name nodes in HADOOP_CONF_DIR are in the result, too, because the client takes no blanks in them.
 
     Raises:
         ConfigurationError: a file cannot be read.
@@ -51,7 +52,11 @@ def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
     own = {name.removeprefix(_CONF): value for name, value in options.rsm_config.items() if name.startswith(_CONF)}
     if (default := own.pop("fs.defaultfs", None)) is not None:
         own[DEFAULT_FS] = default
-    return settings | own | dict(orjson.loads(options.hdfs_settings or "{}"))
+    settings |= own | dict(orjson.loads(options.hdfs_settings or "{}"))
+    known = [_settings_in(file) for file in _files_in_conf_dir()]
+    names = {name for each in (*known, settings) for name in each if name.startswith(_NAME_NODES)}
+    # Hadoop allows blanks in `nn1, nn2`, but the client takes them for a part of the name.
+    return settings | {name: "".join((setting(settings, name) or "").split()) for name in names}
 
 
 def setting(settings: Mapping[str, str], name: str) -> str | None:
@@ -62,10 +67,7 @@ def setting(settings: Mapping[str, str], name: str) -> str | None:
     """
     if (value := settings.get(name)) is not None:
         return value
-    home = os.environ.get("HADOOP_HOME")
-    folder = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
-    files = [Path(folder, file) for file in ("hdfs-site.xml", "core-site.xml")] if folder else []
-    found = (_settings_in(file).get(name) for file in files if file.is_file())
+    found = (_settings_in(file).get(name) for file in _files_in_conf_dir())
     return next(filter(None, found), None)
 
 
@@ -144,6 +146,14 @@ def with_address_of_token(service: str, settings: Mapping[str, str]) -> str:
         return service
     known = (each for each in addresses if f"{each}:{port}".encode() in tokens)
     return next((f"{place.scheme}://{each}:{port}" for each in known), service)
+
+
+def _files_in_conf_dir() -> list[Path]:
+    """Return the files with settings in HADOOP_CONF_DIR; a file overrides the files after it."""
+    home = os.environ.get("HADOOP_HOME")
+    folder = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
+    files = [Path(folder, file) for file in ("hdfs-site.xml", "core-site.xml")] if folder else []
+    return [file for file in files if file.is_file()]
 
 
 def _settings_in(file: Path) -> Mapping[str, str]:
