@@ -43,7 +43,10 @@ FAULTS: dict[int, KerberosFault] = {
     ),
     -1765328351: KerberosFault(Culprit.SETUP, CLOCK),
     -1765328347: KerberosFault(Culprit.SETUP, CLOCK),
-    -1765328237: KerberosFault(Culprit.SETUP, CLOCK),
+    -1765328237: KerberosFault(
+        Culprit.SETUP, "write the principal and its realm exactly as the KDC has them, mostly EXAMPLE.COM in capitals"
+    ),
+    -1765328236: KerberosFault(Culprit.SETUP, CLOCK),
     -1765328230: KerberosFault(Culprit.SETUP, _REALM),
     -1765328228: KerberosFault(Culprit.SERVICE, "open the way to the KDC that krb5.conf names, or correct krb5.conf"),
     -1765328249: KerberosFault(Culprit.SETUP, _REALM),

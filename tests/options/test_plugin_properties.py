@@ -170,3 +170,10 @@ def test_a_container_of_azure_is_no_credential() -> None:
         with pytest.raises(ConfigurationError, match="must not carry credentials") as caught:
             parse_storage_options({"remote.storage.uri": hidden})
         assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("uri", ["az://container/tier?sig={}", "hdfs://namenode/tier#{}", "file:///tier?{}"])
+def test_a_uri_whose_end_would_be_ignored_is_refused_and_not_shown(uri: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"option remote.storage.uri.* must not have \? or #") as caught:
+        parse_storage_options({"remote.storage.uri": uri.format(SECRET)})
+    assert SECRET not in str(caught.value)

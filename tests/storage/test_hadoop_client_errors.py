@@ -30,6 +30,8 @@ GSSAPI = (
             Culprit.SETUP,
             "the KDC knows no such name node: map its host",
         ),
+        (13, -1765328237, "x", Culprit.SETUP, "x: write the principal and its realm exactly as the KDC has them"),
+        (13, -1765328236, "Clock skew too great in KDC reply", Culprit.SETUP, "KDC reply: set the clocks"),
         (13, -1765328228, "Cannot contact any KDC", Culprit.SERVICE, "Cannot contact any KDC: open the way to the KDC"),
         (11, 100001, "x", Culprit.SERVICE, "the ticket has expired: renew the ticket"),
         (13, 1, 'what \\"this\\"', Culprit.USER, "'me@R': what \"this\": see the KDC's log"),

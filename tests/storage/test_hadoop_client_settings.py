@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hdfs_native
 import pytest
 
 from tests.stack.hdfs import write_site
-from tiered_stream.storage.hadoop.client_settings import asks_for_kerberos, setting, with_address_of_token
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import SEGMENTS
+from tiered_stream.storage.hadoop.client_settings import (
+    NewFiles,
+    asks_for_kerberos,
+    hadoop_settings_of,
+    name_node_url,
+    new_files,
+    setting,
+    with_address_of_token,
+)
+from tiered_stream.storage.hdfs_store import HdfsStore
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +41,30 @@ def test_a_setting_comes_from_the_options_or_from_the_files(conf: Path, monkeypa
     monkeypatch.delenv("HADOOP_CONF_DIR")
     monkeypatch.setenv("HADOOP_HOME", str(conf / "home"))
     assert setting({}, "fs.defaultFS") == "hdfs://home"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, NewFiles(None, None, 0o644)),
+        ({"dfs.replication": "2", "dfs.blocksize": "134217728"}, NewFiles(2, 128 << 20, 0o644)),
+        ({"dfs.blocksize": "64M", "fs.permissions.umask-mode": "027"}, NewFiles(None, 64 << 20, 0o640)),
+        ({"dfs.blocksize": "1g", "fs.permissions.umask-mode": "0077"}, NewFiles(None, 1 << 30, 0o600)),
+    ],
+)
+def test_new_files_have_the_properties_that_hadoops_client_would_give_them(
+    given: dict[str, str], wanted: NewFiles
+) -> None:
+    assert new_files(given) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("dfs.replication", "two"), ("dfs.blocksize", "64 MB"), ("fs.permissions.umask-mode", "u=rwx,g=rx,o=")],
+)
+def test_a_setting_of_new_files_in_another_form_is_refused(name: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{name} = '{value}' cannot be followed: write a"):
+        new_files({name: value})
 
 
 @pytest.mark.parametrize(
@@ -52,3 +89,33 @@ def test_the_url_has_the_address_that_the_token_has(
     assert with_address_of_token(service, {"fs.defaultFS": "hdfs://localhost:9000"}) == wanted
     monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION")
     assert with_address_of_token(service, {}) == service
+
+
+def test_blanks_between_name_nodes_are_no_part_of_their_names(conf: Path) -> None:
+    write_site(conf / "hdfs-site.xml", {"dfs.ha.namenodes.One": "nn1, nn2", "dfs.ha.namenodes.Two": "a, b"})
+    options = StorageOptions(hdfs_settings='{"dfs.ha.namenodes.Two": "nn3,\\n nn4", "dfs.ha.namenodes.Three": " nn5"}')
+    settings = hadoop_settings_of(options)
+    found = [settings[f"dfs.ha.namenodes.{service}"] for service in ("One", "Two", "Three")]
+    assert found == ["nn1,nn2", "nn3,nn4", "nn5"]
+
+
+@pytest.mark.parametrize(
+    ("service", "default", "wanted"),
+    [
+        ("hdfs://localhost", "hdfs://other:9000", "hdfs://localhost:8020"),
+        ("hdfs://", "hdfs://localhost/", "hdfs://localhost:8020"),
+        ("hdfs://", "hdfs://localhost:9000", "hdfs://"),
+        ("hdfs://", "viewfs://localhost", "hdfs://"),
+        ("hdfs://localhost:9000", "", "hdfs://localhost:9000"),
+        ("hdfs://Both", "", "hdfs://Both"),
+        ("hdfs://no-such-host.invalid", "", "hdfs://no-such-host.invalid"),
+        ("viewfs://localhost", "", "viewfs://localhost"),
+    ],
+)
+def test_a_name_node_without_a_port_has_hadoops_default(service: str, default: str, wanted: str) -> None:
+    assert name_node_url(service, {"fs.defaultFS": default, "dfs.ha.namenodes.Both": "nn1,nn2"}) == wanted
+
+
+def test_a_name_node_without_a_port_is_asked_at_hadoops_default_port() -> None:
+    store = HdfsStore(StorageOptions(uri="hdfs://localhost/tier"), SEGMENTS)
+    assert isinstance(store._client, hdfs_native.Client)

@@ -120,6 +120,14 @@ def test_a_file_on_the_local_disk_is_written_from_its_memory_map(hdfs: Hdfs, tmp
     assert store.get("key", Limit("x", len(data))) == data
 
 
+def test_a_new_file_has_the_replication_block_size_and_permission_of_the_settings(hdfs: Hdfs, tmp_path: Path) -> None:
+    given = {"dfs.replication": "2", "dfs.blocksize": "2m", "fs.permissions.umask-mode": "077"}
+    store_at(f"{hdfs.uri}{tmp_path}", hdfs_settings=json.dumps(given)).put("key", b"content")
+    status = hdfs.cluster.getFileSystem().getFileStatus(hdfs.java.jvm.org.apache.hadoop.fs.Path(f"{tmp_path}/key"))
+    assert (status.getReplication(), status.getBlockSize()) == (2, 2 << 20)
+    assert status.getPermission().toString() == "rw-------"
+
+
 def test_the_other_name_node_is_asked_where_the_first_is_away(hdfs: Hdfs, tmp_path: Path) -> None:
     folder = "/mounted-folder"  # in the mount table a URI may have no blank
     store_at(f"{hdfs.uri}{folder}").put("key", DATA)

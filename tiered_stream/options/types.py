@@ -296,13 +296,15 @@ def topic_pattern(value: str) -> str:
 def storage_uri(value: str) -> str:
     """Check the URI of a storage, such as `s3://bucket/prefix` or `file:///folder`, and return the URI.
 
-    The result has no blanks around it and no slashes at its end. The URI must not contain credentials. The container in
-    `abfss://container@account.dfs.core.windows.net` is not a credential.
+    The result has no blanks around it and no slashes at its end. The URI must not contain `?`, `#` or credentials. The
+    container in `abfss://container@account.dfs.core.windows.net` is not a credential.
     """
     uri, parts = _without_credentials(value)
     uri = "hdfs:///" if uri == "hdfs:" else uri
     if not parts.scheme or "://" not in uri:
         raise ValueError("must be a URI, e.g. s3://bucket/prefix or file:///folder")
+    if "?" in uri or "#" in uri:  # a query may be a token
+        raise HiddenValueError("must not have ? or #, after which nothing of a URI's path is read")
     if parts.scheme == "file" and (parts.netloc or not parts.path):
         raise ValueError("must name a folder by its absolute path: file:///folder")
     if parts.scheme not in ("file", "hdfs") and not parts.netloc:  # hdfs:///folder is in Hadoop's default file system

@@ -29,10 +29,12 @@ from tiered_stream.storage.hadoop.client_settings import (
     AUTHENTICATION,
     LOGIN_FILE,
     PROTECTION,
+    NewFiles,
     asks_for_kerberos,
     hadoop_settings_of,
+    name_node_url,
+    new_files,
     setting,
-    with_address_of_token,
 )
 from tiered_stream.storage.object_store import ObjectStore, keys_below, too_short
 
@@ -136,8 +138,10 @@ class HdfsStore(ObjectStore):
         def write(client: Client) -> bool:
             from hdfs_native import WriteOptions
 
+            new = self._new_files
+            options = WriteOptions(new.block_bytes, new.replication, new.permission, overwrite, create_parent=True)
             try:
-                file = client.create(self._path(key), WriteOptions(overwrite=overwrite, create_parent=True))
+                file = client.create(self._path(key), options)
             except FileExistsError:
                 if overwrite:
                     raise
@@ -171,7 +175,7 @@ class HdfsStore(ObjectStore):
         self._check_key_table()
         silence = {} if self._use.may_be_new else {"dfs.client.socket-timeout": str(options.read_timeout_ms)}
         try:
-            service = with_address_of_token(self._service, self._settings)
+            service = name_node_url(self._service, self._settings)
             return Client(
                 service if urlsplit(service).netloc else None,
                 silence | self._settings,
@@ -196,6 +200,10 @@ class HdfsStore(ObjectStore):
     @cached_property
     def _settings(self) -> dict[str, str]:
         return hadoop_settings_of(self._options)
+
+    @cached_property
+    def _new_files(self) -> NewFiles:
+        return new_files(self._settings)
 
     def _soon(self, seconds: float, call: Callable[[], T]) -> T:
         """Return the result of a call of the name node, which has the time limit of a silent connection."""

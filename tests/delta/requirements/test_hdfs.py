@@ -34,6 +34,12 @@ def test_tasks_get_the_settings_that_the_client_follows_and_no_others() -> None:
     assert json.loads(storage.hdfs_settings or "") == followed
 
 
+def test_a_umask_that_tasks_cannot_follow_leaves_the_table_to_the_spark_lane() -> None:
+    assert find_hdfs({}, session(GIVEN | {"fs.permissions.umask-mode": "u=rwx,g=,o="}))[1] == (
+        "fs.permissions.umask-mode = 'u=rwx,g=,o=' cannot be followed: write an octal number such as 027"
+    )
+
+
 def test_the_jobs_own_files_and_login_stay() -> None:
     own = {"core-site.path": "/c.xml", "auth.kerberos.principal": "me@R", "auth.kerberos.keytab": "/k"}
     storage, _ = find_hdfs({f"ingest.storage.hdfs.{name}": value for name, value in own.items()}, session(GIVEN))

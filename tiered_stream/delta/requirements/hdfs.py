@@ -13,16 +13,18 @@ import orjson
 
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
 from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.storage.hadoop.client_settings import BLOCK_SIZE, REPLICATION, UMASK, new_files
 
 _PREFIXES = (
     "dfs.ha.namenodes.", "dfs.namenode.rpc-address.", "dfs.client.failover.resolve", "dfs.client.failover.random.",
     "dfs.client.failover.proxy.", "dfs.client.block.write.replace-datanode-on-failure.",
 )  # fmt: skip
 _NAMES = (
-    "fs.defaultFS", "dfs.blocksize", "dfs.replication", "dfs.data.transfer.protection",
-    "dfs.client.use.datanode.hostname", "hadoop.security.authentication", "hadoop.security.key.provider.path",
+    "fs.defaultFS", "dfs.data.transfer.protection", "dfs.client.use.datanode.hostname",
+    "hadoop.security.authentication", "hadoop.security.key.provider.path", REPLICATION, BLOCK_SIZE, UMASK,
 )  # fmt: skip
-"""Settings that hdfs-native follows; its README lists them."""
+"""Settings that hdfs-native follows, as its README lists them, and the settings of `new_files`."""
 
 
 def find_hdfs(settings: Mapping[str, str], hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
@@ -38,4 +40,8 @@ def find_hdfs(settings: Mapping[str, str], hadoop: HadoopSettings) -> tuple[Tabl
         return own, "tasks write to HDFS by hdfs-native, which is not installed: pip install 'tiered-stream[hdfs]'"
     names = (*_NAMES, *(prefix + name for prefix in _PREFIXES for name in hadoop.names_after(prefix)))
     values = {name: value for name in names if (value := hadoop.get(name))}
+    try:
+        new_files(values)
+    except ConfigurationError as error:
+        return own, str(error)
     return replace(own, hdfs_settings=own.hdfs_settings or orjson.dumps(values).decode()), None

@@ -20,7 +20,7 @@ from tiered_stream.storage.cloud_endpoints import (
     azure_place,
     google_config,
 )
-from tiered_stream.storage.hadoop.client_settings import hadoop_settings_of, offer_key_table, with_address_of_token
+from tiered_stream.storage.hadoop.client_settings import hadoop_settings_of, name_node_url, offer_key_table
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
 _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
@@ -57,7 +57,7 @@ def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
         access = files.storage.at(files.uri)
         offer_key_table(access)
         settings = hadoop_settings_of(access)
-        return with_address_of_token(f"hdfs://{parts.netloc}", settings) + parts.path, settings
+        return name_node_url(f"hdfs://{parts.netloc}", settings) + parts.path, settings
     options = delta_storage_options(files.storage)
     if files.storage.s3_endpoint_url is None and parts.scheme == "s3":
         # Imported here, because boto3 takes long to import, and an endpoint needs no rules of AWS's.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
@@ -17,18 +20,30 @@ from tiered_stream.options.parsing import StorageOptions
 AUTHENTICATION, DEFAULT_FS, PROTECTION = (
     "hadoop.security.authentication", "fs.defaultFS", "dfs.data.transfer.protection",
 )  # fmt: skip
+REPLICATION, BLOCK_SIZE, UMASK = "dfs.replication", "dfs.blocksize", "fs.permissions.umask-mode"
+_NUMBER, _BYTES, _OCTAL = re.compile("[0-9]{1,5}"), re.compile("([0-9]{1,18})([kmgt]?)", re.I), re.compile("0?[0-7]{3}")
 LOGIN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
 _CLIENT_KEY_TABLE = "KRB5_CLIENT_KTNAME"
 """Variable of Kerberos' library (krb5.conf(5)): the key table for logins of a process that has no valid ticket."""
 _CONF = "storage.hdfs.conf."
+_NAME_NODES, _PORT = "dfs.ha.namenodes.", 8020
 _RETRIES = {"max.attempts": "3", "sleep.base.millis": "100", "sleep.max.millis": "500"}
 """The client's retries, which would take minutes by default, while `Attempts` repeats requests already."""
+
+
+class NewFiles(NamedTuple):
+    """Properties of a new file, which Hadoop's client chooses. None: the name node chooses."""
+
+    replication: int | None
+    block_bytes: int | None
+    permission: int
 
 
 def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
     """Return Hadoop's settings from the files and properties in the options, which override HADOOP_CONF_DIR.
 
     The plugin's `storage.hdfs.conf.*` override its files. Their names are in lower case, as all names of options are.
+    The lists of name nodes in HADOOP_CONF_DIR are in the result, too, because the client takes no blanks in them.
 
     Raises:
         ConfigurationError: a file cannot be read.
@@ -39,7 +54,11 @@ def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
     own = {name.removeprefix(_CONF): value for name, value in options.rsm_config.items() if name.startswith(_CONF)}
     if (default := own.pop("fs.defaultfs", None)) is not None:
         own[DEFAULT_FS] = default
-    return settings | own | dict(orjson.loads(options.hdfs_settings or "{}"))
+    settings |= own | dict(orjson.loads(options.hdfs_settings or "{}"))
+    known = [_settings_in(file) for file in _files_in_conf_dir()]
+    names = {name for each in (*known, settings) for name in each if name.startswith(_NAME_NODES)}
+    # Hadoop allows blanks in `nn1, nn2`, but the client takes them for a part of the name.
+    return settings | {name: "".join((setting(settings, name) or "").split()) for name in names}
 
 
 def setting(settings: Mapping[str, str], name: str) -> str | None:
@@ -50,10 +69,7 @@ def setting(settings: Mapping[str, str], name: str) -> str | None:
     """
     if (value := settings.get(name)) is not None:
         return value
-    home = os.environ.get("HADOOP_HOME")
-    folder = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
-    files = [Path(folder, file) for file in ("hdfs-site.xml", "core-site.xml")] if folder else []
-    found = (_settings_in(file).get(name) for file in files if file.is_file())
+    found = (_settings_in(file).get(name) for file in _files_in_conf_dir())
     return next(filter(None, found), None)
 
 
@@ -67,6 +83,30 @@ def offer_key_table(options: StorageOptions) -> None:
         os.environ.setdefault(_CLIENT_KEY_TABLE, f"FILE:{path}")
 
 
+def new_files(settings: Mapping[str, str]) -> NewFiles:
+    """Return the properties of new files by the settings that Hadoop's client follows, and hdfs-native does not.
+
+    Raises:
+        ConfigurationError: a setting has a form that is not understood, or a file in HADOOP_CONF_DIR cannot be read.
+    """
+
+    def read(name: str, form: re.Pattern[str], known: str) -> re.Match[str] | None:
+        if (value := setting(settings, name)) is None:
+            return None
+        if (match := form.fullmatch(value.strip())) is None:
+            raise ConfigurationError(f"{name} = {value!r} cannot be followed: write {known}")
+        return match
+
+    replication = read(REPLICATION, _NUMBER, "a number such as 3")
+    block = read(BLOCK_SIZE, _BYTES, "a number of bytes such as 134217728 or 128m")
+    umask = read(UMASK, _OCTAL, "an octal number such as 027")
+    return NewFiles(
+        replication and int(replication[0]),
+        block and int(block[1]) << 10 * " kmgt".index(block[2].lower() or " "),
+        0o666 & ~int(umask[0] if umask else "022", 8),
+    )
+
+
 def asks_for_kerberos(settings: Mapping[str, str]) -> bool:
     """Return whether the client logs in by Kerberos or a delegation token.
 
@@ -74,6 +114,25 @@ def asks_for_kerberos(settings: Mapping[str, str]) -> bool:
         ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
     """
     return (setting(settings, AUTHENTICATION) or "simple") != "simple"
+
+
+def name_node_url(service: str, settings: Mapping[str, str]) -> str:
+    """Return the URL of a name node with what the client needs in it: a port, and the address in a delegation token.
+
+    The client takes a host without a port for a name service. For Hadoop, it is one if `dfs.ha.namenodes.HOST` is set,
+    and otherwise a name node at port 8020. A host that cannot be resolved gets no port, so that the client's error
+    says that there is no such name service. `service` is as for `with_address_of_token`.
+
+    Raises:
+        ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
+    """
+    place = urlsplit(service if urlsplit(service).netloc else setting(settings, DEFAULT_FS) or "")
+    host = place.netloc
+    if place.scheme == "hdfs" and host and ":" not in host and setting(settings, _NAME_NODES + host) is None:
+        with suppress(OSError, UnicodeError):
+            socket.gethostbyname(host)
+            service = f"hdfs://{host}:{_PORT}"
+    return with_address_of_token(service, settings)
 
 
 def with_address_of_token(service: str, settings: Mapping[str, str]) -> str:
@@ -99,6 +158,14 @@ def with_address_of_token(service: str, settings: Mapping[str, str]) -> str:
         return service
     known = (each for each in addresses if f"{each}:{port}".encode() in tokens)
     return next((f"{place.scheme}://{each}:{port}" for each in known), service)
+
+
+def _files_in_conf_dir() -> list[Path]:
+    """Return the files with settings in HADOOP_CONF_DIR; a file overrides the files after it."""
+    home = os.environ.get("HADOOP_HOME")
+    folder = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
+    files = [Path(folder, file) for file in ("hdfs-site.xml", "core-site.xml")] if folder else []
+    return [file for file in files if file.is_file()]
 
 
 def _settings_in(file: Path) -> Mapping[str, str]:
