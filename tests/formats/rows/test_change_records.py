@@ -82,6 +82,20 @@ def test_an_event_that_changes_no_row_is_named() -> None:
     ]
 
 
+def test_a_null_that_a_schema_allows_is_no_tombstone_and_no_event() -> None:
+    schema = {"type": "record", "name": "E", "fields": [
+        {"name": "after", "type": {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}},
+        {"name": "op", "type": "string"},
+    ]}  # fmt: skip
+    kind = unwrapped_type(pa.struct([("after", KEY), ("op", pa.string())]))
+    value = PartFormat(Format.AVRO, orjson.dumps(["null", schema]).decode(), kind=kind)
+    given = {"on_error": OnDecodeError.DEAD_LETTER, "keys": ("id",), "envelope": Envelope.DEBEZIUM}
+    decoder = RowDecoder(RowFormat((), part(KEY), value, **given))
+    assert reasons(decoder, Record(b'{"id": 1}', b"\0"), Record(b'{"id": 1}', None)) == [
+        (0, "row", "it is not Debezium's envelope: it has no op")
+    ]
+
+
 def test_garbage_is_no_tombstone() -> None:
     assert [failed for _, failed, _ in reasons(debezium(), Record(b'{"id": 1}', b"garbage"))] == ["value"]
     assert [failed for _, failed, _ in reasons(debezium(), Record(b"garbage", None))] == ["key"]

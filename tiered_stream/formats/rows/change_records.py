@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.conform import conform
-from tiered_stream.formats.rows.envelope import OP
+from tiered_stream.formats.rows.envelope import NO_ENVELOPE, OP
 from tiered_stream.formats.rows.kafka_columns import find_column, hidden
 
 DELETED = "deleted"
@@ -79,6 +79,8 @@ class ChangeRecords:
         deleted = records.column("value").is_null()
         if self._is_debezium:
             op = pc.struct_field(value, [OP])
+            for at in pc.indices_nonzero(pc.and_not(op.is_null(), deleted)).to_pylist():
+                reasons[at] = NO_ENVELOPE
             foreign = pc.invert(pc.is_in(op, pa.array([*_UPSERTS, _DELETE], op.type), skip_nulls=True))
             for at in pc.indices_nonzero(pc.and_(foreign, op.is_valid())).to_pylist():
                 reasons[at] = f"its op is {op[at].as_py()}: only c, u, r and d change a row"
