@@ -105,8 +105,8 @@ def test_a_row_without_the_value_that_orders_it_is_named() -> None:
     decoder = debezium(order_by="__ts_ms")
     assert reasons(decoder, Record(b'{"id": 1}', event("c", None, {"id": 1}, None)), Record(b'{"id": 1}', None)) == [
         (0, "row", "__ts_ms, by which rows are ordered, is null"),
-        (1, "row", "it is a delete, and __ts_ms, by which rows are ordered, is null: order rows by timestamp, or by "
-         "Debezium's __ts_ms"),
+        (1, "row", "it is a delete, and __ts_ms, by which rows are ordered, is null: order rows by timestamp, which "
+         "every record has"),
     ]  # fmt: skip
 
 

@@ -90,7 +90,7 @@ class ChangeRecords:
             _note(reasons, rows, name, deleted, f"its key column {name} is null", "the record's key has no such field")
         if self._order_by is not None:
             late = f"{self._order_by}, by which rows are ordered, is null"
-            _note(reasons, rows, self._order_by, deleted, late, "order rows by timestamp, or by Debezium's __ts_ms")
+            _note(reasons, rows, self._order_by, deleted, late, "order rows by timestamp, which every record has")
         return rows.append_column(hidden(DELETED, pa.bool_()), deleted), reasons
 
     @staticmethod
