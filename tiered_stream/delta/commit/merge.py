@@ -38,11 +38,17 @@ from tiered_stream.errors import ConfigurationError, TableError
 
 _APPLICATION, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_SETTINGS = {
-    # Delta would copy the source before it reads the source twice; staged files never change.
-    "spark.databricks.delta.merge.materializeSource": "none",
+MERGE_SETTINGS = {
     # A column that the rows lack keeps its value, whatever the session wants of its own merges.
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    # Delta's MERGE does not find a CHAR column that Spark pads as it reads the table. The texts in files are padded.
+    "spark.sql.readSideCharPadding": "false",
+}
+"""Settings of every session that merges rows into a table of the latest state."""
+_SETTINGS = {
+    **MERGE_SETTINGS,
+    # Delta would copy the source before it reads the source twice; staged files never change.
+    "spark.databricks.delta.merge.materializeSource": "none",
 }
 _NO_GLOBS = {"__globPaths__": "false"}
 """Option of Spark's readers by which a path may have `[`, `{` or `*`."""
