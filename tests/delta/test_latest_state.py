@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row, SparkSession
 
 from tests.delta.typed_archive import typed_options, write_topic
+from tests.formats.scripted_registry import ScriptedRegistry
 from tests.stack.rows import Record
 from tiered_stream import land
 from tiered_stream.delta.commit.deltalake_merge import DeltalakeMerge
@@ -201,6 +202,25 @@ def test_a_new_field_becomes_a_column(spark: SparkSession, tmp_path: Path) -> No
     latest.write(0, Record(b"", b'{"id": 1, "name": "c", "price": 5}'))
     latest.run({**given, "ingest.value.schema": "id BIGINT, name STRING, price INT"})
     assert latest.rows("id", "name", "price") == [(1, "c", 5), (2, "b", None)]
+
+
+def test_a_record_without_a_field_that_an_earlier_batch_added_leaves_null(spark: SparkSession, tmp_path: Path) -> None:
+    """Writers with the old schema and the new one take turns, and no micro-batch has records of both."""
+    latest = Latest(spark, tmp_path)
+    fields = [{"name": "id", "type": "long"}, {"name": "price", "type": ["null", "int"], "default": None}]
+    texts = [orjson.dumps({"type": "record", "name": "o", "fields": fields[:end]}).decode() for end in (1, 2)]
+    old, new = (Record(b"", b"\0\0\0\0" + value) for value in (b"\1\2", b"\2\2\2\x0a"))
+    for record in (old, new, old):
+        latest.write(0, record)
+    with ScriptedRegistry() as registry:
+        registry.schemas = {number: {"schema": text} for number, text in enumerate(texts, 1)}
+        registry.versions["orders-value", "latest"] = {**registry.schemas[1], "id": 1}
+        given = {"ingest.value.format": "avro", "ingest.value.schema": "registry", "ingest.keys": "id",
+                 "ingest.schemaEvolution": "add", "ingest.schema.registry.url": registry.url,
+                 "ingest.kafkaColumns": "offset", "maxOffsetsPerTrigger": "1"}  # fmt: skip
+        latest.run(given)
+    assert [row["operation"] for row in latest.history()].count("MERGE") == 3
+    assert latest.rows("id", "price", "offset") == [(1, None, 2)]
 
 
 def test_dead_letters_of_a_repeated_batch_are_there_once(spark: SparkSession, tmp_path: Path, merge: type[Any]) -> None:

@@ -125,11 +125,12 @@ def test_names_of_keys_columns_and_fields_may_differ_by_case(
     spark.sql(f"CREATE TABLE delta.`{latest.table}` ({columns}) USING delta")
     given = {
         "ingest.value.format": "json", "ingest.kafkaColumns": "none", "ingest.keys": "Id", "ingest.orderBy": "NR",
-        "ingest.value.schema": "id BIGINT, nr INT, place STRUCT<a: BIGINT, b: ARRAY<STRUCT<a: BIGINT>>>",
+        "ingest.value.schema": "id BIGINT, nr INT, place STRUCT<a: BIGINT, b: ARRAY<STRUCT<a: BIGINT>>, new: INT>",
+        "ingest.schemaEvolution": "add",
     }  # fmt: skip
     for number in (1, 2):
-        value = {"id": 7, "nr": number, "place": {"a": number, "b": [{"a": -number}]}}
+        value = {"id": 7, "nr": number, "place": {"a": number, "b": [{"a": -number}], "new": 5}}
         latest.write(0, Record(b"", orjson.dumps(value)))
         latest.run(given)
         assert engine(latest.table) == merged_by
-    assert latest.rows("id", "nr", "place.a", "place.b.a") == [(7, 2, 2, [-2])]
+    assert latest.rows("id", "nr", "place.a", "place.b.a", "place.new") == [(7, 2, 2, [-2], 5)]

@@ -139,3 +139,16 @@ def test_a_parked_table_is_caught_up_with_the_latest_rows(lander: Lander) -> Non
     assert (lander.rows("orders"), lander.rows("visits")) == ({"a": "2"}, {"a": "x", "c": "y"})
     lander.run(**park)
     assert lander.rows("visits") == {"a": "good"}
+
+
+def test_a_key_of_char_is_found_whether_tables_are_parked_or_not(lander: Lander) -> None:
+    orders = f"delta.`{lander.folder / 'orders'}`"
+    lander.spark.sql(f"CREATE TABLE {orders} (key CHAR(5), value CHAR(3)) USING delta")
+    given = {"subscribe": "orders", "ingest.kafkaColumns": "none"}
+    lander.run(**given)
+    lander.write("orders", a="2", b=None, c="3")
+    lander.run(**given, **{"ingest.onTableError": "park"})
+    lander.write("orders", a="4")
+    lander.run(**given)
+    assert lander.rows("orders") == {"a    ": "4  ", "c    ": "3  "}
+    assert lander.spark.table(orders).count() == 2

@@ -62,3 +62,8 @@ def test_the_envelope_may_be_the_payload_of_another() -> None:
 def test_a_schema_that_is_no_envelope_is_refused(kind: pa.DataType, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         unwrapped_type(kind)
+
+
+def test_an_op_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="op is int32 in the value's schema"):
+        unwrapped_type(pa.struct([("after", ROW), ("op", pa.int32())]))

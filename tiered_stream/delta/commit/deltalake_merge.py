@@ -31,7 +31,6 @@ from tiered_stream.delta.commit.merge import (
     MergedTable,
     is_newer_sql,
     merge_clauses,
-    merged_columns,
     unordered_error,
 )
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
@@ -113,7 +112,7 @@ class DeltalakeMerge:
             raise _SparkNeededError(reason)
         folder = open_folder(files.uri, files.storage)
         self._check_times(folder, batch.files)
-        columns = merged_columns(self.state.description, merged.written, batch.files)
+        columns = merged.columns(self.state.description, batch.files)
         staged = _staged(folder, batch.files, columns)
         # deltalake distinguishes upper and lower case in names.
         keys = [named_column(staged.schema, name) or name for name in files.keys]

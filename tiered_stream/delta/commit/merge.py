@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
@@ -38,11 +38,17 @@ from tiered_stream.errors import ConfigurationError, TableError
 
 _APPLICATION, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_SETTINGS = {
-    # Delta would copy the source before it reads the source twice; staged files never change.
-    "spark.databricks.delta.merge.materializeSource": "none",
+MERGE_SETTINGS = {
     # A column that the rows lack keeps its value, whatever the session wants of its own merges.
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    # Delta's MERGE does not find a CHAR column that Spark pads as it reads the table. The texts in files are padded.
+    "spark.sql.readSideCharPadding": "false",
+}
+"""Settings of every session that merges rows into a table of the latest state."""
+_SETTINGS = {
+    **MERGE_SETTINGS,
+    # Delta would copy the source before it reads the source twice; staged files never change.
+    "spark.databricks.delta.merge.materializeSource": "none",
 }
 _NO_GLOBS = {"__globPaths__": "false"}
 """Option of Spark's readers by which a path may have `[`, `{` or `*`."""
@@ -68,6 +74,8 @@ class MergedTable:
     files: TableFiles
     merge_on: str | None
     written: StructType
+    _grown: set[str] = field(default_factory=set, init=False, compare=False)
+    """Names in lower case of the columns that earlier batches of the query have added to the table."""
 
     def prepare(self) -> None:
         """Do nothing, because delta-spark keeps the table's state."""
@@ -84,6 +92,17 @@ class MergedTable:
     def folder(self) -> str:
         """Path of the table's folder, in the form that Spark accepts."""
         return unquote(known_scheme(self.spark, self.files.uri)).rstrip("/")
+
+    def columns(self, description: TableDescription, files: Sequence[DataFile]) -> StructType:
+        """Return the table's columns that rows of the query have, with the names and types of the table.
+
+        If earlier batches have added a column, a record without its field has null there, whatever `files` have.
+        """
+        grown = (StructType.fromJson(orjson.loads(text)) for text in {file.schema for file in files} if text)
+        self._grown.update(name.lower() for schema in grown for name in schema.names)
+        names = self._grown.union(map(str.lower, self.written.names))
+        table = struct_type(description.fields)
+        return StructType([StructField(each.name, each.dataType) for each in table if each.name.lower() in names])
 
     def check_condition(self, description: TableDescription) -> None:
         """Raise ConfigurationError if `ingest.mergeOn` is no condition on columns of the table and of the rows."""
@@ -128,7 +147,7 @@ class MergeTransaction:
         }  # fmt: skip
         for name, value in settings.items():
             session.conf.set(name, value)
-        columns = merged_columns(self.state.description, table.written, batch.files)
+        columns = table.columns(self.state.description, batch.files)
         clauses = merge_clauses(columns.names, table.files.keys, is_newer_sql(table.files.order_by), table.merge_on)
         only_insert = not self._transaction.has_rows()
         try:
@@ -252,14 +271,6 @@ def unordered_error(table: str, partitions: str) -> TableError:
         f"a key of the table {table} has records in the partitions {partitions}, and Kafka gives them no order: set "
         f"{ORDER_BY.name} to a column that does, such as timestamp"
     )
-
-
-def merged_columns(description: TableDescription, written: StructType, files: Sequence[DataFile]) -> StructType:
-    """Return the table's columns that the rows of the files have, with the names and types of the table."""
-    grown = (StructType.fromJson(orjson.loads(text)) for text in {file.schema for file in files} if text)
-    names = {name.lower() for schema in (written, *grown) for name in schema.names}
-    table = struct_type(description.fields)
-    return StructType([StructField(field.name, field.dataType) for field in table if field.name.lower() in names])
 
 
 def _java(spark: SparkSession) -> Any:

@@ -65,8 +65,8 @@ def growth_of(
         else:
             from tiered_stream.delta.commit.deltalake_commit import add_columns
 
-            tops = {path[0] for path, _ in missing}
-            added = StructType([field for field in schema if field.name in tops])
+            tops = {path[0].lower() for path, _ in missing}
+            added = StructType([field for field in schema if field.name.lower() in tops])
             add_columns(files, added, lock_for_deltalake(spark, address, files))
 
     return None if evolution is Evolution.NONE else grow

@@ -92,6 +92,8 @@ class TasksWrite:
         tasks = tasks_of(splits, target_bytes=files.target_bytes, parallelism=files.tasks, tables=tables)
         held = self._parked()
         rules = known.of(self._tables_without_rules(splits))
+        if self._pads_only:
+            rules = {key: of_table.padding for key, of_table in rules.items()}
         return [FilesPartition(task, batch_log, held, self._registered(task), rules) for task in tasks]
 
     def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
@@ -105,12 +107,18 @@ class TasksWrite:
     def _tables_without_rules(self, splits: Sequence[Split]) -> list[TableTarget]:
         """Return the tables that get rows from the splits, if the planner must look up the rules of the tables.
 
-        The list is empty if the row formats already include the rules. The list is also empty if `park` is true or
-        `only` is set, because then the query writes no table that has rules.
+        The list is empty if the row formats already include the rules. If `park` is true or `only` is set, the list has
+        only tables of the latest state, because then the query writes no other table that has rules.
         """
-        if self.routing.has_rules or self.park or self.only is not None:
+        if self.routing.has_rules:
             return []
-        return [self.routing.target(topic) for topic in sorted(set(map(_topic, splits)))]
+        targets = [self.routing.target(topic) for topic in sorted(set(map(_topic, splits)))]
+        return [target for target in targets if target.files.keys or not self._pads_only]
+
+    @property
+    def _pads_only(self) -> bool:
+        """Return whether tasks only pad `CHAR(n)` texts, so that a MERGE finds their keys; Delta checks all rules."""
+        return self.park or self.only is not None
 
     def _parked(self) -> tuple[str, ...]:
         """Return the keys of parked tables (tables that could not be written) from the file that the driver writes.

@@ -14,6 +14,7 @@ from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, spark_errors
 from tiered_stream.delta.commit.batch_commit import drops_transactions
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
+from tiered_stream.delta.commit.merge import MERGE_SETTINGS
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.redrive.dead_letter_marks import is_version
 from tiered_stream.delta.redrive.keyed_rows import SOURCE, KeyedRows
@@ -22,8 +23,6 @@ from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSA
 
 log = logging.getLogger(__name__)
 
-_AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
-"""Setting by which a MERGE would set columns to null that the rows do not have."""
 NEWEST = (1 << 63) - 1
 """Highest possible batch id: as the id of the last batch in a table, it means that all batches are in the table."""
 
@@ -106,7 +105,7 @@ class RedrivenTable:
         session = SparkSession(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
         transaction, version = SESSION_TRANSACTION
         settings = {transaction: self._transaction(topic, number), version: str(Outcome.APPENDED.value)}
-        for name, value in {**settings, _AUTO_MERGE: "false"}.items():
+        for name, value in {**settings, **MERGE_SETTINGS}.items():
             session.conf.set(name, value)
         return session
 

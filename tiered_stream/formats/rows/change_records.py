@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.conform import conform
-from tiered_stream.formats.rows.envelope import OP
+from tiered_stream.formats.rows.envelope import NO_ENVELOPE, OP
 from tiered_stream.formats.rows.kafka_columns import find_column, hidden
 
 DELETED = "deleted"
@@ -79,6 +79,8 @@ class ChangeRecords:
         deleted = records.column("value").is_null()
         if self._is_debezium:
             op = pc.struct_field(value, [OP])
+            for at in pc.indices_nonzero(pc.and_not(op.is_null(), deleted)).to_pylist():
+                reasons[at] = NO_ENVELOPE
             foreign = pc.invert(pc.is_in(op, pa.array([*_UPSERTS, _DELETE], op.type), skip_nulls=True))
             for at in pc.indices_nonzero(pc.and_(foreign, op.is_valid())).to_pylist():
                 reasons[at] = f"its op is {op[at].as_py()}: only c, u, r and d change a row"
@@ -88,7 +90,7 @@ class ChangeRecords:
             _note(reasons, rows, name, deleted, f"its key column {name} is null", "the record's key has no such field")
         if self._order_by is not None:
             late = f"{self._order_by}, by which rows are ordered, is null"
-            _note(reasons, rows, self._order_by, deleted, late, "order rows by timestamp, or by Debezium's __ts_ms")
+            _note(reasons, rows, self._order_by, deleted, late, "order rows by timestamp, which every record has")
         return rows.append_column(hidden(DELETED, pa.bool_()), deleted), reasons
 
     @staticmethod

@@ -25,13 +25,19 @@ def unwrapped_type(kind: pa.DataType) -> pa.StructType:
     The type has the fields of `after`, and then the added columns (`ADDED`) whose fields the envelope has.
 
     Raises:
-        ConfigurationError: `kind` is not an envelope, or `after` has a field with the name of an added column.
+        ConfigurationError: `kind` is not an envelope, `op` is no text, or `after` has a field with the name of an added
+            column.
     """
     inner = kind.field("payload").type if _has(kind, "payload") else kind
     if not (_has(inner, "after") and _has(inner, "op") and pa.types.is_struct(inner.field("after").type)):
         raise ConfigurationError(
             "ingest.envelope is debezium, but the value's schema has no struct after and no op: give it the schema of "
             "the whole envelope (before, after, source, op, ts_ms), or take the setting away"
+        )
+    if not pa.types.is_string(inner.field("op").type):
+        raise ConfigurationError(
+            f"ingest.envelope is debezium, but op is {inner.field('op').type} in the value's schema: Debezium writes "
+            "STRING"
         )
     row = list(inner.field("after").type)
     names = {column.name.lower() for column in row}

@@ -57,6 +57,11 @@ class TableRules:
     def __bool__(self) -> bool:
         return bool(self.not_null or self.checks or self.nested_not_null or self.text_limits)
 
+    @property
+    def padding(self) -> TableRules:
+        """Return the limits of `CHAR(n)` alone, by which texts are padded."""
+        return TableRules(text_limits=tuple(limit for limit in self.text_limits if limit.padded))
+
 
 NO_RULES = TableRules()
 
