@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.stack.hdfs import write_site
 from tiered_stream.delta.requirements.hadoop_settings import NotForTasksError
 from tiered_stream.delta.requirements.s3a import s3a_settings
 from tiered_stream.doctor.environment import Job, check_environment
 from tiered_stream.doctor.finding import Examination, Finding, Known, Status
-from tiered_stream.doctor.spark_conf import read_spark_conf
+from tiered_stream.doctor.spark_conf import SparkConf, read_spark_conf
 from tiered_stream.records import compiled
 
 SETTINGS = {"kafka.bootstrap.servers": "a:1", "subscribe": "x,y", "remote.storage.uri": "s3://b"}
@@ -42,6 +43,15 @@ def test_of_sparks_settings_the_last_of_a_name_counts_as_it_does_for_spark(tmp_p
     file.write_text("spark.hadoop.fs.defaultFS file:///one\nspark.hadoop.fs.defaultFS   s3a://two \n")
     assert read_spark_conf(file, None).default_fs() == "s3a://two"
     assert read_spark_conf(file, ["spark.hadoop.fs.defaultFS=s3a://three"]).default_fs() == "s3a://three"
+
+
+def test_the_default_file_system_may_come_from_hadoops_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    assert SparkConf({}, None).default_fs() == "file:///"
+    write_site(tmp_path / "core-site.xml", {"fs.defaultFS": "hdfs://namenode:8020"})
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert SparkConf({}, None).default_fs() == "hdfs://namenode:8020"
+    assert SparkConf({"spark.hadoop.fs.defaultFS": "s3a://one"}, None).default_fs() == "s3a://one"
 
 
 def test_credentials_in_a_path_are_refused_and_not_shown() -> None:

@@ -176,6 +176,11 @@ def test_a_file_of_settings_that_cannot_be_read_is_named(tmp_path: Path) -> None
             store_at("hdfs://localhost/", hdfs_core_site=f"{tmp_path}/{file}").get("key", FIRST)
 
 
+def test_a_key_table_without_its_principal_names_the_option() -> None:
+    with pytest.raises(ConfigurationError, match=r"kerberos.keytab needs remote.storage.hdfs.auth.kerberos.principal:"):
+        store_at("hdfs://localhost:1/tier", hdfs_keytab="/reader.keytab").get("key", FIRST)
+
+
 def test_a_refused_connection_names_the_name_node() -> None:
     (gone,) = free_ports(1)
     with pytest.raises(StorageUnavailableError, match=rf"hdfs://localhost:{gone}/ \(option remote.storage.uri\) could"):

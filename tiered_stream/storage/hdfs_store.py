@@ -190,10 +190,15 @@ class HdfsStore(ObjectStore):
             ) from None
 
     def _check_key_table(self) -> None:
-        table = self._options.hdfs_keytab
+        table, option = self._options.hdfs_keytab, f"{self._use.prefix}hdfs.auth.kerberos"
+        if table is not None and self._options.hdfs_principal is None:
+            raise errors.ConfigurationError(
+                f"{option}.keytab needs {option}.principal: add the user whose key is in {table} (`klist -k {table}` "
+                "lists the principals)"
+            )
         if table is not None and not os.access(table.removeprefix("FILE:"), os.R_OK):
             raise errors.ConfigurationError(
-                f"{self._use.prefix}hdfs.auth.kerberos.keytab = {table!r} is not a file that this process can read: "
+                f"{option}.keytab = {table!r} is not a file that this process can read: "
                 "correct the path, and give the file to the driver and to each executor (spark-submit --files)"
             )
 
