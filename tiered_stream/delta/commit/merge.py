@@ -8,6 +8,7 @@ changes nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -59,6 +60,8 @@ _FAILED = {
     "org.apache.spark.sql.delta.schema.DeltaInvariantViolationException",
 }
 """Java classes of errors in Spark's work on the rows, which another attempt would raise again."""
+_CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|\bJob \d+ cancelled\b")
+"""Pattern in Spark's error for a job that was cancelled. A table's own constraint may have the word, too."""
 _UNORDERED = "tiered_stream: a key occurs in several partitions"
 
 
@@ -251,7 +254,7 @@ def last_rows_sql(
 
 def _is_stopped(error: Py4JJavaError | CapturedException) -> bool:
     """Return whether the query is being stopped; Spark recognizes the error only if it passes unchanged."""
-    return bool(java_classes(error) & INTERRUPTED) or "cancelled" in first_line(error)
+    return bool(java_classes(error) & INTERRUPTED) or _CANCELLED.search(first_line(error)) is not None
 
 
 def _table_error(table: MergedTable, error: Py4JJavaError | CapturedException) -> TableError:
