@@ -19,7 +19,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
-import numpy as np
 import obstore
 from obstore.exceptions import BaseError
 
@@ -29,7 +28,7 @@ from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts, check_process
 from tiered_stream.storage.cloud_endpoints import StoreUse
-from tiered_stream.storage.object_store import ObjectStore, too_short
+from tiered_stream.storage.object_store import ObjectStore, in_one_buffer, too_short
 
 if TYPE_CHECKING:
     from obstore import GetResult, ObjectMeta
@@ -237,21 +236,8 @@ class CloudStore(ObjectStore):
         return self._body(answer, key, answer.meta["size"])
 
     def _body(self, answer: GetResult, key: str, size: int) -> memoryview:
-        """Return the body of a response in one buffer.
-
-        obstore would join a large body while it holds Python's lock, long after the processor's cache has lost the
-        bytes. NumPy copies without the lock.
-
-        Raises:
-            StorageError: the body has more than `size` bytes. A service can send more than its headers say.
-        """
-        buffer, end = np.empty(size, np.uint8), 0
-        for chunk in answer.stream(min_chunk_size=_CHUNK_BYTES):
-            start, end = end, end + len(chunk)
-            if end > size:
-                raise errors.StorageError(f"{self._service.uri} gave more than {size} bytes of {self.describe(key)}")
-            buffer[start:end] = np.frombuffer(chunk, np.uint8)
-        return buffer[:end].data
+        """Return the body of a response, of at most `size` bytes. Raises as `in_one_buffer`."""
+        return in_one_buffer(answer.stream(min_chunk_size=_CHUNK_BYTES), size, self.describe(key))
 
     def size(self, key: str) -> int:
         return self._send(key, lambda client: obstore.head(client, self._root + key)["size"])

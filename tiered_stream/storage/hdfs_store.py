@@ -36,7 +36,7 @@ from tiered_stream.storage.hadoop.client_settings import (
     new_files,
     setting,
 )
-from tiered_stream.storage.object_store import ObjectStore, keys_below, too_short
+from tiered_stream.storage.object_store import ObjectStore, in_one_buffer, keys_below, too_short
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -76,7 +76,7 @@ class HdfsStore(ObjectStore):
         self._attempts = Attempts(timeouts, self._unreachable)
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
-        def read(client: Client, seconds: float) -> bytes:
+        def read(client: Client, seconds: float) -> memoryview:
             file = self._soon(seconds, lambda: client.read(self._path(key)))
             wanted, size = extent, len(file)
             if isinstance(wanted, Limit):
@@ -85,9 +85,15 @@ class HdfsStore(ObjectStore):
             elif wanted.end > size:  # the client would panic
                 raise too_short(self.describe(key), wanted, size)
             start, count = wanted.start, len(wanted)
-            return _within(seconds, lambda: file.read_range(start, count)) if count else b""
+            chunks = file.read_range_stream(start, count) if count else ()
+            return _within(seconds, lambda: in_one_buffer(chunks, count, self.describe(key)))
 
-        return self._send(key, read)
+        data = self._send(key, read)
+        if isinstance(extent, Limit):
+            return bytes(data)
+        if len(data) != len(extent):
+            raise too_short(self.describe(key), extent, extent.start + len(data))
+        return data  # type: ignore[return-value] # readers use it like bytes
 
     def size(self, key: str) -> int:
         status = self._send(key, lambda client, time: self._soon(time, lambda: client.get_file_info(self._path(key))))
