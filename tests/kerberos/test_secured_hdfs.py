@@ -76,9 +76,9 @@ def test_deltalake_logs_in_by_the_tables_key_table_where_there_is_no_ticket(
     here: SecuredHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/nothing")
-    uri, storage = f"{here.uri}{tmp_path}/table", TableStorage(**here.by_keytab())
-    create_table(TableFiles(uri, storage), table_schema(True, None), {})
-    assert owner(here, f"{tmp_path}/table", "_delta_log") == "reader"
+    folder, storage = f"/{tmp_path.name}/table", TableStorage(**here.by_keytab())
+    create_table(TableFiles(f"{here.uri}{folder}", storage), table_schema(True, None), {})
+    assert owner(here, folder, "_delta_log") == "reader"
 
 
 @pytest.mark.parametrize("by", ["host", "address", "default file system"])
