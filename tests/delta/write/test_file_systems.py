@@ -75,6 +75,7 @@ def test_uris_are_of_the_normal_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_uris_in_hadoops_default_file_system_are_those_of_the_whole_path() -> None:
     assert path_uri("/lake//t/", lambda: "hdfs://name:8020") == uri_of("hdfs://name:8020/lake/t")
     assert path_uri("/lake/t", lambda: "s3a://bucket") == uri_of("s3a://bucket/lake/t") == "s3://bucket/lake/t"
+    assert path_uri("lake/t", lambda: "/home") == "/home/lake/t"  # a default file system without a scheme
     with pytest.raises(ConfigurationError, match="^the path hdfs://name:8020/lake/t#1: libraries read # in it"):
         path_uri("/lake/t#1", lambda: "hdfs://name:8020")
 

@@ -119,7 +119,8 @@ def path_uri(path: str, default_fs: Callable[[], str]) -> str:
     if (uri := uri_of(path)) is not None:
         return uri
     home = default_fs()
-    return local_uri(path) if home.startswith("file:") else path_uri(f"{home.rstrip('/')}/{path.lstrip('/')}", str)
+    whole = f"{home.rstrip('/')}/{path.lstrip('/')}"
+    return local_uri(path) if home.startswith("file:") else uri_of(whole) or normal_path(whole)
 
 
 def create_by_spark(spark: SparkSession, address: TableAddress, target: TableTarget) -> None:
