@@ -85,8 +85,11 @@ class HdfsStore(ObjectStore):
             elif wanted.end > size:  # the client would panic
                 raise too_short(self.describe(key), wanted, size)
             start, count = wanted.start, len(wanted)
-            chunks = file.read_range_stream(start, count) if count else ()
-            return _within(seconds, lambda: in_one_buffer(chunks, count, self.describe(key)))
+            if not count:
+                return memoryview(b"")
+            return _within(
+                seconds, lambda: in_one_buffer(file.read_range_stream(start, count), count, self.describe(key))
+            )
 
         data = self._send(key, read)
         if isinstance(extent, Limit):

@@ -55,10 +55,10 @@ def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
     if (default := own.pop("fs.defaultfs", None)) is not None:
         own[DEFAULT_FS] = default
     settings |= own | dict(orjson.loads(options.hdfs_settings or "{}"))
-    known = [_settings_in(file) for file in _files_in_conf_dir()]
-    names = {name for each in (*known, settings) for name in each if name.startswith(_NAME_NODES)}
+    known = [*map(_settings_in, reversed(_files_in_conf_dir())), settings]
+    lists = {name: value for each in known for name, value in each.items() if name.startswith(_NAME_NODES)}
     # Hadoop allows blanks in `nn1, nn2`, but the client takes them for a part of the name.
-    return settings | {name: "".join((setting(settings, name) or "").split()) for name in names}
+    return settings | {name: "".join(value.split()) for name, value in lists.items()}
 
 
 def setting(settings: Mapping[str, str], name: str) -> str | None:
