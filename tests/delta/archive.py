@@ -59,3 +59,15 @@ def everything(topics: str = ODD) -> pa.Table:
 def landed(table: Path | str) -> pa.Table:
     """All records of a Delta table, read without Spark."""
     return in_order(pa.table(DeltaTable(table).to_pyarrow_table()))
+
+
+def rows_of(table: Path | str) -> int:
+    """Rows of a Delta table, counted without Spark; 0 if there is none."""
+    if not DeltaTable.is_deltatable(str(table)):
+        return 0
+    return int(DeltaTable(str(table)).get_add_actions(flatten=True)["num_records"].to_numpy().sum())
+
+
+def offsets_of(table: Path | str) -> list[int]:
+    """Offsets in a Delta table, in ascending order, read without Spark."""
+    return sorted(DeltaTable(str(table)).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
+from tests.delta.archive import offsets_of, rows_of
 from tests.jobs.submitted import SubmittedJob
 from tests.kerberos.kdc import REALM
 from tests.kerberos.realm import ROWS, TOPIC, Realm
@@ -32,20 +32,14 @@ def test_a_stream_outlives_its_tickets(here: Realm, tmp_path: Path) -> None:
     job.start()
     rows = ROWS
     try:
-        wait_until(lambda: not job.running or count(table) == rows, "the first rows")
+        wait_until(lambda: not job.running or rows_of(table) == rows, "the first rows")
         issued, begin = here.kdc.issued("short", tickets), time.monotonic()
         with RawProducer(here.stack.broker) as producer:
             while here.kdc.issued("short", tickets) < issued + 4 or time.monotonic() < begin + 2.5 * LIFE_SECONDS:
                 producer.send(TOPIC, [Record(value=b"v")] * 3)
                 rows += 3
-                wait_until(lambda: not job.running or count(table) == rows, "the rows")  # noqa: B023 - asked at once
+                wait_until(lambda: not job.running or rows_of(table) == rows, "the rows")  # noqa: B023 - asked at once
                 assert job.running, job.output()
     finally:
         job.kill()
-    landed = DeltaTable(str(table)).to_pyarrow_table(columns=["offset"])["offset"].to_pylist()
-    assert sorted(landed) == list(range(rows))
-
-
-def count(table: Path) -> int:
-    """Rows of a Delta table; 0 while there is none."""
-    return DeltaTable(str(table)).to_pyarrow_dataset().count_rows() if (table / "_delta_log").exists() else 0
+    assert offsets_of(table) == list(range(rows))

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
-from tests.delta.archive import LONG, PLAIN, everything, landed, options
+from tests.delta.archive import LONG, PLAIN, everything, landed, options, rows_of
 from tests.delta.committing import QUERY, offsets, planned, written
 from tests.jobs.submitted import SubmittedJob, jars
 from tests.kerberos.kdc import REALM
@@ -159,10 +158,3 @@ def test_a_stream_outlives_its_tickets(tmp_path: Path, monkeypatch: pytest.Monke
         here.kdc.kinit("short", here.keytab, tmp_path / "tickets")
         rows = landed(own["ingest.table"])
         assert rows.equals(everything(LONG).slice(0, rows.num_rows))
-
-
-def rows_of(table: str) -> int:
-    """Rows of a Delta table; 0 if there is none."""
-    if not DeltaTable.is_deltatable(table):
-        return 0
-    return int(DeltaTable(table).get_add_actions(flatten=True)["num_records"].to_numpy().sum())

@@ -10,9 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
-from tests.delta.archive import LONG, ODD, everything, landed
+from tests.delta.archive import LONG, ODD, everything, landed, offsets_of
 from tests.delta.archive import options as archive_options
 from tests.kerberos.kdc import why_no_kerberos
 from tests.kerberos.realm import ROWS, SERVICE, TOPIC, Realm, realm
@@ -181,10 +180,6 @@ def kerberos_job(
     return job
 
 
-def offsets(folder: Path) -> list[int]:
-    return sorted(DeltaTable(str(folder / "table")).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
-
-
 @pytest.mark.parametrize("mode", ["client", "cluster"])
 def test_executors_log_in_by_a_key_table_that_spark_ships(
     yarn: Yarn, here: Realm, packed: Path, tmp_path: Path, mode: str
@@ -193,7 +188,7 @@ def test_executors_log_in_by_a_key_table_that_spark_ships(
     before = here.kdc.issued("reader", SERVICE)
 
     assert job.run(here.kdc.environment) == 0, job.output()
-    assert offsets(tmp_path) == list(range(ROWS))
+    assert offsets_of(tmp_path / "table") == list(range(ROWS))
     assert here.kdc.issued("reader", SERVICE) >= before + 2  # by the driver and by an executor, at least
 
 
@@ -203,9 +198,9 @@ def test_executors_without_a_login_read_tiered_segments_and_name_the_key_table_a
     tiered = {"boundedStreaming": "true", "endingOffsets": json.dumps({TOPIC: {"0": ROWS - 1}})}
     job = kerberos_job(yarn, here, packed, tmp_path, "client", tiered, ship=False)
     assert job.run(here.kdc.environment) == 0, job.output()
-    assert offsets(tmp_path) == list(range(ROWS - 1))
+    assert offsets_of(tmp_path / "table") == list(range(ROWS - 1))
 
     again = kerberos_job(yarn, here, packed, tmp_path, "client", {}, ship=False)
     assert again.run(here.kdc.environment) == 1
     assert "keyTab = 'reader.keytab' is not a file that this process can read" in again.output()
-    assert offsets(tmp_path) == list(range(ROWS - 1))
+    assert offsets_of(tmp_path / "table") == list(range(ROWS - 1))

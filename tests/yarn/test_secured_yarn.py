@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
-from tests.delta.archive import LONG, everything, landed
+from tests.delta.archive import LONG, everything, landed, offsets_of, rows_of
 from tests.delta.archive import options as archive_options
 from tests.kerberos.kdc import REALM, Kdc, running, why_no_kerberos
 from tests.kerberos.realm import ROWS, TOPIC, Realm, realm_of
@@ -128,7 +127,7 @@ def test_a_key_table_logs_in_at_brokers_and_name_node_wherever_the_driver_is(
     job = services.job(packed, tmp_path, mode, "reader", given, [shipped(services, "reader", tmp_path)])
 
     assert job.run(services.environment) == 0, job.output()
-    assert offsets(given["ingest.table"]) == list(range(ROWS))
+    assert offsets_of(given["ingest.table"]) == list(range(ROWS))
 
 
 @pytest.mark.usefixtures("looking")
@@ -152,7 +151,7 @@ def test_a_stream_outlives_its_tickets_of_brokers_hdfs_and_yarn(
     finally:
         job.stop()
         services.yarn.end_applications()
-    assert offsets(table) == list(range(rows))
+    assert offsets_of(table) == list(range(rows))
 
 
 def from_brokers(services: Services, user: str) -> dict[str, str]:
@@ -170,14 +169,3 @@ def from_brokers(services: Services, user: str) -> dict[str, str]:
 def shipped(services: Services, user: str, folder: Path) -> Path:
     """The key table under another name, because Spark ships no file twice and ships its own."""
     return Path(shutil.copy(services.keytab(user), folder / f"{user}-of-tasks.keytab"))
-
-
-def offsets(table: str) -> list[int]:
-    return sorted(DeltaTable(table).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
-
-
-def rows_of(table: str) -> int:
-    """Rows of a Delta table; 0 if there is none."""
-    if not DeltaTable.is_deltatable(table):
-        return 0
-    return int(DeltaTable(table).get_add_actions(flatten=True)["num_records"].to_numpy().sum())
