@@ -1,13 +1,15 @@
-"""Loggers of libraries that one thread mutes."""
+"""Loggers of libraries that one thread mutes, and a process whose reader has seen its last line."""
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tiered_stream.process.logs import muted
+from tiered_stream.process.logs import await_reader, muted
 
 
 def test_a_library_is_muted_in_one_thread_and_heard_in_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -24,3 +26,17 @@ def test_a_library_is_muted_in_one_thread_and_heard_in_others(caplog: pytest.Log
     # py4j, where another test of this process had a session, says at any time which of its objects are gone.
     said = [record.getMessage() for record in caplog.records if record.name in (log.name, other.name)]
     assert said == ["of the user's library", "of the user's thread", "afterwards"]
+
+
+def test_a_process_waits_until_its_reader_has_read_what_it_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    read: list[bytes] = []
+    monkeypatch.setattr("tiered_stream.process.logs.time.sleep", lambda _: read.append(os.read(reader, 100)))
+    with open(reader, "rb"), open(writer, "w") as standard_error:
+        monkeypatch.setattr(sys, "__stderr__", standard_error)
+        print("the last line", file=standard_error)
+        await_reader(seconds=600)
+        assert read == [b"the last line\n"]
+        print("a line that nobody reads", file=standard_error)
+        await_reader(seconds=0)
+        assert len(read) == 1

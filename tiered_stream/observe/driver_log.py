@@ -20,6 +20,7 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.observe.metrics import MicroBatchId, ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.offset_lag import describe_lag
+from tiered_stream.process.logs import await_reader
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class BatchLog:
                 batches = f"{self._batches:,} micro-batch{'es' if self._batches > 1 else ''}"
                 rows = f"{self._total.records:,} rows read"
                 log.info("the query is at its end: %s, %s, %s", batches, rows, describe(self._total))
+                await_reader()  # Spark ends this process next.
             self._batches, self._total, self._awaited = 0, ReadMetrics(), 0
 
     def close(self) -> None:

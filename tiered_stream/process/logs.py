@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
+import stat
+import struct
+import sys
+import termios
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fcntl import ioctl
 from functools import cache
 
 _SPARK_FORMAT, _SPARK_TIME = "%(asctime)s %(levelname)s %(module)s: %(message)s", "%y/%m/%d %H:%M:%S"
@@ -23,6 +30,20 @@ def show_log() -> None:
     handler.setFormatter(logging.Formatter(_SPARK_FORMAT, _SPARK_TIME))
     own.addHandler(handler)
     own.setLevel(logging.INFO)
+
+
+def await_reader(seconds: float = 1.0) -> None:
+    """Wait until what was printed to standard error has been read, if it is a pipe; wait at most `seconds`.
+
+    When Spark ends a Python process, Java closes the pipe at once, and what Spark has not read from it is lost.
+    """
+    pipe, deadline = sys.__stderr__, time.monotonic() + seconds
+    if pipe is None or pipe.closed or not stat.S_ISFIFO(os.fstat(pipe.fileno()).st_mode):
+        return
+    pipe.flush()
+    # Linux has no event for the writer of a pipe that is read. FIONREAD is the number of unread bytes.
+    while struct.unpack("i", ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0] and time.monotonic() < deadline:
+        time.sleep(0.002)
 
 
 class _Muted(threading.local):
