@@ -15,6 +15,7 @@ from tests.delta.typed_archive import typed_options, write_topic
 from tests.formats.scripted_registry import ScriptedRegistry
 from tests.stack.rows import Record
 from tiered_stream import land
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTransaction
 from tiered_stream.delta.commit.deltalake_merge import DeltalakeMerge
 from tiered_stream.delta.commit.merge import MergedTable, MergeTransaction
 from tiered_stream.delta.write.latest_rows import STAGED_FOLDER
@@ -136,6 +137,25 @@ def test_delta_itself_refuses_a_batch_that_it_has(spark: SparkSession, tmp_path:
     with patch.object(merge, "commit", commit_twice):
         latest.run(DEBEZIUM)
     assert [row["operation"] for row in latest.history()].count("MERGE") == 1
+
+
+def test_rows_that_another_writer_adds_first_to_an_empty_table_are_updated(
+    spark: SparkSession, tmp_path: Path, merge: type[Any]
+) -> None:
+    latest = Latest(spark, tmp_path)
+    latest.write(0, *(change("r", key, "old") for key in range(3)))
+    latest.run(DEBEZIUM)
+    latest.write(0, change("u", 1, "new", "old"), change("d", 2, old="old"), change("c", 3, "new"))
+    seen = iter([False])
+    has_rows = DeltaSparkTransaction.has_rows
+
+    def has_none_at_first(self: DeltaSparkTransaction) -> bool:
+        return next(seen, has_rows(self))
+
+    with patch.object(DeltaSparkTransaction, "has_rows", has_none_at_first):
+        latest.run(DEBEZIUM)
+    assert latest.rows("id", "name") == [(0, "old"), (1, "new"), (3, "new")]
+    assert merge is DeltalakeMerge or not list(seen)
 
 
 def test_a_batch_that_deletes_only_unknown_keys_is_committed(spark: SparkSession, tmp_path: Path) -> None:

@@ -36,4 +36,5 @@ def test_only_keys_without_an_order_may_not_be_in_several_partitions() -> None:
 def test_rows_of_an_empty_table_are_not_looked_for() -> None:
     text = merge_sql("t", "rows", merge_clauses(["id"], ["id"], None, None), only_insert=True)
     assert "WHEN MATCHED" not in text
+    assert "ON target.`id` = source.`id` AND raise_error(" in text
     assert text.endswith("WHEN NOT MATCHED AND NOT source.__staged_delete THEN INSERT (`id`) VALUES (source.`id`)")

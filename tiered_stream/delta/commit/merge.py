@@ -63,6 +63,7 @@ _FAILED = {
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|\bJob \d+ cancelled\b")
 """Pattern in Spark's error for a job that was cancelled. A table's own constraint may have the word, too."""
 _UNORDERED = "tiered_stream: a key occurs in several partitions"
+_NOT_EMPTY = "tiered_stream: the table has rows"
 
 
 @dataclass(frozen=True)
@@ -178,10 +179,12 @@ class MergeTransaction:
 class MergeClauses:
     """Parts of a MERGE as SQL, which Spark and deltalake read alike. `target` is the table, and `source` the new rows.
 
-    `matched`, `delete` and `update` are the conditions for a row of both to be the same, to be deleted, and to be
-    updated. `insert` is the condition for a new row to be inserted. `values` has the new values, by column.
+    `key` is the table's first key. `matched`, `delete` and `update` are the conditions for a row of both to be the
+    same, to be deleted, and to be updated. `insert` is the condition for a new row to be inserted. `values` has the new
+    values, by column.
     """
 
+    key: str
     matched: str
     delete: str
     update: str
@@ -200,6 +203,7 @@ def merge_clauses(
     same = [f"target.{sql_name([key])} = source.{sql_name([key])}" for key in keys]
     only = f" AND {is_newer}" if is_newer else ""
     return MergeClauses(
+        f"target.{sql_name([keys[0]])}",
         " AND ".join([*same, *([f"({merge_on})"] if merge_on else [])]),
         f"source.{DELETES}{only}",
         f"NOT source.{DELETES}{only}",
@@ -219,16 +223,18 @@ def is_newer_sql(order_by: str | None) -> str | None:
 def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: bool = False) -> str:
     """Return the MERGE of the view `source` of new rows into `table`, which is SQL text itself.
 
-    If `only_insert` is true, for a table without rows, the MERGE reads the new rows once in place of twice.
+    If `only_insert` is true, for a table without rows, the MERGE reads the new rows once in place of twice. It fails if
+    another writer has added rows, which it would leave as they are.
     """
     values = ", ".join(f"target.{name} = {value}" for name, value in merged.values.items())
     changes = [
         f"WHEN MATCHED AND {merged.delete} THEN DELETE",
         f"WHEN MATCHED AND {merged.update} THEN UPDATE SET {values}",
     ]
+    is_empty = f"raise_error(concat({sql_text(_NOT_EMPTY + ': ')}, CAST({merged.key} AS STRING))) IS NULL"
     clauses = [
         f"MERGE INTO {table} AS target USING {source} AS source ON {merged.matched}",
-        *([] if only_insert else changes),
+        *([f"AND {is_empty}"] if only_insert else changes),
         f"WHEN NOT MATCHED AND {merged.insert} THEN INSERT ({', '.join(merged.values)})",
         f"VALUES ({', '.join(merged.values.values())})",
     ]
@@ -263,6 +269,8 @@ def _table_error(table: MergedTable, error: Py4JJavaError | CapturedException) -
         _, found, partitions = message.partition(f"{_UNORDERED}: ")
         if found:
             return unordered_error(str(table.address), partitions.splitlines()[0])
+        if f"{_NOT_EMPTY}: " in message:
+            return UncertainCommitError(f"another writer has added the first rows to the table {table.address}")
     fails_again = bool(java_classes(error) & (FINAL | _FAILED)) and not is_conflict(error)
     kind = TableError if fails_again else UncertainCommitError
     return kind(f"rows cannot be merged into the table {table.address} by Spark's Delta: {first_line(error)}")
