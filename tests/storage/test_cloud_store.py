@@ -153,7 +153,7 @@ def test_a_request_that_stalls_is_sent_again(
     cloud: Cloud, sleeps: list[float], by: str, has_fallback: bool, attempts: int
 ) -> None:
     """Once only where brokers have the records, too."""
-    options = {"has_fallback": has_fallback, "read_timeout_ms": 50}
+    options = {"has_fallback": has_fallback, "read_timeout_ms": 200}
     answered = ANSWERS.get(by) or answer(200, cloud.keys)
     with ScriptedHttp([*[SILENCE] * (attempts - 1), answered]) as server:
         assert ask(cloud.store(server.url, **options), by) in (b"data", ["key"])

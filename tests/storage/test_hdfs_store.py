@@ -17,6 +17,7 @@ from tiered_stream.errors import (
     ConfigurationError,
     StorageAccessError,
     StorageBucketNotFoundError,
+    StorageError,
     StorageObjectNotFoundError,
     StorageReadTimeoutError,
     StorageUnavailableError,
@@ -24,6 +25,7 @@ from tiered_stream.errors import (
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage import hdfs_store
 from tiered_stream.storage.hdfs_store import HdfsStore
 from tiered_stream.storage.open_store import open_store
 
@@ -67,6 +69,8 @@ def test_a_folder_is_no_object(hdfs: Hdfs, tmp_path: Path) -> None:
         with pytest.raises(StorageObjectNotFoundError, match="folder does not exist"):
             call()
     assert list(store.list("folder/file/")) == []
+    with pytest.raises(StorageError, match="folder cannot be written, because it is a folder"):
+        store.put("folder", b"x")
 
 
 @pytest.mark.parametrize("key", ["../secret", "a/../../secret", "/etc/passwd", "a/./b"])
@@ -196,6 +200,15 @@ def test_a_silent_name_node_costs_the_timeouts_and_no_more(silent_port: int) -> 
     limited = store_at(f"hdfs://127.0.0.1:{silent_port}/tier", request_timeout_ms=100)
     with pytest.raises(StorageReadTimeoutError, match=r"did not come within remote.fetch.request.timeout.ms, 0.1 s"):
         list(limited.list(""))
+
+
+def test_an_upload_has_the_time_of_uploads_and_not_that_of_a_fetch(
+    silent_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hdfs_store, "UPLOAD_SECONDS", 0.1)
+    store = store_at(f"hdfs://127.0.0.1:{silent_port}/tier")
+    with pytest.raises(StorageUnavailableError, match=r"/tier/key was not written within 0.1 s$"):
+        store.put("key", b"x")
 
 
 def test_without_the_client_the_error_names_the_extra_and_other_stores_are_read(tmp_path: Path) -> None:

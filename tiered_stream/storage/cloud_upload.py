@@ -16,13 +16,10 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from tiered_stream.errors import StorageError, StorageUnavailableError
 from tiered_stream.storage.attempts import FailureKind
 from tiered_stream.storage.cloud_store import Service, failure_of
-from tiered_stream.storage.object_store import ATTEMPTS
+from tiered_stream.storage.object_store import ATTEMPTS, UPLOAD_SECONDS
 
 if TYPE_CHECKING:
     from mmap import mmap
-
-ATTEMPT_SECONDS = 900
-"""Time limit of one attempt of an upload, in seconds."""
 
 
 class CloudUploader:
@@ -34,7 +31,7 @@ class CloudUploader:
     def __init__(self, service: Service) -> None:
         """Raise StorageAccessError if there are no credentials."""
         self._service = service
-        client = service.client_options(ATTEMPT_SECONDS)
+        client = service.client_options(UPLOAD_SECONDS)
         del client["read_timeout"]  # it would count from the start of an upload
         self._client = service.open(client, ATTEMPTS - 1)
 

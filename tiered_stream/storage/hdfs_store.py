@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -36,7 +37,7 @@ from tiered_stream.storage.hadoop.client_settings import (
     new_files,
     setting,
 )
-from tiered_stream.storage.object_store import ObjectStore, in_one_buffer, keys_below, too_short
+from tiered_stream.storage.object_store import UPLOAD_SECONDS, ObjectStore, in_one_buffer, keys_below, too_short
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -74,6 +75,7 @@ class HdfsStore(ObjectStore):
         timeouts = RequestTimeouts.of(options)
         self._silence = (timeouts.connect_ms + timeouts.read_ms) / 1000
         self._attempts = Attempts(timeouts, self._unreachable)
+        self._uploads = Attempts(replace(timeouts, total_ms=UPLOAD_SECONDS * 1000), self._unreachable)
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
         def read(client: Client, seconds: float) -> memoryview:
@@ -160,7 +162,11 @@ class HdfsStore(ObjectStore):
                     file.write(data[start : start + _WRITE_BYTES])
             return True
 
-        return self._send(key, lambda client, seconds: _within(seconds, lambda: write(client)))
+        try:
+            return self._send(key, lambda client, seconds: _within(seconds, lambda: write(client)), self._uploads)
+        except errors.StorageReadTimeoutError:
+            late = f"{self.describe(key)} was not written within {UPLOAD_SECONDS} s"
+            raise errors.StorageUnavailableError(late) from None
 
     def describe(self, key: str) -> str:
         return f"{self._service}{self._root}/{key}"
@@ -223,7 +229,7 @@ class HdfsStore(ObjectStore):
         """Return the result of a call of the name node, which has the time limit of a silent connection."""
         return _within(min(seconds, self._silence), call)
 
-    def _send(self, key: str, request: Callable[[Client, float], T]) -> T:
+    def _send(self, key: str, request: Callable[[Client, float], T], attempts: Attempts | None = None) -> T:
         """Return the result of `request`, which is called for each attempt, with the seconds that are left.
 
         Raises: the errors of `ObjectStore`.
@@ -240,7 +246,7 @@ class HdfsStore(ObjectStore):
                 raise self._failure(error, key) from None
 
         try:
-            return self._attempts.send(self.describe(key), attempt)
+            return (attempts or self._attempts).send(self.describe(key), attempt)
         except AttemptError as failure:
             raise errors.StorageError(f"the request for {self.describe(key)} failed: {failure.code}") from None
 
@@ -250,6 +256,8 @@ class HdfsStore(ObjectStore):
             return AttemptError(FailureKind.TIMEOUT)
         if isinstance(error, FileNotFoundError | IsADirectoryError):
             return self._not_found(key)
+        if isinstance(error, FileExistsError):
+            return errors.StorageError(f"{self.describe(key)} cannot be written, because it is a folder")
         options, parts = self._options, parts_of(error)
         if fault := login_fault(error, options.hdfs_principal, options.hdfs_keytab, self._use.prefix):
             if fault.culprit is Culprit.SERVICE:

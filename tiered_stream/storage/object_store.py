@@ -18,6 +18,9 @@ ATTEMPTS = 4
 A request is sent again if the service responds with 429, 500, 502, 503 or 504, or if the connection breaks.
 """
 
+UPLOAD_SECONDS = 900
+"""Time limit of one attempt of an upload, in seconds."""
+
 SLOW_DOWN = (429, 503)
 """HTTP statuses with which a service asks for fewer requests (S3: SlowDown)."""
 
