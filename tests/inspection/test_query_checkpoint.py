@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.stack.hdfs import Hdfs
 from tests.stack.s3_client import REGION
 from tests.stack.versitygw import VersityGateway
 from tiered_stream.delta.settings.ingest_settings import TableStorage
@@ -18,6 +20,8 @@ from tiered_stream.errors import (
 )
 from tiered_stream.inspection.query_checkpoint import committed_batch
 from tiered_stream.model import TopicPartition
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.open_store import open_store
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
 
@@ -41,6 +45,18 @@ def test_the_last_committed_batch_counts_and_not_one_that_is_only_planned(tmp_pa
         found = committed_batch(name, TableStorage())
         assert found.batch_id == 11
         assert found.offsets == {TopicPartition("orders", 0): 7, TopicPartition("orders", 1): 0}
+
+
+def test_a_path_without_a_scheme_is_in_the_default_file_system(
+    hdfs: Hdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.conf_dir))
+    folder = write_checkpoint(tmp_path / "c", 0, '{"orders":{"0":7}}')
+    store = open_store(StorageOptions(uri=f"{hdfs.uri}/checkpoints"))
+    for file in folder.glob("*/*"):
+        store.put(f"{file.relative_to(tmp_path)}", file.read_bytes())
+    shutil.rmtree(folder)
+    assert committed_batch("/checkpoints/c", TableStorage()).offsets == {TopicPartition("orders", 0): 7}
 
 
 def test_sources_that_read_no_topics_are_passed_over_and_of_two_that_do_the_one_behind_counts(tmp_path: Path) -> None:

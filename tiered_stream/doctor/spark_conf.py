@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tiered_stream.options.command_settings import spark_settings
-from tiered_stream.storage.hadoop.client_settings import DEFAULT_FS, setting
+from tiered_stream.storage.hadoop.client_settings import DEFAULT_FS, default_file_system
 
 if TYPE_CHECKING:
     from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
@@ -47,13 +47,10 @@ class SparkConf:
     def default_fs(self) -> str:
         """Return the file system of paths without a scheme (Hadoop: `fs.defaultFS`); `file:///` if it is not set.
 
-        Spark's launcher puts the folder HADOOP_CONF_DIR on the class path, so its files count, too.
-
         Raises:
             ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
         """
-        in_files = setting({}, DEFAULT_FS) if os.environ.get("HADOOP_CONF_DIR") else None
-        return self.hadoop(DEFAULT_FS) or in_files or "file:///"
+        return default_file_system(self.hadoop(DEFAULT_FS))
 
     def hadoop_settings(self) -> HadoopSettings:
         """Return the Hadoop settings in Spark's `spark.hadoop.*`; credential files are not read."""

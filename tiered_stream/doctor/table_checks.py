@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 from botocore import exceptions as aws
 
 from tiered_stream import errors
-from tiered_stream.delta.catalog.address import path_uri
 from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_SETTINGS
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
@@ -28,6 +27,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     table_files,
 )
 from tiered_stream.delta.settings.row_settings import makes_rows
+from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.doctor.bucket import Bucket, check_credentials, check_listing, list_one_key, s3_config
 from tiered_stream.doctor.cloud_tables import list_folder, write_object
 from tiered_stream.doctor.cluster_checks import Cluster

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableStorage
-from tiered_stream.delta.write.file_systems import local_uri, uri_of
+from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.errors import ConfigurationError, StorageError
 from tiered_stream.model import TopicPartition
 
@@ -24,7 +24,8 @@ class CommittedBatch:
 def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
     """Return the last committed micro-batch of the streaming query with this checkpoint.
 
-    `checkpoint` is the path of a folder, locally or in an object store, such as `s3a://bucket/prefix`.
+    `checkpoint` is the path of a folder, locally or in an object store, such as `s3a://bucket/prefix`. A path without a
+    scheme is in the default file system of HADOOP_CONF_DIR.
 
     Raises:
         ConfigurationError: the folder does not exist, or is not in a local folder or S3. Or no micro-batch is committed
@@ -33,7 +34,7 @@ def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
         CorruptDataError: a file of the checkpoint is missing or malformed.
         UnsupportedDataError: a file has a version that is not supported.
     """
-    uri = uri_of(checkpoint) or local_uri(checkpoint)
+    uri = path_uri(checkpoint)
     if urlsplit(uri).scheme not in ("file", *BUCKET_SCHEMES):
         raise ConfigurationError(
             f"the checkpoint {checkpoint}: it must be in a local folder, in S3 (s3a://…), in Azure Blob Storage "

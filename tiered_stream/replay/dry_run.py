@@ -24,7 +24,7 @@ from tiered_stream.delta.settings.ingest_settings import (
 )
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.upsert_settings import is_upsert
-from tiered_stream.delta.write.file_systems import local_uri, uri_of
+from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.errors import ConfigurationError, StorageError
 from tiered_stream.options.command_settings import gives, without
 from tiered_stream.options.spark_options import INCLUDE_HEADERS, MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
@@ -62,7 +62,7 @@ def why_spark(settings: Mapping[str, str], into: str, checkpoint: str | None, *,
             return f"the job's own tables ({job[TABLE]}) are found by Spark's catalog"
     folders = [checkpoint or ("" if into.startswith(KAFKA) else into.removeprefix(PARQUET)), job.get(CHECKPOINT, "")]
     for folder in filter(None, folders):
-        if urlsplit(_uri(folder)).scheme not in ("file", *BUCKET_SCHEMES):
+        if urlsplit(path_uri(folder)).scheme not in ("file", *BUCKET_SCHEMES):
             return f"{folder} is in a file system that only Spark reads"
     return None
 
@@ -134,11 +134,7 @@ def _stored(folder: str, settings: Mapping[str, str]) -> ReplayPlan | None:
 
 
 def _open(folder: str, settings: Mapping[str, str]) -> StoredFolder:
-    return StoredFolder(folder, _uri(folder), table_storage(settings))
-
-
-def _uri(folder: str) -> str:
-    return uri_of(folder) or local_uri(folder)
+    return StoredFolder(folder, path_uri(folder), table_storage(settings))
 
 
 def _own_checkpoint(settings: Mapping[str, str], into: str) -> str | None:
@@ -146,5 +142,5 @@ def _own_checkpoint(settings: Mapping[str, str], into: str) -> str | None:
     job = job_settings(settings)
     if CHECKPOINT not in job or TABLE not in job:
         return None
-    pattern = re.escape(_uri(job[TABLE].replace(TOPIC, _ANY_TOPIC)).rstrip("/")).replace(_ANY_TOPIC, "[^/]+")
-    return job[CHECKPOINT] if re.fullmatch(pattern, _uri(into).rstrip("/")) else None
+    pattern = re.escape(path_uri(job[TABLE].replace(TOPIC, _ANY_TOPIC)).rstrip("/")).replace(_ANY_TOPIC, "[^/]+")
+    return job[CHECKPOINT] if re.fullmatch(pattern, path_uri(into).rstrip("/")) else None

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.catalog.address import path_uri
+from tests.stack.hdfs import write_site
 from tiered_stream.delta.settings.ingest_settings import TableFiles
-from tiered_stream.delta.write.file_systems import deltalake_place, local_uri, normal_path, uri_of
+from tiered_stream.delta.write.file_systems import deltalake_place, local_uri, normal_path, path_uri, uri_of
 from tiered_stream.errors import ConfigurationError
 
 HADOOPS = {
@@ -69,15 +69,31 @@ def test_uris_are_of_the_normal_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     assert uri_of("s3a://lake/x/../t") == uri_of("s3://lake/./t/") == "s3://lake/t"
     assert uri_of(f"file://{tmp_path}/x/../t") == local_uri("x/.././t") == f"{tmp_path.as_uri()}/t"
-    assert path_uri("x/../t", lambda: "hdfs://name:8020/") == "hdfs://name:8020/t"
+    assert path_uri("/x/../t", lambda: "hdfs://name:8020/") == "hdfs://name:8020/t"
 
 
 def test_uris_in_hadoops_default_file_system_are_those_of_the_whole_path() -> None:
     assert path_uri("/lake//t/", lambda: "hdfs://name:8020") == uri_of("hdfs://name:8020/lake/t")
     assert path_uri("/lake/t", lambda: "s3a://bucket") == uri_of("s3a://bucket/lake/t") == "s3://bucket/lake/t"
-    assert path_uri("lake/t", lambda: "/home") == "/home/lake/t"  # a default file system without a scheme
+    assert path_uri("/lake/t", lambda: "/home") == "/home/lake/t"  # a default file system without a scheme
     with pytest.raises(ConfigurationError, match="^the path hdfs://name:8020/lake/t#1: libraries read # in it"):
         path_uri("/lake/t#1", lambda: "hdfs://name:8020")
+
+
+def test_a_relative_path_is_for_local_folders_only() -> None:
+    with pytest.raises(
+        ConfigurationError, match="relative.* write it whole, such as hdfs://name:8020/user/NAME/lake/t"
+    ):
+        path_uri("lake/t", lambda: "hdfs://name:8020/")
+
+
+def test_the_default_file_system_is_that_of_hadoops_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    assert path_uri("/lake/t") == "file:///lake/t"
+    write_site(tmp_path / "core-site.xml", {"fs.defaultFS": "hdfs://namenode:8020"})
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert path_uri("/lake/t") == "hdfs://namenode:8020/lake/t"
+    assert path_uri("file:///lake/t") == "file:///lake/t"
 
 
 @pytest.mark.parametrize("path", ["hdfs:/lake/t", "hdfs:///lake/t/", "hdfs:/lake/x/..//t"])

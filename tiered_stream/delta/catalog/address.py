@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,7 +15,7 @@ from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import check_new_columns
 from tiered_stream.delta.schema.sql_types import sql_columns, sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import table_properties
-from tiered_stream.delta.write.file_systems import local_uri, normal_path, uri_of
+from tiered_stream.delta.write.file_systems import normal_path, path_uri, uri_of
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.spark.session import is_connect
 
@@ -105,22 +105,6 @@ def table_uri(spark: SparkSession, path: str) -> str:
     if is_connect(spark):
         return uri_of(path) or path  # only the server knows the file system of a path without a scheme
     return path_uri(path, lambda: spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///"))
-
-
-def path_uri(path: str, default_fs: Callable[[], str]) -> str:
-    """Return a path's URI: `file:///folder`, `s3://bucket/prefix`, or the URI of another scheme.
-
-    A path without a scheme is in the file system whose URI `default_fs` returns (Hadoop's `fs.defaultFS`). If the path
-    has a scheme, `default_fs` is not called.
-
-    Raises:
-        ConfigurationError: `uri_of` refuses the whole path, or the path leads above its root.
-    """
-    if (uri := uri_of(path)) is not None:
-        return uri
-    home = default_fs()
-    whole = f"{home.rstrip('/')}/{path.lstrip('/')}"
-    return local_uri(path) if home.startswith("file:") else uri_of(whole) or normal_path(whole)
 
 
 def create_by_spark(spark: SparkSession, address: TableAddress, target: TableTarget) -> None:

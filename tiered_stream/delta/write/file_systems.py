@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,7 +21,12 @@ from tiered_stream.storage.cloud_endpoints import (
     azure_place,
     google_config,
 )
-from tiered_stream.storage.hadoop.client_settings import hadoop_settings_of, name_node_url, offer_key_table
+from tiered_stream.storage.hadoop.client_settings import (
+    default_file_system,
+    hadoop_settings_of,
+    name_node_url,
+    offer_key_table,
+)
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
 _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
@@ -128,6 +134,30 @@ def uri_of(path: str) -> str | None:
         scheme = "s3" if parts.scheme in S3_SCHEMES else scheme
         return f"{scheme}://{_SLASHES.sub('/', place.removeprefix('//')).rstrip('/')}"
     return path if parts.scheme else None
+
+
+def path_uri(path: str, default_fs: Callable[[], str] = default_file_system) -> str:
+    """Return a path's URI: `file:///folder`, `s3://bucket/prefix`, or the URI of another scheme.
+
+    A path without a scheme is in the file system whose URI `default_fs` returns (Hadoop's `fs.defaultFS`). If the path
+    has a scheme, `default_fs` is not called.
+
+    Raises:
+        ConfigurationError: `uri_of` refuses the whole path, or the path leads above its root. Or it is relative, and
+            the default file system is not local.
+    """
+    if (uri := uri_of(path)) is not None:
+        return uri
+    home = default_fs()
+    if home.startswith("file:"):
+        return local_uri(path)
+    whole = f"{home.rstrip('/')}/{path.lstrip('/')}"
+    if not path.startswith("/"):
+        raise ConfigurationError(
+            f"the path {path} is relative, so that Hadoop looks in the user's folder: write it whole, such as "
+            f"{home.rstrip('/')}/user/NAME/{path}"
+        )
+    return uri_of(whole) or normal_path(whole)
 
 
 def local_uri(path: str) -> str:

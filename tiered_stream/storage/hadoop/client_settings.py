@@ -73,6 +73,19 @@ def setting(settings: Mapping[str, str], name: str) -> str | None:
     return next(filter(None, found), None)
 
 
+def default_file_system(given: str | None = None) -> str:
+    """Return the URI of the file system of paths without a scheme (`fs.defaultFS`), as Spark's JVM has it.
+
+    `given` comes first, and then the value in HADOOP_CONF_DIR, which Spark's launcher puts on the class path. The
+    default is `file:///`.
+
+    Raises:
+        ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
+    """
+    in_files = setting({}, DEFAULT_FS) if not given and os.environ.get("HADOOP_CONF_DIR") else None
+    return given or in_files or "file:///"
+
+
 def offer_key_table(options: StorageOptions) -> None:
     """Let libraries of this process that have no option for a key table log in by the one in the options.
 
