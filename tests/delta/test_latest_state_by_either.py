@@ -14,6 +14,9 @@ from pyspark.sql import SparkSession
 from tests.delta.test_latest_state import DEBEZIUM, PLAIN, Latest, change, tombstone
 from tests.stack.rows import Record
 from tiered_stream.delta.commit import deltalake_merge
+from tiered_stream.delta.commit.deltalake_merge import DeltalakeMerge
+from tiered_stream.delta.commit.merge import MergedTable
+from tiered_stream.delta.commit.transaction import BatchCommit
 
 COLUMNS = (
     '`Id` STRING, `a.b` DECIMAL(38, 2), `Ünï"cöl` DATE, `t``y` DOUBLE, source TIMESTAMP, target TIMESTAMP_NTZ, '
@@ -72,6 +75,27 @@ def test_spark_merges_what_needs_too_much_memory(
     assert "Spark merges batch 1: " in caplog.text
     assert engine(latest.table) == "spark"
     assert latest.rows("id", "name") == [(key, "y") for key in range(2000)]
+
+
+@pytest.mark.slow
+def test_a_batch_that_another_driver_has_merged_before_spark_does_is_found_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    latest = Latest(spark, tmp_path)
+    latest.write(0, change("r", 1, "a"), change("r", 2, "b"))
+    monkeypatch.setattr(deltalake_merge, "MAX_ROWS_BYTES", 0)
+    commit = DeltalakeMerge.commit
+
+    def commit_after_another(self: DeltalakeMerge, batch: BatchCommit) -> int:
+        with monkeypatch.context() as patched:
+            patched.setattr(MergedTable, "remove", lambda *_: None)
+            commit(self._of.begin(), batch)
+        return commit(self, batch)
+
+    monkeypatch.setattr(DeltalakeMerge, "commit", commit_after_another)
+    latest.run({**DEBEZIUM, "maxOffsetsPerTrigger": "1"})
+    assert [row["operation"] for row in latest.history()].count("MERGE") == 2
+    assert latest.rows("id", "name") == [(1, "a"), (2, "b")]
 
 
 @pytest.mark.slow

@@ -101,7 +101,9 @@ class DeltalakeMerge:
                     "Start the query in a session with delta-spark, and with ingest.commit=auto"
                 ) from None
             log.info("the table %s: Spark merges batch %d: %s", of.merged.address, batch.batch_id, reason)
-            return of.merged.begin().commit(batch)
+            of.merged.begin().commit(batch)
+            # Another driver may have merged the batch before this attempt of Spark began.
+            return self.state.version + 1
         of.merged.remove(batch.files)
         return version
 
