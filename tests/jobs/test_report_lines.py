@@ -53,7 +53,7 @@ class Ingest(ingest_run.IngestQuery):
         host, _, port = self._receiver.address.rpartition(":")
         before = self._receiver.total().records
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            datagram = orjson.dumps(asdict(metrics) | {"micro_batch": [str(QUERY), batch]})
+            datagram = orjson.dumps(asdict(metrics) | {"micro_batch": [str(QUERY), batch], "part": ""})
             sender.sendto(datagram, (host, int(port)))
         wait_until(lambda: self._receiver.total().records == before + metrics.records, "the datagram", pause=0.01)
 

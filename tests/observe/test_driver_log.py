@@ -24,11 +24,11 @@ def batch_log(caplog: pytest.LogCaptureFixture) -> Iterator[BatchLog]:
     log.close()
 
 
-def report(log: BatchLog, batch: int, metrics: ReadMetrics, query: str = "q") -> None:
+def report(log: BatchLog, batch: int, metrics: ReadMetrics, query: str = "q", part: str = "") -> None:
     """Send the report of a task of the micro-batch."""
     host, _, port = log.address.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.sendto(orjson.dumps(asdict(metrics) | {"micro_batch": [query, batch]}), (host, int(port)))
+        sender.sendto(orjson.dumps(asdict(metrics) | {"micro_batch": [query, batch], "part": part}), (host, int(port)))
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -66,7 +66,48 @@ def test_a_micro_batch_whose_last_report_is_lost_has_its_line_when_the_next_one_
     wait_until(lambda: batch_log._receiver.total().records == 7, "the report", pause=0.01)
     batch_log.begin(2, {})
     batch_log.begin(2, {})
-    assert [line.split(",")[0] for line in lines(caplog)] == ["micro-batch 0 of query q: 7 rows read"]
+    assert lines(caplog) == [
+        "micro-batch 0 of query q: 7 rows read, 0.0 MiB from storage, 0.0 MiB from brokers, 1 of 2 tasks sent no report"
+    ]
+
+
+def test_tasks_that_are_repeated_add_no_rows_and_no_micro_batch(
+    batch_log: BatchLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch_log.begin(2, {})
+    for part in ("a", "a", "b", "b"):
+        report(batch_log, 0, ReadMetrics(records=10, remote_fetch_bytes=1 << 20), part=part)
+    batch_log.finish()
+    assert lines(caplog) == [
+        "micro-batch 0 of query q: 20 rows read, 2.0 MiB from storage, 0.0 MiB from brokers",
+        "micro-batch 0 of query q: read again: 2.0 MiB from storage, 0.0 MiB from brokers",
+        "the query is at its end: 1 micro-batch, 20 rows read, 4.0 MiB from storage, 0.0 MiB from brokers",
+    ]
+
+
+def test_a_micro_batch_that_is_planned_twice_has_one_line(
+    batch_log: BatchLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        batch_log.begin(1, {}, {"t": {"0": 10}})
+    for part in ("a", "b"):
+        report(batch_log, 0, ReadMetrics(records=10), part=part)
+    batch_log.finish()
+    assert [line.split(",")[0] for line in lines(caplog)] == [
+        "micro-batch 0 of query q: 20 rows read", "the query is at its end: 1 micro-batch",
+    ]  # fmt: skip
+
+
+def test_the_only_report_is_counted_though_the_receivers_thread_has_not_run_yet(
+    batch_log: BatchLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    with batch_log._receiver._lock:  # so long its thread cannot count
+        batch_log.begin(1, {})
+        report(batch_log, 0, ReadMetrics(records=10))
+        batch_log.finish()
+    assert [line.split(",")[0] for line in lines(caplog)] == [
+        "micro-batch 0 of query q: 10 rows read", "the query is at its end: 1 micro-batch",
+    ]  # fmt: skip
 
 
 def test_a_query_at_its_end_says_the_sum_of_its_micro_batches(

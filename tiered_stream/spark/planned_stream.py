@@ -130,7 +130,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
         """
         opened = self.open()
         lag = offset_lag(self.offsets.from_dict(end), opened.planner.latest() or {})
-        opened.batch_log.begin(len(partitions) if one_report_each else 0, lag)
+        opened.batch_log.begin(len(partitions) if one_report_each else 0, lag, end)
         return partitions
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:

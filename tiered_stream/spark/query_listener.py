@@ -11,7 +11,7 @@ from typing import Protocol, TextIO
 from pyspark.sql.streaming import listener
 
 from tiered_stream.observe.landed_rows import describe_rows
-from tiered_stream.observe.metrics import ReadMetrics, describe
+from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import MicroBatch, as_json, describe_batch, finished_batch, source_offsets
 from tiered_stream.observe.query_metrics import QuerySums
@@ -80,14 +80,14 @@ class QueryListener(listener.StreamingQueryListener):
         """Do nothing: there is no new data."""
 
     def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Pass the micro-batch to the reporters if tasks of the query have ever sent counters to the receiver.
+        """Pass the micro-batch to the reporters if Spark has counters of it, or tasks of the query have ever sent some.
 
-        Only tasks of this package's sources send counters.
+        Only queries of this package's sources have counters.
         """
         progress = event.progress
         query_id = str(progress.id)
         counted = self._receiver.take_micro_batch((query_id, progress.batchId))
-        if counted != ReadMetrics():
+        if counted != ReadMetrics() or OBSERVATION in progress.observedMetrics:
             self._ours.add(query_id)
         if query_id not in self._ours:
             self._warn_if_loaded_before(progress)
@@ -114,6 +114,7 @@ class QueryListener(listener.StreamingQueryListener):
         """Report the query's end to the reporters, so that they no longer show its figures."""
         self._ours.discard(str(event.id))
         self._loaded_before.discard(str(event.id))
+        self._receiver.forget(str(event.id))
         try:
             for reporter in self._reporters:
                 reporter.ended(str(event.id))
