@@ -65,3 +65,24 @@ def test_a_query_for_many_tables_says_the_rows_and_dead_letters_of_each(
         f"  {tmp_path}/tables/orders: 10 rows landed, 2 dead letters in {dead}",
         f"  {tmp_path}/tables/users: 10 rows landed",
     ]
+
+
+@pytest.mark.parametrize("lane", ["direct", "spark"])
+def test_rows_that_a_condition_leaves_out_are_not_landed(spark: SparkSession, tmp_path: Path, lane: str) -> None:
+    write_orders(tmp_path / "bucket", "orders", bad=2)
+    table = f"{tmp_path}/table"
+    outcome = ingest_run.run({**settings(tmp_path, "orders", table, lane), "ingest.where": "id < 3"})
+    assert spark.read.format("delta").load(table).count() == 3
+    assert outcome.tables() == (LandedRows(table, 3, 2, f"{tmp_path}/dead"),)
+
+
+def test_a_job_says_its_dead_letters_though_one_of_its_queries_has_nothing_new(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for topic, bad in {"orders": 0, "users": 2}.items():
+        write_orders(tmp_path / "bucket", topic, bad)
+    for topics in ("orders", "orders,users"):
+        given = settings(tmp_path, topics, f"{tmp_path}/tables/{{topic}}", "direct")
+        ingest_run.run({**given, CHECKPOINT: f"{tmp_path}/checkpoints/{{topic}}"})
+    said = capfd.readouterr().out.splitlines()[-1]
+    assert said.startswith(f"in all 12 rows read, 10 rows landed, 2 dead letters in {tmp_path}/dead, "), said

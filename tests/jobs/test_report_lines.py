@@ -117,6 +117,29 @@ def test_dead_letters_are_in_the_line_and_in_the_sum(ingest: Ingest, capsys: pyt
     assert summed.startswith("ingest table: in all 24 rows read, 20 rows landed, 4 dead letters in dead, ")
 
 
+def test_a_sum_is_the_sum_of_the_lines_though_datagrams_are_lost_or_doubled(
+    ingest: Ingest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for batch, reports in enumerate((0, 2, 1)):
+        for _ in range(reports):
+            ingest.task_ended(batch, ReadMetrics(records=12, remote_fetch_bytes=3 * MIB))
+        note_landed((str(QUERY), batch), [LandedRows("table", 12)])
+        ingest.batch_ended(batch, 1, asdict(ReadMetrics(records=12, remote_fetch_bytes=3 * MIB)))
+    ingest.task_ended(3, ReadMetrics(records=5, remote_fetch_bytes=MIB))  # of a micro-batch that fails
+    ingest.has_ended()
+    ended, _ = ingest.close()
+    assert str(ended) == "41 rows read, 36 rows landed, 10.0 MiB from storage, 0.0 MiB from brokers"
+
+
+def test_a_query_without_new_records_hides_no_dead_letters_of_others(ingest: Ingest) -> None:
+    nothing, _ = ingest.close()
+    other = ingest_run.Ended(ReadMetrics(records=12), (LandedRows("table", 10, 2, "dead"),))
+    assert nothing.tables == ()
+    assert ingest_run.Outcome({"nothing": nothing, "other": other}).tables() == other.tables
+    unknown = ingest_run.Ended(ReadMetrics(records=1), None)
+    assert ingest_run.Outcome({"unknown": unknown, "other": other}).tables() is None
+
+
 def test_what_is_under_way_is_told_apart_from_what_was_reported(
     ingest: Ingest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from tiered_stream.observe.landed_rows import LandedRows, describe_rows, summed
 from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import describe_batch, finished_batch
+from tiered_stream.observe.query_metrics import QuerySums
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.command_settings import with_origins
 from tiered_stream.spark.reporting import report_queries
@@ -80,7 +81,7 @@ class IngestQuery:
         self._printed_at = time.monotonic()
         self._printed_records = 0
         self._last_batch = -1
-        self._tables: tuple[LandedRows, ...] | None = None
+        self._sums: QuerySums | None = None
         try:
             self._query = self._start(spark, ingest)
         except BaseException:
@@ -126,19 +127,26 @@ class IngestQuery:
             The query's sum, and the exception that ended the query (None: it succeeded).
         """
         self._receiver.close()
-        ended = Ended(self._receiver.total(), self._tables)
+        ended = self._sum()
         console.print(f"{self.name}: in all {ended}", markup=False)
         for line in ended.by_table():
             console.print(f"  {line}", markup=False)
         return ended, self._query.exception()
+
+    def _sum(self) -> Ended:
+        """Return the sum of the lines of all micro-batches, and of what tasks have read without such a line."""
+        cost = self._receiver.total().since(self._reported)  # a micro-batch that has failed
+        if self._sums is None:
+            return Ended(cost, None if cost.records else ())
+        cost.add(self._sums.cost)
+        return Ended(cost, self._sums.tables)
 
     def _report(self, progress: StreamingQueryProgress) -> None:
         # Tasks of the next micro-batch may report before this progress is handled, so metrics are taken by batch id.
         counted = self._receiver.take_micro_batch((str(progress.id), progress.batchId))
         batch = finished_batch(progress, counted)
         console.print(f"{self.name}: {describe_batch(batch)}", markup=False)
-        if batch.tables is not None:
-            self._tables = summed((*(self._tables or ()), *batch.tables))
+        self._sums = (self._sums or QuerySums(batch)).after(batch)
         self._reported.add(counted)
         self._printed_at, self._printed_records = time.monotonic(), 0
 
