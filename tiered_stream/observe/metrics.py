@@ -28,7 +28,7 @@ The counter `remote_fetches_within_N_ms` counts requests to the storage that too
 """
 
 REPORT_TO = "spark.tiered_stream.report.to"
-"""Setting in Spark's session. `report_queries` sets it to the address to which tasks send their counters."""
+"""Setting in Spark's session: addresses to which tasks send their counters, one for each call of `report_queries`."""
 
 FIND_REASON = "`tiered-stream doctor` with the query's options finds the reason"
 
