@@ -70,8 +70,13 @@ class BatchLog:
         """Log a line for each micro-batch with reports that have no line yet."""
         self._receiver.drain()  # without the lock, because the receiver's thread takes it while it drains
         with self._changed:
+            if self._awaited and not self._pending:
+                log.info(
+                    "a micro-batch: none of its %d tasks has sent a report by UDP to %s", self._awaited, self.address
+                )
             for micro_batch in list(self._pending):
                 self._log(micro_batch)
+            self._awaited = 0
             while self._again:
                 micro_batch, spent = self._again.popitem()
                 log.info("%s: read again: %s", _name(micro_batch), describe(spent))
@@ -89,7 +94,7 @@ class BatchLog:
             if self._batches:
                 batches = f"{self._batches:,} micro-batch{'es' if self._batches > 1 else ''}"
                 rows = f"{self._total.records:,} rows read"
-                log.info("the query is at its end: %s, %s, %s", batches, rows, describe(self._total))
+                log.info("the source is at its end: %s, %s, %s", batches, rows, describe(self._total))
             self._batches, self._total, self._awaited = 0, ReadMetrics(), 0
         await_reader()  # Spark ends this process next.
 
