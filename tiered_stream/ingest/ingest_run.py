@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pyspark.errors import StreamingQueryException
@@ -126,12 +127,16 @@ class IngestQuery:
         Returns:
             The query's sum, and the exception that ended the query (None: it succeeded).
         """
+        return self.print_sum(), self._query.exception()
+
+    def print_sum(self) -> Ended:
+        """Stop receiving metrics from tasks, and print and return the query's sum, without asking Spark."""
         self._receiver.close()
         ended = self._sum()
         console.print(f"{self.name}: in all {ended}", markup=False)
         for line in ended.by_table():
             console.print(f"  {line}", markup=False)
-        return ended, self._query.exception()
+        return ended
 
     def _sum(self) -> Ended:
         """Return the sum of the lines of all micro-batches, and of what tasks have read without such a line."""
@@ -207,7 +212,8 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
 def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
     """Run the ingest queries until their ends; at most `MAX_STARTING` of them start at the same time.
 
-    If a query fails, or if its settings are refused, the reason is printed and is in the result.
+    If a query fails, or if its settings are refused, the reason is printed and is in the result. Ctrl-C prints the sums
+    of the running queries.
 
     Raises:
         ConfigurationError: the settings of all queries were refused, so no query was started.
@@ -216,28 +222,40 @@ def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
     running: list[IngestQuery] = []
     outcome = Outcome()
     refused: list[ConfigurationError] = []
-    while waiting or running:
-        while waiting and sum(query.is_starting() for query in running) < MAX_STARTING:
-            ingest = waiting.popleft()
-            try:
-                running.append(IngestQuery(spark, ingest))
-            except ConfigurationError as error:
-                if count == 1:
-                    raise
-                refused.append(error)
-                _failed(outcome, _name(ingest), error)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others are to be landed
-                _failed(outcome, _name(ingest), error)
-        _wait_for_an_end(spark, _SECONDS_BETWEEN_STARTS if waiting else _SECONDS_BETWEEN_LOOKS)
-        for query in [ingest_query for ingest_query in running if ingest_query.has_ended()]:
-            running.remove(query)
-            outcome.ended[query.name], exception = query.close()
-            if exception is not None:
-                _failed(outcome, query.name, exception)
+    with _sums_at_ctrl_c(running):
+        while waiting or running:
+            while waiting and sum(query.is_starting() for query in running) < MAX_STARTING:
+                ingest = waiting.popleft()
+                try:
+                    running.append(IngestQuery(spark, ingest))
+                except ConfigurationError as error:
+                    if count == 1:
+                        raise
+                    refused.append(error)
+                    _failed(outcome, _name(ingest), error)
+                except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others are to be landed
+                    _failed(outcome, _name(ingest), error)
+            _wait_for_an_end(spark, _SECONDS_BETWEEN_STARTS if waiting else _SECONDS_BETWEEN_LOOKS)
+            for query in [ingest_query for ingest_query in running if ingest_query.has_ended()]:
+                running.remove(query)
+                outcome.ended[query.name], exception = query.close()
+                if exception is not None:
+                    _failed(outcome, query.name, exception)
     if len(refused) == count:
         raise ConfigurationError(f"none of the {count} queries was started: {refused[0]}")
     _summarize(outcome, count)
     return outcome
+
+
+@contextmanager
+def _sums_at_ctrl_c(running: Sequence[IngestQuery]) -> Iterator[None]:
+    """Print the sums of running queries if Ctrl-C interrupts the block, because a job without end has no other end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for query in running:
+            query.print_sum()
+        raise
 
 
 def _name(ingest: Ingest) -> str:

@@ -111,6 +111,8 @@ class PlannedStream(datasource.DataSourceStreamReader):
                 opened.group.settle()
         if is_finished:
             opened.batch_log.finish()
+        else:
+            opened.batch_log.report()  # Spark asks for the next end when all tasks of the micro-batch before have ended
         return self.offsets.to_dict(end)
 
     @property
