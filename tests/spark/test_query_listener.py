@@ -34,6 +34,20 @@ def test_an_ended_query_has_one_more_line_with_its_sum() -> None:
     assert summed.startswith("orders: in all 3,000 rows read, 2,996 rows landed, 4 dead letters in dead, 6.0 MiB from")
 
 
+def test_a_sum_has_the_cost_of_micro_batches_without_rows() -> None:
+    out = io.StringIO()
+    lines = BatchLines(json=False, out=out)
+    made = batch("orders", 1, lag=0)
+    lines.add(made)
+    lines.add(replace(made, batch_id=2, rows=0))  # such as aborted records alone
+    lines.ended(made.query_id)
+    idle = replace(made, query_id="idle", rows=0, cost=ReadMetrics())
+    lines.add(idle)
+    lines.ended(idle.query_id)
+    told, summed = out.getvalue().splitlines()
+    assert ", 3.0 MiB from storage" in told and summed.startswith("orders: in all 1,500 rows, 6.0 MiB from storage")
+
+
 def test_json_lines_have_micro_batches_alone() -> None:
     assert len(ended(json=True)) == 2
 

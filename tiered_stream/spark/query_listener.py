@@ -45,14 +45,14 @@ class BatchLines:
 
     def add(self, batch: MicroBatch) -> None:
         """Print a line about the micro-batch, if it has rows."""
+        self._sums[batch.query_id] = (self._sums.get(batch.query_id) or QuerySums(batch)).after(batch)
         if batch.rows:
-            self._sums[batch.query_id] = (self._sums.get(batch.query_id) or QuerySums(batch)).after(batch)
             self._print(as_json(batch).decode() if self._json else f"{batch.query}: {describe_batch(batch)}")
 
     def ended(self, query_id: str) -> None:
         """Print the sum of the query's micro-batches, unless the lines are JSON, whose readers add up themselves."""
         query = self._sums.pop(query_id, None)
-        if query is not None and not self._json:
+        if query is not None and not self._json and query.cost != ReadMetrics():
             rows = describe_rows(query.rows, query.tables)
             self._print(f"{query.last.query}: in all {rows}, {describe(query.cost)}")
 
