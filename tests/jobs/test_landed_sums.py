@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.delta.typed_archive import typed_options, write_topic
 from tests.stack.rows import Record
+from tests.stack.spark import configured
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, METRICS_LINES, TABLE
 from tiered_stream.ingest import ingest_run
 from tiered_stream.observe.landed_rows import LandedRows
@@ -86,3 +87,15 @@ def test_a_job_says_its_dead_letters_though_one_of_its_queries_has_nothing_new(
         ingest_run.run({**given, CHECKPOINT: f"{tmp_path}/checkpoints/{{topic}}"})
     said = capfd.readouterr().out.splitlines()[-1]
     assert said.startswith(f"in all 12 rows read, 10 rows landed, 2 dead letters in {tmp_path}/dead, "), said
+
+
+def test_a_job_misses_no_micro_batch_though_spark_is_to_keep_the_progress_of_one(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_orders(tmp_path / "bucket", "orders", bad=2)
+    table = f"{tmp_path}/table"
+    given = {**settings(tmp_path, "orders", table, "direct"), "maxOffsetsPerTrigger": "3"}
+    with configured(spark, {"spark.sql.streaming.numRecentProgressUpdates": "1"}):
+        outcome = ingest_run.run(given)
+    assert outcome.tables() == (LandedRows(table, 10, 2, f"{tmp_path}/dead"),)
+    assert capfd.readouterr().out.count(f"ingest {table}: batch ") == 4

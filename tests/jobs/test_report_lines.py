@@ -131,7 +131,9 @@ def test_a_sum_is_the_sum_of_the_lines_though_datagrams_are_lost_or_doubled(
     assert str(ended) == "41 rows read, 36 rows landed, 10.0 MiB from storage, 0.0 MiB from brokers"
 
 
-def test_a_query_without_new_records_hides_no_dead_letters_of_others(ingest: Ingest) -> None:
+@pytest.mark.parametrize("records", [0, 5])
+def test_a_query_that_lands_nothing_hides_no_dead_letters_of_others(ingest: Ingest, records: int) -> None:
+    ingest.task_ended(0, ReadMetrics(records=records))  # of a micro-batch that fails
     nothing, _ = ingest.close()
     other = ingest_run.Ended(ReadMetrics(records=12), (LandedRows("table", 10, 2, "dead"),))
     assert nothing.tables == ()

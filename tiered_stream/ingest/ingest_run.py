@@ -39,6 +39,11 @@ MAX_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))
 Each query starts a Python process on the driver, and Spark gives up a process that waits too long for a core.
 """
 _MAX_TABLES = 100
+_RECENT_PROGRESS, _MIN_RECENT = "spark.sql.streaming.numRecentProgressUpdates", 100
+"""Spark's setting for the number of micro-batches whose progress it keeps, and its default.
+
+Lines and sums come from there. With fewer, some would be gone before the next look.
+"""
 _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
 
 
@@ -91,6 +96,8 @@ class IngestQuery:
         console.print(f"{self.name}: started, query id {self._query.id}", markup=False)
 
     def _start(self, spark: SparkSession, ingest: Ingest) -> StreamingQuery:
+        if int(spark.conf.get(_RECENT_PROGRESS, None) or _MIN_RECENT) < _MIN_RECENT:
+            spark.conf.set(_RECENT_PROGRESS, _MIN_RECENT)
         landing = plan_query(
             spark,
             options={"remote.metrics.address": self._receiver.address, **ingest.options},
@@ -142,7 +149,7 @@ class IngestQuery:
         """Return the sum of the lines of all micro-batches, and of what tasks have read without such a line."""
         cost = self._receiver.total().since(self._reported)  # a micro-batch that has failed
         if self._sums is None:
-            return Ended(cost, None if cost.records else ())
+            return Ended(cost, ())
         cost.add(self._sums.cost)
         return Ended(cost, self._sums.tables)
 
