@@ -100,15 +100,18 @@ class QueryListener(listener.StreamingQueryListener):
             log.warning("micro-batch %d of %s is not reported: %r", progress.batchId, query_id, error)
 
     def _warn_if_loaded_before(self, progress: listener.StreamingQueryProgress) -> None:
-        """Warn once of a query that reads rows by this package's source and sends no counters."""
+        """Warn once of a query that reads rows by this package's source and sends no counters.
+
+        Perhaps its stream was loaded before `report_queries` was called.
+        """
         reads = progress.numInputRows and any(map(_is_ours, progress.sources))
         if reads and str(progress.id) not in self._loaded_before:
             self._loaded_before.add(str(progress.id))
             log.warning(
-                "query %s is not reported: its stream was loaded before report_queries was called. Call report_queries "
-                "before load()",
-                progress.name or progress.id,
-            )
+                "query %s is not reported, because none of its tasks has reported to %s by UDP. Call report_queries "
+                "before load(), and let no firewall block this address. Tasks that stop early (limit) report nothing",
+                progress.name or progress.id, self._receiver.address,
+            )  # fmt: skip
 
     def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Report the query's end to the reporters, so that they no longer show its figures."""
