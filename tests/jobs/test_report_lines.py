@@ -136,8 +136,8 @@ def test_a_query_that_lands_nothing_hides_no_dead_letters_of_others(ingest: Inge
     ingest.task_ended(0, ReadMetrics(records=records))  # of a micro-batch that fails
     nothing, _ = ingest.close()
     other = ingest_run.Ended(ReadMetrics(records=12), (LandedRows("table", 10, 2, "dead"),))
-    assert nothing.tables == ()
-    assert ingest_run.Outcome({"nothing": nothing, "other": other}).tables() == other.tables
+    failed = {"nothing": "the reason"} if records else {}
+    assert ingest_run.Outcome({"nothing": nothing, "other": other}, failed).tables() == other.tables
     unknown = ingest_run.Ended(ReadMetrics(records=1), None)
     assert ingest_run.Outcome({"unknown": unknown, "other": other}).tables() is None
 

@@ -148,8 +148,8 @@ class IngestQuery:
     def _sum(self) -> Ended:
         """Return the sum of the lines of all micro-batches, and of what tasks have read without such a line."""
         cost = self._receiver.total().since(self._reported)  # a micro-batch that has failed
-        if self._sums is None:
-            return Ended(cost, ())
+        if self._sums is None:  # some of several tables may have the failed micro-batch
+            return Ended(cost, None if cost.records else ())
         cost.add(self._sums.cost)
         return Ended(cost, self._sums.tables)
 
@@ -186,9 +186,15 @@ class Outcome:
         return total
 
     def tables(self) -> tuple[LandedRows, ...] | None:
-        """Return what the queries have committed, by table; None: Spark's own sink has committed some of it."""
-        known = [ended.tables for ended in self.ended.values() if ended.tables is not None]
-        return summed(table for tables in known for table in tables) if len(known) == len(self.ended) else None
+        """Return what the queries have committed, by table; None: Spark's own sink has committed some of it.
+
+        A failed query of which this is unknown is left out.
+        """
+        every = [
+            ended.tables for name, ended in self.ended.items() if ended.tables is not None or name not in self.failed
+        ]
+        known = [tables for tables in every if tables is not None]
+        return summed(table for tables in known for table in tables) if len(known) == len(every) else None
 
 
 def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSession.builder) -> Outcome:
