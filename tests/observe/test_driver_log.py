@@ -134,6 +134,21 @@ def test_tasks_that_cannot_reach_the_driver_are_named_with_their_address(
     assert lines(caplog) == [said, said]
 
 
+def test_a_planner_without_a_port_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(family: int, address: object) -> socket.socket:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr("tiered_stream.observe.metrics_receiver._listening", refused)
+    log = BatchLog()
+    for _ in range(2):
+        log.begin(12, {})
+    log.close()
+    (said,) = lines(caplog)
+    assert "the costs of reading are not counted" in said
+
+
 def test_a_query_that_read_nothing_says_nothing(batch_log: BatchLog, caplog: pytest.LogCaptureFixture) -> None:
     batch_log.begin(0, {})
     batch_log.finish()

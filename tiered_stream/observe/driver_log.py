@@ -70,7 +70,7 @@ class BatchLog:
         """Log a line for each micro-batch with reports that have no line yet."""
         self._receiver.drain()  # without the lock, because the receiver's thread takes it while it drains
         with self._changed:
-            if self._awaited and not self._pending:
+            if self._awaited and self.address and not self._pending:
                 log.info(
                     "a micro-batch: none of its %d tasks has sent a report by UDP to %s", self._awaited, self.address
                 )
