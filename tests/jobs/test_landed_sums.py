@@ -99,3 +99,18 @@ def test_a_job_misses_no_micro_batch_though_spark_is_to_keep_the_progress_of_one
         outcome = ingest_run.run(given)
     assert outcome.tables() == (LandedRows(table, 10, 2, f"{tmp_path}/dead"),)
     assert capfd.readouterr().out.count(f"ingest {table}: batch ") == 4
+
+
+def test_a_query_that_one_table_fails_says_what_the_others_have(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for topic, bad in {"orders": 2, "users": 0}.items():
+        write_orders(tmp_path / "bucket", topic, bad)
+    spark.createDataFrame([], "id STRING").write.format("delta").save(f"{tmp_path}/tables/users")  # does not fit
+    table = f"{tmp_path}/tables/{{topic}}"
+    outcome = ingest_run.run(settings(tmp_path, "orders,users", table, "direct"))
+    orders = f"{tmp_path}/tables/orders"
+    assert list(outcome.failed) == [f"ingest {table}"], outcome
+    assert spark.read.format("delta").load(orders).count() == 10
+    assert outcome.tables() == (LandedRows(orders, 10, 2, f"{tmp_path}/dead"),)
+    assert "22 rows read, 10 rows landed, 2 dead letters in " in capfd.readouterr().out

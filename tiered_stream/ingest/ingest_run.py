@@ -22,7 +22,7 @@ from tiered_stream.delta.settings.ingest_settings import METRICS_LINES, METRICS_
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
-from tiered_stream.observe.landed_rows import LandedRows, describe_rows, summed
+from tiered_stream.observe.landed_rows import LandedRows, describe_rows, landed_after, summed
 from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import describe_batch, finished_batch
@@ -84,7 +84,7 @@ class IngestQuery:
         host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
         self._receiver = MetricsReceiver(host or "127.0.0.1", bind)
         self._reported = ReadMetrics()
-        self._printed_at = time.monotonic()
+        self._began = self._printed_at = time.monotonic()
         self._printed_records = 0
         self._last_batch = -1
         self._sums: QuerySums | None = None
@@ -93,7 +93,8 @@ class IngestQuery:
         except BaseException:
             self._receiver.close()
             raise
-        console.print(f"{self.name}: started, query id {self._query.id}", markup=False)
+        self._id = str(self._query.id)
+        console.print(f"{self.name}: started, query id {self._id}", markup=False)
 
     def _start(self, spark: SparkSession, ingest: Ingest) -> StreamingQuery:
         if int(spark.conf.get(_RECENT_PROGRESS, None) or _MIN_RECENT) < _MIN_RECENT:
@@ -148,10 +149,11 @@ class IngestQuery:
     def _sum(self) -> Ended:
         """Return the sum of the lines of all micro-batches, and of what tasks have read without such a line."""
         cost = self._receiver.total().since(self._reported)  # a micro-batch that has failed
-        if self._sums is None:  # some of several tables may have the failed micro-batch
-            return Ended(cost, None if cost.records else ())
+        later = landed_after((self._id, self._last_batch), self._began)  # some of its tables may have it
+        if self._sums is None:
+            return Ended(cost, None if cost.records and not later else later)
         cost.add(self._sums.cost)
-        return Ended(cost, self._sums.tables)
+        return Ended(cost, None if self._sums.tables is None else summed((*self._sums.tables, *later)))
 
     def _report(self, progress: StreamingQueryProgress) -> None:
         # Tasks of the next micro-batch may report before this progress is handled, so metrics are taken by batch id.

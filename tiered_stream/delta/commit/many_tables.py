@@ -185,6 +185,10 @@ class ManyTables:
             _warn(tables.parked)
             self.rows_reader.report_parked(list(tables.parked))
         self.tables_log.after(batch_id, tables)
+        return self.take_landed()
+
+    def take_landed(self) -> list[LandedRows]:
+        """Return, once, the rows and dead letters that were committed, although a table then failed its batch."""
         committed = list(self._landed)
         self._landed.clear()
         return committed
