@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -76,6 +77,23 @@ def test_ctrl_c_ends_well_and_the_job_goes_on(tmp_path: Path) -> None:
     assert job.wait() == 0, job.output()
     assert "finished: " in job.output()
     assert landed(table).equals(everything(LONG))
+
+
+@pytest.mark.stack
+@pytest.mark.slow
+def test_a_job_without_end_that_is_stopped_by_ctrl_c_says_its_sum(tmp_path: Path) -> None:
+    given = {**SLOWLY, "ingest.trigger": "0 seconds"}
+    words = ["--settings", settings_file(tmp_path, given), "--table", str(tmp_path / "table")]
+    running = start(command(*words, "--checkpoint", str(tmp_path / "checkpoint"), name="ingest"))
+    assert running.stdout is not None
+    said = ""
+    while "batch 1: " not in said and (line := running.stdout.readline()):
+        said += line
+    running.send_signal(signal.SIGINT)
+    rest, errors = running.communicate(timeout=SECONDS)
+    assert running.returncode == 130, said + rest + errors
+    (summed,) = [line for line in rest.splitlines() if " in all " in line]
+    assert re.search(r": in all \d{3,} rows.* from storage, 0\.0 MiB from brokers", summed), summed
 
 
 @pytest.mark.stack

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.delta.typed_archive import typed_options, write_topic
 from tests.stack.rows import Record
+from tests.stack.spark import configured
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, METRICS_LINES, TABLE
 from tiered_stream.ingest import ingest_run
 from tiered_stream.observe.landed_rows import LandedRows
@@ -65,3 +66,51 @@ def test_a_query_for_many_tables_says_the_rows_and_dead_letters_of_each(
         f"  {tmp_path}/tables/orders: 10 rows landed, 2 dead letters in {dead}",
         f"  {tmp_path}/tables/users: 10 rows landed",
     ]
+
+
+@pytest.mark.parametrize("lane", ["direct", "spark"])
+def test_rows_that_a_condition_leaves_out_are_not_landed(spark: SparkSession, tmp_path: Path, lane: str) -> None:
+    write_orders(tmp_path / "bucket", "orders", bad=2)
+    table = f"{tmp_path}/table"
+    outcome = ingest_run.run({**settings(tmp_path, "orders", table, lane), "ingest.where": "id < 3"})
+    assert spark.read.format("delta").load(table).count() == 3
+    assert outcome.tables() == (LandedRows(table, 3, 2, f"{tmp_path}/dead"),)
+
+
+def test_a_job_says_its_dead_letters_though_one_of_its_queries_has_nothing_new(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for topic, bad in {"orders": 0, "users": 2}.items():
+        write_orders(tmp_path / "bucket", topic, bad)
+    for topics in ("orders", "orders,users"):
+        given = settings(tmp_path, topics, f"{tmp_path}/tables/{{topic}}", "direct")
+        ingest_run.run({**given, CHECKPOINT: f"{tmp_path}/checkpoints/{{topic}}"})
+    said = capfd.readouterr().out.splitlines()[-1]
+    assert said.startswith(f"in all 12 rows read, 10 rows landed, 2 dead letters in {tmp_path}/dead, "), said
+
+
+def test_a_job_misses_no_micro_batch_though_spark_is_to_keep_the_progress_of_one(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_orders(tmp_path / "bucket", "orders", bad=2)
+    table = f"{tmp_path}/table"
+    given = {**settings(tmp_path, "orders", table, "direct"), "maxOffsetsPerTrigger": "3"}
+    with configured(spark, {"spark.sql.streaming.numRecentProgressUpdates": "1"}):
+        outcome = ingest_run.run(given)
+    assert outcome.tables() == (LandedRows(table, 10, 2, f"{tmp_path}/dead"),)
+    assert capfd.readouterr().out.count(f"ingest {table}: batch ") == 4
+
+
+def test_a_query_that_one_table_fails_says_what_the_others_have(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for topic, bad in {"orders": 2, "users": 0}.items():
+        write_orders(tmp_path / "bucket", topic, bad)
+    spark.createDataFrame([], "id STRING").write.format("delta").save(f"{tmp_path}/tables/users")  # does not fit
+    table = f"{tmp_path}/tables/{{topic}}"
+    outcome = ingest_run.run(settings(tmp_path, "orders,users", table, "direct"))
+    orders = f"{tmp_path}/tables/orders"
+    assert list(outcome.failed) == [f"ingest {table}"], outcome
+    assert spark.read.format("delta").load(orders).count() == 10
+    assert outcome.tables() == (LandedRows(orders, 10, 2, f"{tmp_path}/dead"),)
+    assert "22 rows read, 10 rows landed, 2 dead letters in " in capfd.readouterr().out

@@ -53,7 +53,7 @@ class Ingest(ingest_run.IngestQuery):
         host, _, port = self._receiver.address.rpartition(":")
         before = self._receiver.total().records
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            datagram = orjson.dumps(asdict(metrics) | {"micro_batch": [str(QUERY), batch]})
+            datagram = orjson.dumps(asdict(metrics) | {"micro_batch": [str(QUERY), batch], "part": ""})
             sender.sendto(datagram, (host, int(port)))
         wait_until(lambda: self._receiver.total().records == before + metrics.records, "the datagram", pause=0.01)
 
@@ -115,6 +115,31 @@ def test_dead_letters_are_in_the_line_and_in_the_sum(ingest: Ingest, capsys: pyt
     for line in told:
         assert "12 rows read, 10 rows landed, 2 dead letters in dead, " in line
     assert summed.startswith("ingest table: in all 24 rows read, 20 rows landed, 4 dead letters in dead, ")
+
+
+def test_a_sum_is_the_sum_of_the_lines_though_datagrams_are_lost_or_doubled(
+    ingest: Ingest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for batch, reports in enumerate((0, 2, 1)):
+        for _ in range(reports):
+            ingest.task_ended(batch, ReadMetrics(records=12, remote_fetch_bytes=3 * MIB))
+        note_landed((str(QUERY), batch), [LandedRows("table", 12)])
+        ingest.batch_ended(batch, 1, asdict(ReadMetrics(records=12, remote_fetch_bytes=3 * MIB)))
+    ingest.task_ended(3, ReadMetrics(records=5, remote_fetch_bytes=MIB))  # of a micro-batch that fails
+    ingest.has_ended()
+    ended, _ = ingest.close()
+    assert str(ended) == "41 rows read, 36 rows landed, 10.0 MiB from storage, 0.0 MiB from brokers"
+
+
+@pytest.mark.parametrize("records", [0, 5])
+def test_a_query_that_lands_nothing_hides_no_dead_letters_of_others(ingest: Ingest, records: int) -> None:
+    ingest.task_ended(0, ReadMetrics(records=records))  # of a micro-batch that fails
+    nothing, _ = ingest.close()
+    other = ingest_run.Ended(ReadMetrics(records=12), (LandedRows("table", 10, 2, "dead"),))
+    failed = {"nothing": "the reason"} if records else {}
+    assert ingest_run.Outcome({"nothing": nothing, "other": other}, failed).tables() == other.tables
+    unknown = ingest_run.Ended(ReadMetrics(records=1), None)
+    assert ingest_run.Outcome({"unknown": unknown, "other": other}).tables() is None
 
 
 def test_what_is_under_way_is_told_apart_from_what_was_reported(

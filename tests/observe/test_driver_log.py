@@ -24,11 +24,11 @@ def batch_log(caplog: pytest.LogCaptureFixture) -> Iterator[BatchLog]:
     log.close()
 
 
-def report(log: BatchLog, batch: int, metrics: ReadMetrics, query: str = "q") -> None:
+def report(log: BatchLog, batch: int, metrics: ReadMetrics, query: str = "q", part: str = "") -> None:
     """Send the report of a task of the micro-batch."""
     host, _, port = log.address.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.sendto(orjson.dumps(asdict(metrics) | {"micro_batch": [query, batch]}), (host, int(port)))
+        sender.sendto(orjson.dumps(asdict(metrics) | {"micro_batch": [query, batch], "part": part}), (host, int(port)))
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -64,9 +64,50 @@ def test_a_micro_batch_whose_last_report_is_lost_has_its_line_when_the_next_one_
     batch_log.begin(2, {})
     report(batch_log, 0, ReadMetrics(records=7))
     wait_until(lambda: batch_log._receiver.total().records == 7, "the report", pause=0.01)
+    batch_log.begin(0, {})
+    batch_log.begin(0, {})
+    assert lines(caplog) == [
+        "micro-batch 0 of query q: 7 rows read, 0.0 MiB from storage, 0.0 MiB from brokers, 1 of 2 tasks sent no report"
+    ]
+
+
+def test_tasks_that_are_repeated_add_no_rows_and_no_micro_batch(
+    batch_log: BatchLog, caplog: pytest.LogCaptureFixture
+) -> None:
     batch_log.begin(2, {})
-    batch_log.begin(2, {})
-    assert [line.split(",")[0] for line in lines(caplog)] == ["micro-batch 0 of query q: 7 rows read"]
+    for part in ("a", "a", "b", "b"):
+        report(batch_log, 0, ReadMetrics(records=10, remote_fetch_bytes=1 << 20), part=part)
+    batch_log.finish()
+    assert lines(caplog) == [
+        "micro-batch 0 of query q: 20 rows read, 2.0 MiB from storage, 0.0 MiB from brokers",
+        "micro-batch 0 of query q: read again: 2.0 MiB from storage, 0.0 MiB from brokers",
+        "the source is at its end: 1 micro-batch, 20 rows read, 4.0 MiB from storage, 0.0 MiB from brokers",
+    ]
+
+
+def test_a_micro_batch_that_is_planned_twice_has_one_line(
+    batch_log: BatchLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        batch_log.begin(1, {}, {"t": {"0": 10}})
+    for part in ("a", "b"):
+        report(batch_log, 0, ReadMetrics(records=10), part=part)
+    batch_log.finish()
+    assert [line.split(",")[0] for line in lines(caplog)] == [
+        "micro-batch 0 of query q: 20 rows read", "the source is at its end: 1 micro-batch",
+    ]  # fmt: skip
+
+
+def test_the_only_report_is_counted_though_the_receivers_thread_has_not_run_yet(
+    batch_log: BatchLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    with batch_log._receiver._lock:  # so long its thread cannot count
+        batch_log.begin(1, {})
+        report(batch_log, 0, ReadMetrics(records=10))
+        batch_log.finish()
+    assert [line.split(",")[0] for line in lines(caplog)] == [
+        "micro-batch 0 of query q: 10 rows read", "the source is at its end: 1 micro-batch",
+    ]  # fmt: skip
 
 
 def test_a_query_at_its_end_says_the_sum_of_its_micro_batches(
@@ -79,8 +120,33 @@ def test_a_query_at_its_end_says_the_sum_of_its_micro_batches(
     batch_log.finish()
     batch_log.finish()
     assert lines(caplog)[2:] == [
-        "the query is at its end: 2 micro-batches, 1,507 rows read, 0.0 MiB from storage, 2.0 MiB from brokers"
+        "the source is at its end: 2 micro-batches, 1,507 rows read, 0.0 MiB from storage, 2.0 MiB from brokers"
     ]
+
+
+def test_tasks_that_cannot_reach_the_driver_are_named_with_their_address(
+    batch_log: BatchLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        batch_log.begin(12, {})
+    batch_log.finish()
+    said = f"a micro-batch: none of its 12 tasks has sent a report by UDP to {batch_log.address}"
+    assert lines(caplog) == [said, said]
+
+
+def test_a_planner_without_a_port_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(family: int, address: object) -> socket.socket:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr("tiered_stream.observe.metrics_receiver._listening", refused)
+    log = BatchLog()
+    for _ in range(2):
+        log.begin(12, {})
+    log.close()
+    (said,) = lines(caplog)
+    assert "the costs of reading are not counted" in said
 
 
 def test_a_query_that_read_nothing_says_nothing(batch_log: BatchLog, caplog: pytest.LogCaptureFixture) -> None:
@@ -97,7 +163,7 @@ def test_reports_without_a_line_get_it_when_the_query_stops(caplog: pytest.LogCa
     wait_until(lambda: stopped._receiver.total().records == 3, "the report", pause=0.01)
     stopped.close()
     assert [line.partition(" rows read")[0] for line in lines(caplog)] == [
-        "micro-batch 0 of query q: 3", "the query is at its end: 1 micro-batch, 3",
+        "micro-batch 0 of query q: 3", "the source is at its end: 1 micro-batch, 3",
     ]  # fmt: skip
 
 

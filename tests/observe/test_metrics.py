@@ -26,7 +26,7 @@ COUNTED = ReadMetrics(
     broker_fetch_bytes=400,
 )
 
-WHOLE = {**asdict(COUNTED), "micro_batch": None}
+WHOLE = {**asdict(COUNTED), "micro_batch": None, "part": ""}
 
 
 @pytest.fixture
@@ -126,9 +126,54 @@ def test_what_tasks_of_a_micro_batch_send_is_told_once(receiver: MetricsReceiver
     assert receiver.take_micro_batch(("query", 8)) == COUNTED
 
 
+def test_an_input_partition_that_is_read_twice_has_its_rows_once_and_its_cost_twice(receiver: MetricsReceiver) -> None:
+    for part in ("one", "one", "another"):
+        send_bytes(orjson.dumps({**WHOLE, "micro_batch": ["query", 7], "part": part}), receiver.address)
+    counted = receiver.take_micro_batch(("query", 7))
+    assert counted == receiver.total()
+    assert (counted.records, counted.record_bytes, counted.remote_fetch_fallbacks) == (20, 4000, 2)
+    assert (counted.remote_fetch_requests, counted.remote_fetch_bytes, counted.broker_fetch_bytes) == (9, 2700, 1200)
+
+
+def test_sums_have_what_has_arrived_though_the_receivers_thread_has_not_run_yet() -> None:
+    with MetricsReceiver() as receiver, receiver._lock:  # so long its thread cannot count
+        for batch in range(3):
+            send_bytes(orjson.dumps({**WHOLE, "micro_batch": ["query", batch]}), receiver.address)
+        assert receiver.take_micro_batch(("query", 0)) == COUNTED
+        send(COUNTED, [receiver.address])
+        assert receiver.total().records == 4 * COUNTED.records
+
+
+def test_what_has_arrived_when_a_receiver_is_closed_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MetricsReceiver() as receiver:
+        ended = receiver._thread.join
+
+        def end() -> None:
+            ended()
+            send(COUNTED, [receiver.address])
+
+        monkeypatch.setattr(receiver._thread, "join", end)
+    assert receiver.total() == COUNTED
+
+
+def test_a_micro_batch_that_another_run_repeats_has_its_own_cost(receiver: MetricsReceiver) -> None:
+    for query in ("failed", "another"):
+        send_bytes(orjson.dumps({**WHOLE, "micro_batch": [query, 7]}), receiver.address)
+    receiver.forget("failed")
+    assert receiver.take_micro_batch(("failed", 7)) == ReadMetrics()
+    assert receiver.take_micro_batch(("another", 7)) == COUNTED
+
+
+def test_as_many_reports_wait_as_a_whole_cluster_may_send_at_once() -> None:
+    with MetricsReceiver() as receiver, receiver._lock:
+        for _ in range(150):
+            send(COUNTED, [receiver.address])
+        assert receiver.total().records == 150 * COUNTED.records
+
+
 def test_micro_batches_that_nobody_asks_for_do_not_heap_up(receiver: MetricsReceiver) -> None:
     for batch in range(3_000):
-        receiver._add(("query", batch), COUNTED)
+        receiver._take(orjson.dumps({**WHOLE, "micro_batch": ["query", batch]}))
     assert receiver.take_micro_batch(("query", 0)) == ReadMetrics()
     assert receiver.take_micro_batch(("query", 2_999)) == COUNTED
 
@@ -157,6 +202,7 @@ def test_a_total_is_a_copy(receiver: MetricsReceiver) -> None:
         orjson.dumps({**WHOLE, "micro_batch": 7}),
         orjson.dumps({**WHOLE, "micro_batch": ["query"]}),
         orjson.dumps({**WHOLE, "micro_batch": ["query", "7"]}),
+        orjson.dumps({**WHOLE, "part": 7}),
         b"[" * 4000,
     ],
 )

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import orjson
 import pytest
 from rich.console import Console
 
@@ -79,8 +81,9 @@ def test_what_the_next_micro_batch_has_read_counts_though_the_last_is_looked_at_
     ends = SimpleNamespace(startOffset={"t": {"0": 100, "1": 0}}, endOffset={"t": {"0": 200, "1": 0}})
     query.lastProgress = SimpleNamespace(id=query_id, batchId=1, sources=[ends])
     with MetricsReceiver() as receiver:
-        receiver._add((str(query_id), 1), ReadMetrics(records=100))
-        receiver._add((str(query_id), 2), ReadMetrics(records=30))
+        for batch, records in ((1, 100), (2, 30)):
+            report = asdict(ReadMetrics(records=records)) | {"micro_batch": [str(query_id), batch], "part": ""}
+            receiver._take(orjson.dumps(report))
         shown = Console(file=console, force_terminal=False, width=200)
         follower(shown, query.clock)(query, PLAN, receiver)  # type: ignore[arg-type]
     assert console.getvalue().startswith("130 of 400 offsets")

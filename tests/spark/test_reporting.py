@@ -142,6 +142,27 @@ def test_a_stream_that_was_loaded_before_is_named_in_a_warning(
     assert "early:" not in capfd.readouterr().err
 
 
+def test_reports_that_are_nested_all_get_what_runs_while_they_are_open(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def run(name: str) -> None:
+        rows = spark.readStream.format("tiered_stream").options(**options(LONG)).load()
+        writer = rows.writeStream.format("noop").queryName(name).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / name)).start().awaitTermination()
+
+    with report_queries(spark, lines="text"):
+        with report_queries(spark, lines="json"):
+            run("both")
+        run("outer")
+    run("nobody")
+    lines = capfd.readouterr().err.splitlines()
+    assert [name for name in ("both", "outer", "nobody") if any(line.startswith(f"{name}: ") for line in lines)] == [
+        "both", "outer",
+    ]  # fmt: skip
+    assert [orjson.loads(line)["query"] for line in lines if line.startswith('{"event"')] == ["both"]
+    assert not [line for line in caplog.messages if "is not reported" in line]
+
+
 def test_an_address_that_is_taken_costs_no_query(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -111,3 +113,17 @@ def test_garbage_is_collected_again_after_a_query_that_could_not_be_planned() ->
     with pytest.raises(StorageBucketNotFoundError, match="/no/such/folder"):
         reader.initialOffset()
     assert gc.isenabled()
+
+
+def test_spark_reads_what_the_log_says_before_a_planner_that_fails_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"remote.log.locator": "archive", "remote.storage.uri": "file:///no/such/folder", "subscribe": TOPIC}
+    reader = StreamReader(parse_options({**given, "remote.storage.layout": "aiven"}, streaming=True))
+    spark, planner = os.pipe()
+    read: list[bytes] = []
+    monkeypatch.setattr("tiered_stream.process.logs.time.sleep", lambda _: read.append(os.read(spark, 100)))
+    with open(spark, "rb"), open(planner, "w") as standard_error:
+        monkeypatch.setattr(sys, "__stderr__", standard_error)
+        print("a warning with the reason", file=standard_error)
+        with pytest.raises(StorageBucketNotFoundError):
+            reader.initialOffset()
+    assert read == [b"a warning with the reason\n"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pyspark.errors import StreamingQueryException
@@ -21,10 +22,11 @@ from tiered_stream.delta.settings.ingest_settings import METRICS_LINES, METRICS_
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
-from tiered_stream.observe.landed_rows import LandedRows, describe_rows, summed
+from tiered_stream.observe.landed_rows import LandedRows, describe_rows, landed_after, summed
 from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import describe_batch, finished_batch
+from tiered_stream.observe.query_metrics import QuerySums
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.command_settings import with_origins
 from tiered_stream.spark.reporting import report_queries
@@ -37,6 +39,11 @@ MAX_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))
 Each query starts a Python process on the driver, and Spark gives up a process that waits too long for a core.
 """
 _MAX_TABLES = 100
+_RECENT_PROGRESS, _MIN_RECENT = "spark.sql.streaming.numRecentProgressUpdates", 100
+"""Spark's setting for the number of micro-batches whose progress it keeps, and its default.
+
+Lines and sums come from there. With fewer, some would be gone before the next look.
+"""
 _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
 
 
@@ -77,18 +84,21 @@ class IngestQuery:
         host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
         self._receiver = MetricsReceiver(host or "127.0.0.1", bind)
         self._reported = ReadMetrics()
-        self._printed_at = time.monotonic()
+        self._began = self._printed_at = time.monotonic()
         self._printed_records = 0
         self._last_batch = -1
-        self._tables: tuple[LandedRows, ...] | None = None
+        self._sums: QuerySums | None = None
         try:
             self._query = self._start(spark, ingest)
         except BaseException:
             self._receiver.close()
             raise
-        console.print(f"{self.name}: started, query id {self._query.id}", markup=False)
+        self._id = str(self._query.id)
+        console.print(f"{self.name}: started, query id {self._id}", markup=False)
 
     def _start(self, spark: SparkSession, ingest: Ingest) -> StreamingQuery:
+        if int(spark.conf.get(_RECENT_PROGRESS, None) or _MIN_RECENT) < _MIN_RECENT:
+            spark.conf.set(_RECENT_PROGRESS, _MIN_RECENT)
         landing = plan_query(
             spark,
             options={"remote.metrics.address": self._receiver.address, **ingest.options},
@@ -125,20 +135,32 @@ class IngestQuery:
         Returns:
             The query's sum, and the exception that ended the query (None: it succeeded).
         """
+        return self.print_sum(), self._query.exception()
+
+    def print_sum(self) -> Ended:
+        """Stop receiving metrics from tasks, and print and return the query's sum, without asking Spark."""
         self._receiver.close()
-        ended = Ended(self._receiver.total(), self._tables)
+        ended = self._sum()
         console.print(f"{self.name}: in all {ended}", markup=False)
         for line in ended.by_table():
             console.print(f"  {line}", markup=False)
-        return ended, self._query.exception()
+        return ended
+
+    def _sum(self) -> Ended:
+        """Return the sum of the lines of all micro-batches, and of what tasks have read without such a line."""
+        cost = self._receiver.total().since(self._reported)  # a micro-batch that has failed
+        later = landed_after((self._id, self._last_batch), self._began)  # some of its tables may have it
+        if self._sums is None:
+            return Ended(cost, None if cost.records and not later else later)
+        cost.add(self._sums.cost)
+        return Ended(cost, None if self._sums.tables is None else summed((*self._sums.tables, *later)))
 
     def _report(self, progress: StreamingQueryProgress) -> None:
         # Tasks of the next micro-batch may report before this progress is handled, so metrics are taken by batch id.
         counted = self._receiver.take_micro_batch((str(progress.id), progress.batchId))
         batch = finished_batch(progress, counted)
         console.print(f"{self.name}: {describe_batch(batch)}", markup=False)
-        if batch.tables is not None:
-            self._tables = summed((*(self._tables or ()), *batch.tables))
+        self._sums = (self._sums or QuerySums(batch)).after(batch)
         self._reported.add(counted)
         self._printed_at, self._printed_records = time.monotonic(), 0
 
@@ -166,9 +188,15 @@ class Outcome:
         return total
 
     def tables(self) -> tuple[LandedRows, ...] | None:
-        """Return what the queries have committed, by table; None: Spark's own sink has committed some of it."""
-        known = [ended.tables for ended in self.ended.values() if ended.tables is not None]
-        return summed(table for tables in known for table in tables) if len(known) == len(self.ended) else None
+        """Return what the queries have committed, by table; None: Spark's own sink has committed some of it.
+
+        A failed query of which this is unknown is left out.
+        """
+        every = [
+            ended.tables for name, ended in self.ended.items() if ended.tables is not None or name not in self.failed
+        ]
+        known = [tables for tables in every if tables is not None]
+        return summed(table for tables in known for table in tables) if len(known) == len(every) else None
 
 
 def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSession.builder) -> Outcome:
@@ -199,7 +227,8 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
 def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
     """Run the ingest queries until their ends; at most `MAX_STARTING` of them start at the same time.
 
-    If a query fails, or if its settings are refused, the reason is printed and is in the result.
+    If a query fails, or if its settings are refused, the reason is printed and is in the result. Ctrl-C prints the sums
+    of the running queries.
 
     Raises:
         ConfigurationError: the settings of all queries were refused, so no query was started.
@@ -208,28 +237,40 @@ def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
     running: list[IngestQuery] = []
     outcome = Outcome()
     refused: list[ConfigurationError] = []
-    while waiting or running:
-        while waiting and sum(query.is_starting() for query in running) < MAX_STARTING:
-            ingest = waiting.popleft()
-            try:
-                running.append(IngestQuery(spark, ingest))
-            except ConfigurationError as error:
-                if count == 1:
-                    raise
-                refused.append(error)
-                _failed(outcome, _name(ingest), error)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others are to be landed
-                _failed(outcome, _name(ingest), error)
-        _wait_for_an_end(spark, _SECONDS_BETWEEN_STARTS if waiting else _SECONDS_BETWEEN_LOOKS)
-        for query in [ingest_query for ingest_query in running if ingest_query.has_ended()]:
-            running.remove(query)
-            outcome.ended[query.name], exception = query.close()
-            if exception is not None:
-                _failed(outcome, query.name, exception)
+    with _sums_at_ctrl_c(running):
+        while waiting or running:
+            while waiting and sum(query.is_starting() for query in running) < MAX_STARTING:
+                ingest = waiting.popleft()
+                try:
+                    running.append(IngestQuery(spark, ingest))
+                except ConfigurationError as error:
+                    if count == 1:
+                        raise
+                    refused.append(error)
+                    _failed(outcome, _name(ingest), error)
+                except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others are to be landed
+                    _failed(outcome, _name(ingest), error)
+            _wait_for_an_end(spark, _SECONDS_BETWEEN_STARTS if waiting else _SECONDS_BETWEEN_LOOKS)
+            for query in [ingest_query for ingest_query in running if ingest_query.has_ended()]:
+                running.remove(query)
+                outcome.ended[query.name], exception = query.close()
+                if exception is not None:
+                    _failed(outcome, query.name, exception)
     if len(refused) == count:
         raise ConfigurationError(f"none of the {count} queries was started: {refused[0]}")
     _summarize(outcome, count)
     return outcome
+
+
+@contextmanager
+def _sums_at_ctrl_c(running: Sequence[IngestQuery]) -> Iterator[None]:
+    """Print the sums of running queries if Ctrl-C interrupts the block, because a job without end has no other end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for query in running:
+            query.print_sum()
+        raise
 
 
 def _name(ingest: Ingest) -> str:

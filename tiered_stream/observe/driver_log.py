@@ -18,7 +18,7 @@ from cachetools import LRUCache
 
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.metrics import MicroBatchId, ReadMetrics, describe
-from tiered_stream.observe.metrics_receiver import MetricsReceiver
+from tiered_stream.observe.metrics_receiver import MetricsReceiver, Report
 from tiered_stream.observe.offset_lag import describe_lag
 from tiered_stream.process.logs import await_reader
 
@@ -38,43 +38,65 @@ class BatchLog:
         self._changed = threading.Condition()
         self._pending: LRUCache[MicroBatchId | None, tuple[int, ReadMetrics]] = LRUCache(_PENDING)
         """Number of reports and their sum, by micro-batch. None: a task did not know its micro-batch."""
+        self._again: LRUCache[MicroBatchId | None, ReadMetrics] = LRUCache(_PENDING)
+        """Cost of input partitions that were read again, by micro-batch."""
         self._awaited = 0
+        self._end: object = None
         self._lag: Mapping[TopicPartition, int] = {}
         self._total = ReadMetrics()
         self._batches = 0
         self._receiver = MetricsReceiver(_own_host(), os.environ.get("SPARK_LOCAL_IP") or None, self._add)
         self.address = self._receiver.address
 
-    def begin(self, reports: int, lag: Mapping[TopicPartition, int]) -> None:
+    def begin(self, reports: int, lag: Mapping[TopicPartition, int], end: object = None) -> None:
         """Take note of a newly planned micro-batch, after logging reports that still have no line.
 
         Args:
             reports: number of reports that the micro-batch's tasks send if all of them succeed; 0: unknown.
             lag: number of offsets from the micro-batch's end to the log's end, by partition; empty: unknown.
+            end: end offsets of the micro-batch. If the micro-batch before had the same end, it is planned once more,
+                because the query uses the stream several times. Then `reports` come on top. None: a micro-batch of its
+                own.
         """
+        with self._changed:
+            if end is not None and end == self._end:
+                self._awaited += reports
+                return
         self.report()
         with self._changed:
-            self._awaited, self._lag = reports, lag
+            self._awaited, self._lag, self._end = reports, lag, end
 
     def report(self) -> None:
         """Log a line for each micro-batch with reports that have no line yet."""
+        self._receiver.drain()  # without the lock, because the receiver's thread takes it while it drains
         with self._changed:
+            if self._awaited and self.address and not self._pending:
+                log.info(
+                    "a micro-batch: none of its %d tasks has sent a report by UDP to %s", self._awaited, self.address
+                )
             for micro_batch in list(self._pending):
                 self._log(micro_batch)
+            self._awaited = 0
+            while self._again:
+                micro_batch, spent = self._again.popitem()
+                log.info("%s: read again: %s", _name(micro_batch), describe(spent))
+                self._total.add(spent)
 
     def finish(self) -> None:
         """Log the sum of all micro-batches, because the query has read everything; wait at most 1 s for reports."""
+        self._receiver.drain()
         with self._changed:
             # If no report has ever arrived, the tasks cannot reach this machine, and waiting is in vain.
             if self._batches or self._pending:
                 self._changed.wait_for(lambda: not self._awaited, _SECONDS_FOR_REPORTS)
-            self.report()
+        self.report()
+        with self._changed:
             if self._batches:
                 batches = f"{self._batches:,} micro-batch{'es' if self._batches > 1 else ''}"
                 rows = f"{self._total.records:,} rows read"
-                log.info("the query is at its end: %s, %s, %s", batches, rows, describe(self._total))
-                await_reader()  # Spark ends this process next.
+                log.info("the source is at its end: %s, %s, %s", batches, rows, describe(self._total))
             self._batches, self._total, self._awaited = 0, ReadMetrics(), 0
+        await_reader()  # Spark ends this process next.
 
     def close(self) -> None:
         """Stop listening, and log the remaining lines and the sum."""
@@ -82,10 +104,14 @@ class BatchLog:
         self._awaited = 0
         self.finish()
 
-    def _add(self, micro_batch: MicroBatchId | None, metrics: ReadMetrics) -> None:
+    def _add(self, report: Report) -> None:
+        micro_batch = report.micro_batch
         with self._changed:
+            if report.is_repeated:
+                self._again.setdefault(micro_batch, ReadMetrics()).add(report.metrics)
+                return
             reports, spent = self._pending.pop(micro_batch, (0, ReadMetrics()))
-            spent.add(metrics)
+            spent.add(report.metrics)
             self._pending[micro_batch] = reports + 1, spent
             if reports + 1 == self._awaited:
                 self._log(micro_batch)
@@ -93,12 +119,16 @@ class BatchLog:
                 self._changed.notify_all()
 
     def _log(self, micro_batch: MicroBatchId | None) -> None:
-        _, spent = self._pending.pop(micro_batch)
-        name = "a micro-batch" if micro_batch is None else f"micro-batch {micro_batch[1]} of query {micro_batch[0]}"
+        reports, spent = self._pending.pop(micro_batch)
         lag = f", {describe_lag(self._lag)}" if self._lag else ""
-        log.info("%s: %s rows read, %s%s", name, f"{spent.records:,}", describe(spent), lag)
+        lost = f", {self._awaited - reports:,} of {self._awaited:,} tasks sent no report" * (reports < self._awaited)
+        log.info("%s: %s rows read, %s%s%s", _name(micro_batch), f"{spent.records:,}", describe(spent), lag, lost)
         self._total.add(spent)
         self._batches += 1
+
+
+def _name(micro_batch: MicroBatchId | None) -> str:
+    return "a micro-batch" if micro_batch is None else f"micro-batch {micro_batch[1]} of query {micro_batch[0]}"
 
 
 def _own_host() -> str:

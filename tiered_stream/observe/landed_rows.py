@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ _MICRO_BATCHES = 1024
 _NAMED = 5
 """Maximum number of tables for dead letters that a line names."""
 _committed: LRUCache[MicroBatchId, tuple[LandedRows, ...]] = LRUCache(_MICRO_BATCHES)
+_noted: dict[MicroBatchId, float] = {}
+"""Times, of the monotonic clock, at which the items of `_committed` were noted."""
 _lock = threading.Lock()
 
 
@@ -43,6 +46,9 @@ def note_landed(micro_batch: MicroBatchId, tables: Iterable[LandedRows]) -> None
     landed = summed(tables)
     with _lock:
         _committed[micro_batch] = landed
+        _noted[micro_batch] = time.monotonic()
+        for forgotten in _noted.keys() - _committed.keys():
+            del _noted[forgotten]
     if any(table.dead_letters for table in landed):
         query_id, batch_id = micro_batch
         log.warning("micro-batch %d of query %s: %s", batch_id, query_id, describe_rows(None, landed))
@@ -52,6 +58,21 @@ def landed_in(micro_batch: MicroBatchId) -> tuple[LandedRows, ...] | None:
     """Return what the micro-batch has committed, by table; None: unknown, because Spark's own sink has committed it."""
     with _lock:
         return _committed.get(micro_batch)
+
+
+def landed_after(micro_batch: MicroBatchId, since: float) -> tuple[LandedRows, ...]:
+    """Return what later micro-batches of the same query have committed, by table; also of one that then failed.
+
+    Micro-batches from before `since`, a time of the monotonic clock, are of another run of the query and do not count.
+    """
+    query_id, batch_id = micro_batch
+    with _lock:
+        later = [
+            landed
+            for (query, batch), landed in _committed.items()
+            if query == query_id and batch > batch_id and _noted[query, batch] >= since
+        ]
+    return summed(table for landed in later for table in landed)
 
 
 def summed(tables: Iterable[LandedRows]) -> tuple[LandedRows, ...]:

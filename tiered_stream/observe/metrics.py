@@ -7,6 +7,7 @@ waits for a datagram. If a datagram is lost, the sums are too small, but the row
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
@@ -27,13 +28,17 @@ The counter `remote_fetches_within_N_ms` counts requests to the storage that too
 """
 
 REPORT_TO = "spark.tiered_stream.report.to"
-"""Setting in Spark's session. `report_queries` sets it to the address to which tasks send their counters."""
+"""Setting in Spark's session: addresses to which tasks send their counters, one for each call of `report_queries`."""
 
 FIND_REASON = "`tiered-stream doctor` with the query's options finds the reason"
 
 _TENTH_OF_MIB = (1 << 20) // 10
 _FALLBACKS = "fallbacks_"
 """Prefix, before the reason, of the counters of splits that were read from a broker instead of the storage."""
+
+_ALL_FALLBACKS = "remote_fetch_fallbacks"
+_COST = ("remote_fetch", "broker_fetch", "decode")
+"""Prefixes of the counters that grow each time when records are read, also when they are read again."""
 
 FILTERED = "filtered_records"
 """Counter of `ReadMetrics` for the records that `ingest.where` left out."""
@@ -117,6 +122,11 @@ class ReadMetrics:
         own, earlier = asdict(self), asdict(before)
         return ReadMetrics(**{name: n - (0 if name.endswith("_max") else earlier[name]) for name, n in own.items()})
 
+    def without_rows(self) -> ReadMetrics:
+        """Return the requests, bytes and seconds alone: the cost of reading records that are counted already."""
+        kept = {name: n for name, n in asdict(self).items() if name.startswith(_COST) and name != _ALL_FALLBACKS}
+        return ReadMetrics(**kept)
+
     @property
     def fallbacks(self) -> dict[str, int]:
         """Number of splits that fell back to a broker, by reason; reasons without a split are left out."""
@@ -170,11 +180,20 @@ def _mib(size: int) -> str:
     return f"{size / (1 << 20):,.1f} MiB"
 
 
-def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
-    """Send the counters with this task's micro-batch to each address (`host:port`) by UDP; ignore failures."""
+def new_part() -> str:
+    """Return a name for an input partition that no other input partition has, also not in another query."""
+    return os.urandom(8).hex()
+
+
+def send(metrics: ReadMetrics, addresses: Iterable[str], part: str = "") -> None:
+    """Send the counters with this task's micro-batch to each address (`host:port`) by UDP; ignore failures.
+
+    `part` names the input partition whose records were all read. If a task is repeated, the receiver counts its records
+    once. Empty: the report is of no whole input partition.
+    """
     datagram = b""
     for address in addresses:
-        datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": current_micro_batch()})
+        datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": current_micro_batch(), "part": part})
         with suppress(OSError, ValueError):
             family, target = socket_addresses(*host_and_port(address))[0]
             with socket.socket(family, socket.SOCK_DGRAM) as sender:

@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import orjson
@@ -24,13 +24,38 @@ _MICRO_BATCHES = 1024
 
 The number is limited, because anybody can send datagrams with invented ids of micro-batches.
 """
-_KEYS = asdict(ReadMetrics()).keys() | {"micro_batch"}
+_PARTS = 1 << 16
+"""Maximum number of input partitions that are known to have reported, because anybody can send invented names."""
+_AT_ONCE = 10_000
+"""Maximum number of datagrams that one call of `drain` takes, so that it ends although more and more arrive."""
+_WAITING_BYTES = 4 << 20
+"""Bytes of datagrams that may wait in the kernel; without more rights, Linux grants at most `net.core.rmem_max`."""
+_KEYS = asdict(ReadMetrics()).keys() | {"micro_batch", "part"}
 
-OnReport = Callable[[MicroBatchId | None, ReadMetrics], None]
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Counters that a task has sent. `micro_batch` is None in a batch query.
+
+    `part` is the name of the input partition that the task has read; empty: the report is of no whole input partition.
+    `is_repeated` is true if another task has reported this input partition before. Then `metrics` has no rows.
+    """
+
+    micro_batch: MicroBatchId | None
+    metrics: ReadMetrics
+    part: str = ""
+    is_repeated: bool = False
+
+
+OnReport = Callable[[Report], None]
 
 
 class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
     """Receiver that adds up the counters that tasks send to `address` (`host:port`), until `close` is called.
+
+    Spark may read an input partition several times: it repeats a failed or slow task, and `foreachBatch` may use its
+    micro-batch more than once. The sums have the rows once, and the cost of each time. Sums include all datagrams that
+    have arrived at this machine.
 
     A query never fails because of metrics. If no address can be bound, a warning is logged, `address` is empty, and all
     sums stay zero.
@@ -39,16 +64,17 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         host: the name or address by which tasks reach this machine (Spark: `spark.driver.host`).
         bind: the address of this machine to listen at (Spark: `spark.driver.bindAddress`); None: `host`. If it is not
             an address of this machine, as behind NAT, the receiver listens at all addresses.
-        on_report: called in the receiver's thread with the micro-batch and the counters of each report, after they are
-            added to the sums; None: nothing is called.
+        on_report: called with each report, after it is added to the sums, in the receiver's thread or in the thread
+            that calls `drain`; None: nothing is called.
     """
 
     def __init__(self, host: str = "127.0.0.1", bind: str | None = None, on_report: OnReport | None = None) -> None:
         self.address = ""
         self._on_report = on_report
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._total = ReadMetrics()
         self._micro_batches: LRUCache[MicroBatchId, ReadMetrics] = LRUCache(_MICRO_BATCHES)
+        self._parts: LRUCache[str, bool] = LRUCache(_PARTS)
         self._sockets: list[socket.socket] = []
         self._thread = threading.Thread(target=self._run, name="metrics-receiver", daemon=True)
         try:
@@ -65,12 +91,21 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
     def total(self) -> ReadMetrics:
         """Return the sum of the counters received since the receiver was created."""
         with self._lock:
+            self.drain()
             return replace(self._total)
 
     def take_micro_batch(self, micro_batch: MicroBatchId) -> ReadMetrics:
         """Return the sum of the counters of one micro-batch's tasks, and forget it; zeros if none were received."""
         with self._lock:
+            self.drain()
             return self._micro_batches.pop(micro_batch, ReadMetrics())
+
+    def forget(self, query_id: str) -> None:
+        """Forget the counters of a query's micro-batches; its next run repeats a micro-batch that has failed."""
+        with self._lock:
+            self.drain()
+            for micro_batch in [known for known in self._micro_batches if known[0] == query_id]:
+                del self._micro_batches[micro_batch]
 
     def later_than(self, micro_batch: MicroBatchId) -> ReadMetrics:
         """Return the sum of the counters of all micro-batches of the same query that come after `micro_batch`.
@@ -90,8 +125,15 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         if self._thread.is_alive():
             self._sockets[0].send(b"x")
             self._thread.join()
+            self.drain()
         for opened in self._sockets:
             opened.close()
+
+    def drain(self) -> None:
+        """Count all datagrams that have arrived at this machine, without waiting for the receiver's thread."""
+        with self._lock, suppress(OSError):  # none is left, or the receiver is closed
+            for _ in range(_AT_ONCE if self.address else 0):
+                self._take(self._sockets[-1].recv(_LARGEST_DATAGRAM, socket.MSG_DONTWAIT))
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -102,17 +144,21 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
             for readable in (listening, wake_up):
                 selector.register(readable, selectors.EVENT_READ)
             while all(key.fileobj is not wake_up for key, _ in selector.select()):
-                report = parse_datagram(listening.recv(_LARGEST_DATAGRAM))
-                if report is not None:
-                    self._add(*report)
-                    if self._on_report is not None:
-                        self._on_report(*report)
+                self.drain()
 
-    def _add(self, micro_batch: MicroBatchId | None, metrics: ReadMetrics) -> None:
-        with self._lock:
-            self._total.add(metrics)
-            if micro_batch:
-                self._micro_batches.setdefault(micro_batch, ReadMetrics()).add(metrics)
+    def _take(self, datagram: bytes) -> None:
+        report = parse_datagram(datagram)
+        if report is None:
+            return
+        if report.part in self._parts:
+            report = replace(report, metrics=report.metrics.without_rows(), is_repeated=True)
+        elif report.part:
+            self._parts[report.part] = True
+        self._total.add(report.metrics)
+        if report.micro_batch:
+            self._micro_batches.setdefault(report.micro_batch, ReadMetrics()).add(report.metrics)
+        if self._on_report is not None:
+            self._on_report(report)
 
 
 def _bound(host: str) -> socket.socket:
@@ -133,6 +179,7 @@ def _bound(host: str) -> socket.socket:
 def _listening(family: int, address: Any) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_DGRAM)
     try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _WAITING_BYTES)
         if family == socket.AF_INET6:  # so that `::` also listens at all IPv4 addresses
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listening.bind(address)
@@ -142,8 +189,8 @@ def _listening(family: int, address: Any) -> socket.socket:
     return listening
 
 
-def parse_datagram(datagram: bytes) -> tuple[MicroBatchId | None, ReadMetrics] | None:
-    """Parse a task's datagram into its micro-batch (None: a batch query) and its counters.
+def parse_datagram(datagram: bytes) -> Report | None:
+    """Parse a task's datagram.
 
     The result is None if the datagram does not have the form that `metrics.send` gives it.
     """
@@ -153,12 +200,12 @@ def parse_datagram(datagram: bytes) -> tuple[MicroBatchId | None, ReadMetrics] |
         return None
     if not isinstance(values, dict) or values.keys() != _KEYS:
         return None
-    micro_batch = values.pop("micro_batch")
-    if not all(type(value) in (int, float) and value >= 0 for value in values.values()):
+    micro_batch, part = values.pop("micro_batch"), values.pop("part")
+    if not isinstance(part, str) or not all(type(value) in (int, float) and value >= 0 for value in values.values()):
         return None
     match micro_batch:
         case None:
-            return None, ReadMetrics(**values)
+            return Report(None, ReadMetrics(**values), part)
         case [str(query_id), int(batch_id)]:
-            return (query_id, batch_id), ReadMetrics(**values)
+            return Report((query_id, batch_id), ReadMetrics(**values), part)
     return None

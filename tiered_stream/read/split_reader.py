@@ -33,10 +33,10 @@ log = logging.getLogger(__name__)
 _INT64_MAX = (1 << 63) - 1
 
 
-def read_split(split: Split, options: Options) -> Generator[pa.RecordBatch, None, None]:
+def read_split(split: Split, options: Options, part: str = "") -> Generator[pa.RecordBatch, None, None]:
     """Yield the split's records as Arrow batches in offset order, and then send the metrics of reading.
 
-    A batch has at most 16,384 rows.
+    A batch has at most 16,384 rows. `part` is the name of the input partition in the metrics (`metrics.send`).
 
     Raises:
         CorruptDataError: the fetched bytes are malformed.
@@ -48,7 +48,7 @@ def read_split(split: Split, options: Options) -> Generator[pa.RecordBatch, None
     """
     reader = SplitReader(split, options, columns=options.columns)
     yield from reader.batches()
-    send(reader.metrics, options.metrics_addresses)
+    send(reader.metrics, options.metrics_addresses, part)
 
 
 class SplitReader:

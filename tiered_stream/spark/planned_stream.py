@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from tiered_stream.options.command_settings import naming_lines
 from tiered_stream.options.offset_json import LastOffsets
 from tiered_stream.options.parsing import Options
 from tiered_stream.process.heap_and_gc import collect_old_rarely
-from tiered_stream.process.logs import show_log
+from tiered_stream.process.logs import await_reader, show_log
 from tiered_stream.spark.split_partition import SplitPartition, read_partition
 
 if TYPE_CHECKING:
@@ -73,8 +74,21 @@ class PlannedStream(datasource.DataSourceStreamReader):
             self.opened = OpenedStream(source, planner, left_to_brokers, BatchLog(), group)
         return self.opened
 
+    @contextmanager
+    def _planning(self) -> Iterator[None]:
+        """Name lines of the settings in errors of the block, and let Spark read the log lines that explain an error.
+
+        After an error, Spark ends this process.
+        """
+        try:
+            with naming_lines(self.options.settings_file):
+                yield
+        except Exception:
+            await_reader()
+            raise
+
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        with naming_lines(self.options.settings_file):
+        with self._planning():
             opened = self.open()
             initial = opened.planner.initial()
             if opened.group is not None:
@@ -86,7 +100,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
 
         The planner applies the limits itself, including `minOffsetsPerTrigger`.
         """
-        with naming_lines(self.options.settings_file):
+        with self._planning():
             opened, done = self.open(), self.offsets.from_dict(start)
             end = opened.planner.next_end(done, limited=limited)
         is_finished = end == done and opened.planner.available_now
@@ -97,6 +111,8 @@ class PlannedStream(datasource.DataSourceStreamReader):
                 opened.group.settle()
         if is_finished:
             opened.batch_log.finish()
+        else:
+            opened.batch_log.report()  # Spark asks for the next end when all tasks of the micro-batch before have ended
         return self.offsets.to_dict(end)
 
     @property
@@ -114,7 +130,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
         def plan() -> list[Split]:
             return splits_for(ranges, self.options, opened.source.locator, opened.planner.topic_ids)
 
-        with naming_lines(self.options.settings_file):
+        with self._planning():
             opened = self.open()
             ranges = opened.planner.ranges(self.offsets.from_dict(start), self.offsets.from_dict(end))
             return list(opened.left_to_brokers.marked(plan(), plan))
@@ -130,7 +146,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
         """
         opened = self.open()
         lag = offset_lag(self.offsets.from_dict(end), opened.planner.latest() or {})
-        opened.batch_log.begin(len(partitions) if one_report_each else 0, lag)
+        opened.batch_log.begin(len(partitions) if one_report_each else 0, lag, end)
         return partitions
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[datasource.InputPartition]:

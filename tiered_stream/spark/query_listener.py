@@ -11,7 +11,7 @@ from typing import Protocol, TextIO
 from pyspark.sql.streaming import listener
 
 from tiered_stream.observe.landed_rows import describe_rows
-from tiered_stream.observe.metrics import ReadMetrics, describe
+from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import MicroBatch, as_json, describe_batch, finished_batch, source_offsets
 from tiered_stream.observe.query_metrics import QuerySums
@@ -45,14 +45,14 @@ class BatchLines:
 
     def add(self, batch: MicroBatch) -> None:
         """Print a line about the micro-batch, if it has rows."""
+        self._sums[batch.query_id] = (self._sums.get(batch.query_id) or QuerySums(batch)).after(batch)
         if batch.rows:
-            self._sums[batch.query_id] = (self._sums.get(batch.query_id) or QuerySums(batch)).after(batch)
             self._print(as_json(batch).decode() if self._json else f"{batch.query}: {describe_batch(batch)}")
 
     def ended(self, query_id: str) -> None:
         """Print the sum of the query's micro-batches, unless the lines are JSON, whose readers add up themselves."""
         query = self._sums.pop(query_id, None)
-        if query is not None and not self._json:
+        if query is not None and not self._json and query.cost != ReadMetrics():
             rows = describe_rows(query.rows, query.tables)
             self._print(f"{query.last.query}: in all {rows}, {describe(query.cost)}")
 
@@ -80,14 +80,14 @@ class QueryListener(listener.StreamingQueryListener):
         """Do nothing: there is no new data."""
 
     def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Pass the micro-batch to the reporters if tasks of the query have ever sent counters to the receiver.
+        """Pass the micro-batch to the reporters if Spark has counters of it, or tasks of the query have ever sent some.
 
-        Only tasks of this package's sources send counters.
+        Only queries of this package's sources have counters.
         """
         progress = event.progress
         query_id = str(progress.id)
         counted = self._receiver.take_micro_batch((query_id, progress.batchId))
-        if counted != ReadMetrics():
+        if counted != ReadMetrics() or OBSERVATION in progress.observedMetrics:
             self._ours.add(query_id)
         if query_id not in self._ours:
             self._warn_if_loaded_before(progress)
@@ -100,20 +100,24 @@ class QueryListener(listener.StreamingQueryListener):
             log.warning("micro-batch %d of %s is not reported: %r", progress.batchId, query_id, error)
 
     def _warn_if_loaded_before(self, progress: listener.StreamingQueryProgress) -> None:
-        """Warn once of a query that reads rows by this package's source and sends no counters."""
+        """Warn once of a query that reads rows by this package's source and sends no counters.
+
+        Perhaps its stream was loaded before `report_queries` was called.
+        """
         reads = progress.numInputRows and any(map(_is_ours, progress.sources))
         if reads and str(progress.id) not in self._loaded_before:
             self._loaded_before.add(str(progress.id))
             log.warning(
-                "query %s is not reported: its stream was loaded before report_queries was called. Call report_queries "
-                "before load()",
-                progress.name or progress.id,
-            )
+                "query %s is not reported, because none of its tasks has reported to %s by UDP. Call report_queries "
+                "before load(), and let no firewall block this address. Tasks that stop early (limit) report nothing",
+                progress.name or progress.id, self._receiver.address,
+            )  # fmt: skip
 
     def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Report the query's end to the reporters, so that they no longer show its figures."""
         self._ours.discard(str(event.id))
         self._loaded_before.discard(str(event.id))
+        self._receiver.forget(str(event.id))
         try:
             for reporter in self._reporters:
                 reporter.ended(str(event.id))

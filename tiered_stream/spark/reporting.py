@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.query_metrics import QueryMetrics
 from tiered_stream.options.types import host_and_port
 from tiered_stream.spark.query_listener import BatchLines, BatchReporter, QueryListener
-from tiered_stream.spark.source import register
+from tiered_stream.spark.source import register, report_address
 
 if TYPE_CHECKING:
     from tiered_stream.observe.open_telemetry import OtlpSender
@@ -85,14 +86,27 @@ def report_queries(
         receiver = resources.enter_context(MetricsReceiver(host or "127.0.0.1", bind))
         listener = QueryListener(receiver, reporters)
         spark.streams.addListener(listener)
-        spark.conf.set(REPORT_TO, receiver.address)
-        register(spark)
+        _report_to(spark, [*_addresses(spark), receiver.address])
         # The last callback is called first.
-        resources.callback(register, spark)
-        resources.callback(spark.conf.unset, REPORT_TO)
+        resources.callback(_report_no_longer_to, spark, receiver.address)
         resources.callback(spark.streams.removeListener, listener)
         resources.callback(_await_events, spark)
         return QueryReports(monitor.port if monitor else None, resources.pop_all())
+
+
+def _addresses(spark: SparkSession) -> list[str]:
+    """Return the addresses of the session's reports, of which there is one for each call of `report_queries`."""
+    return [address for address in report_address(spark).split(",") if address]
+
+
+def _report_to(spark: SparkSession, addresses: Sequence[str]) -> None:
+    """Let tasks of streams that are loaded from now on send their counters to the addresses."""
+    spark.conf.set(REPORT_TO, ",".join(addresses)) if addresses else spark.conf.unset(REPORT_TO)
+    register(spark)
+
+
+def _report_no_longer_to(spark: SparkSession, address: str) -> None:
+    _report_to(spark, [other for other in _addresses(spark) if other != address])
 
 
 def _await_events(spark: SparkSession) -> None:

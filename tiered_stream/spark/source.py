@@ -108,7 +108,7 @@ def register(spark: SparkSession) -> None:
 
 
 def report_address(spark: SparkSession) -> str:
-    """Return the address to which tasks send metrics for `report_queries`; empty if the session has no such reports."""
+    """Return the addresses, separated by commas, to which tasks send metrics for `report_queries`; perhaps empty."""
     return spark.conf.get(REPORT_TO, "") or ""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import datasource
 
+from tiered_stream.observe.metrics import new_part
 from tiered_stream.options.parsing import Options
 from tiered_stream.process.heap_and_gc import settle_worker, share_heap
 from tiered_stream.process.logs import show_log
@@ -22,13 +23,15 @@ class SplitPartition(datasource.InputPartition):
     """Input partition of Spark with one `Split`. Its task sends counters to the addresses in `batch_log`.
 
     The addresses are not in the reader, because Spark pickles the reader in another process, which does not have the
-    planner's state. Only input partitions carry the planner's state to tasks.
+    planner's state. Only input partitions carry the planner's state to tasks. `part` is the name of the input partition
+    in the reports of its tasks.
     """
 
     def __init__(self, split: Split, batch_log: tuple[str, ...] = ()) -> None:
         super().__init__(split)
         self.split = split
         self.batch_log = batch_log
+        self.part = new_part()
 
 
 def read_partition(partition: datasource.InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
@@ -39,5 +42,5 @@ def read_partition(partition: datasource.InputPartition, options: Options) -> It
     share_heap()
     assert isinstance(partition, SplitPartition)
     addresses = (*options.metrics_addresses, *partition.batch_log)
-    yield from read_split(partition.split, replace(options, metrics_addresses=addresses))
+    yield from read_split(partition.split, replace(options, metrics_addresses=addresses), partition.part)
     settle_worker()

@@ -25,6 +25,7 @@ from tiered_stream.delta.write.data_files import DataFile, HeldRows
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
+from tiered_stream.observe.landed_rows import LandedRows
 
 
 class Lake:
@@ -49,8 +50,8 @@ class Lake:
         tables.begin(QUERY)
         return tables
 
-    def land(self, tables: ManyTables, batch_id: int, held: str = "", **counts: int) -> None:
-        """A batch with so many new records of each topic; tasks could not write those `held`."""
+    def land(self, tables: ManyTables, batch_id: int, held: str = "", **counts: int) -> list[LandedRows]:
+        """A batch with so many new records of each topic; tasks could not write those `held`. Returns what it says."""
         files, refused = [], []
         for topic, count in counts.items():
             first, self.source[topic] = self.source.get(topic, 0), self.source.get(topic, 0) + count
@@ -59,8 +60,9 @@ class Lake:
                 refused.append(HeldRows(self.files(topic).uri, ends, f"no folder for {topic}"))
             else:
                 files += self.written(topic, count, first)
-        tables.commit(QUERY, batch_id, files, refused)
+        landed = tables.commit(QUERY, batch_id, files, refused)
         self.checkpoint.write(f"commits/{batch_id}", b"")
+        return landed
 
     def land_again(self, tables: ManyTables, batch_id: int, **counts: int) -> None:
         """A batch that was begun before."""
@@ -288,6 +290,15 @@ def test_a_table_that_can_be_written_again_is_caught_up_at_the_next_start(parkin
     assert parking.told == [] and parked_in(parking) == {}
     parking.land(tables, batches + 1, a=1, b=2)
     assert everything_once(parking) and parking.batches("b") == [0, batches, batches + 1]
+
+
+def test_rows_of_tables_that_are_caught_up_count_with_the_next_batch(parking: Lake) -> None:
+    names = {topic: parking.routing.target(topic).name for topic in "ab"}
+    assert parking.land(parking.started(), 1, a=1, b=2) == [LandedRows(names["a"], 1)]
+    parking.refuse.clear()
+    tables = parking.started()
+    assert set(parking.land(tables, 2, a=3)) == {LandedRows(names["a"], 3), LandedRows(names["b"], 2)}
+    assert parking.land(tables, 3) == []
 
 
 def test_it_is_caught_up_while_the_query_runs(parking: Lake) -> None:

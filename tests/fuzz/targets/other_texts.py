@@ -45,13 +45,13 @@ def look_back(data: bytes) -> None:
     looked.topic_ids("query", 3, 3)
 
 
-COUNTERS = {"micro_batch": ["query", 3], **dict.fromkeys(ReadMetrics.__dataclass_fields__, 1)}
+COUNTERS = {"micro_batch": ["query", 3], "part": "", **dict.fromkeys(ReadMetrics.__dataclass_fields__, 1)}
 
 
 def datagram(data: bytes) -> None:
     found = parse_datagram(data)
     if found is not None:
-        describe(found[1])
+        describe(found.metrics)
 
 
 ARGUMENTS = ReplayArguments(("subscribe", "t"), "-3h", None, "table s3a://lake/t")

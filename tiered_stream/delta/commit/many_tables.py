@@ -125,7 +125,7 @@ class ManyTables:
         """Keys of the tables that were opened, by the table id in Delta's metadata."""
         self._known: LRUCache[str, TableCommits] = LRUCache(MAX_OPEN_TABLES)
         self._landed: list[LandedRows] = []
-        """Rows that the batch under way has committed; the thread pool's threads append to it."""
+        """Rows that were committed since the last batch; the thread pool's threads append to it."""
         self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
 
     def begin(self, query_id: str) -> None:
@@ -158,7 +158,7 @@ class ManyTables:
         of these records are parked, too.
 
         Returns:
-            The rows and dead letters that were committed, also for parked tables that were caught up.
+            The rows and dead letters that were committed, also for parked tables that were caught up now or by `begin`.
 
         Raises:
             TableError: some tables, which the error names, could not be written; the other tables have the batch.
@@ -167,7 +167,6 @@ class ManyTables:
             ConfigurationError: in place of TableError, if the first failed table raised it. Or topics of one table have
                 different settings, or one table was opened by two names.
         """
-        self._landed.clear()
         tables = self.tables_log.before(batch_id)
         ranges, reasons = _held_ranges(files, held, tables.parked)
         shares = self._shares([file for file in files if file.share not in ranges], tables.landed)
@@ -186,7 +185,13 @@ class ManyTables:
             _warn(tables.parked)
             self.rows_reader.report_parked(list(tables.parked))
         self.tables_log.after(batch_id, tables)
-        return list(self._landed)
+        return self.take_landed()
+
+    def take_landed(self) -> list[LandedRows]:
+        """Return, once, the rows and dead letters that were committed, although a table then failed its batch."""
+        committed = list(self._landed)
+        self._landed.clear()
+        return committed
 
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:
         """Group a batch's files by the table that they belong to; return the groups by table key.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tiered_stream.delta.write.data_files import file_rows
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import TableRules
 from tiered_stream.model import ASSUMED_RECORD_BYTES, Split
+from tiered_stream.observe.metrics import new_part
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.process.heap_and_gc import settle_worker, share_heap
@@ -50,6 +51,7 @@ class FilesPartition(InputPartition):
     `batch_log` has the addresses to which the task sends its metrics. `held` has the keys of parked tables (tables that
     could not be written), for which the task writes no rows. `rows` has, by topic, the row formats whose schemas the
     planner got from a schema registry. `rules` has, by table key, the table rules that the planner has looked up.
+    `part` is the name of the input partition in the reports of its tasks.
     """
 
     splits: tuple[Split, ...]
@@ -57,6 +59,7 @@ class FilesPartition(InputPartition):
     held: tuple[str, ...]
     rows: Mapping[str, RowFormat]
     rules: Mapping[str, TableRules]
+    part: str = field(default_factory=new_part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,7 @@ class TasksWrite:
         written = write_splits(partition.splits, options, rows, task, tables)
         texts = {key: rules_text(rules) for key, rules in partition.rules.items()}
         files = [replace(file, rules=texts.get(file.share)) for file in written.files]
-        send(written.metrics, (*options.metrics_addresses, *partition.batch_log))
+        send(written.metrics, (*options.metrics_addresses, *partition.batch_log), partition.part)
         peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         yield file_rows(files, written.metrics, peak_memory, written.held)
         settle_worker()

@@ -40,7 +40,7 @@ from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import infers, row_settings
 from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT, is_upsert
 from tiered_stream.delta.write.data_files import data_files, held_rows, landed_rows, observed, record_count
-from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.observe.landed_rows import LandedRows, note_landed
 from tiered_stream.options.command_settings import naming_lines
@@ -243,7 +243,12 @@ class TopicsLanding:
             files = data_files(rows)
             check_files(most_dead, files, list(routing.dead_letter_folders), record_count(rows))
             query_id = query_id_of(batch)
-            note_landed((query_id, batch_id), tables.commit(query_id, batch_id, files, held_rows(rows)))
+            try:
+                landed = tables.commit(query_id, batch_id, files, held_rows(rows))
+            except TieredStreamError:
+                note_landed((query_id, batch_id), tables.take_landed())
+                raise
+            note_landed((query_id, batch_id), landed)
 
         rows = self.run.read(self.spark, SOURCE, options)
         return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))

@@ -111,6 +111,12 @@ class SparkLane:
         query = next(iter(self.rows.values())).query
         return rows if query is None else queried(rows, query, [day] if day else [])
 
+    @property
+    def _leaves_out(self) -> bool:
+        """True if `ingest.where` leaves out records that are no dead letters."""
+        query = next(iter(self.rows.values())).query
+        return query is not None and query.where is not None
+
     def _table_rows(self, records: DataFrame) -> DataFrame:
         """Return the rows that the table gets from `records`, for a query that has no table for dead letters.
 
@@ -152,8 +158,10 @@ class SparkLane:
                     dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
                     if bounded and bounded.replaced_records is not None:
                         dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
-                    _append(self._good_rows(classified), self.address, transaction, batch_id, self._options)
-                    landed = LandedRows(str(self.address), count - dead_count, dead_count, name if dead_count else "")
+                    rows = self._good_rows(classified)
+                    _append(rows, self.address, transaction, batch_id, self._options)
+                    count = rows.count() if self._leaves_out else count - dead_count
+                    landed = LandedRows(str(self.address), count, dead_count, name if dead_count else "")
                 finally:
                     classified.unpersist()
             if bounded and bounded.replaced_records is not None:
