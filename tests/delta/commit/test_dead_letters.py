@@ -200,7 +200,7 @@ def test_dead_letters_of_a_parked_table_wait_with_its_rows(
     commit = TableCommits.commit
 
     def refused(self: TableCommits, *given: object) -> int | None:
-        if self._planned.files.uri == refusing:
+        if self.planned.files.uri == refusing:
             raise TableError("no room")
         return commit(self, *given)  # type: ignore[arg-type]
 
