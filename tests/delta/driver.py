@@ -83,15 +83,13 @@ def die_at(point: str, batch: int = 1) -> None:
 
     seen = 0
 
-    def die_in(method: str, when: Callable[[Callable[[], Any]], Any]) -> None:
-        original = getattr(TableCommits, method)
-
+    def die_in(original: Callable[..., Any], when: Callable[[Callable[[], Any]], Any]) -> None:
         def counted(*arguments: Any) -> Any:
             nonlocal seen
             seen += 1
             return when(lambda: original(*arguments)) if seen == batch else original(*arguments)
 
-        setattr(TableCommits, method, counted)
+        setattr(TableCommits, original.__name__, counted)
 
     def after(go_on: Callable[[], Any]) -> None:
         go_on()
@@ -105,15 +103,15 @@ def die_at(point: str, batch: int = 1) -> None:
 
     match point:
         case "before tasks":
-            die_in("is_committed", lambda _: die())
+            die_in(TableCommits.is_committed, lambda _: die())
         case "between tasks and commit":
-            die_in("commit", lambda _: die())
+            die_in(TableCommits.commit, lambda _: die())
         case "between the table's new columns and the commit":
-            die_in("_grown", after)
+            die_in(TableCommits._grow, after)
         case "during the commit":
-            die_in("commit", meanwhile)
+            die_in(TableCommits.commit, meanwhile)
         case "after the commit and before Spark's":
-            die_in("commit", after)
+            die_in(TableCommits.commit, after)
 
 
 def die() -> None:

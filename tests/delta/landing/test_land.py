@@ -330,7 +330,7 @@ def test_a_table_by_name_is_made_and_landed_in(spark: SparkSession, tmp_path: Pa
     ("given", "message"),
     [
         ({"lane": "fast"}, "the lane is 'fast'; it may be auto, direct, spark"),
-        ({"lane": "direct", "table": "viewfs://lake/orders"}, "viewfs://lake/orders is neither a local folder nor in S3"),
+        ({"lane": "direct", "table": "viewfs://a/orders"}, "viewfs://a/orders is neither a local folder nor in S3"),
     ],
 )
 def test_a_lane_that_cannot_be_is_refused(
