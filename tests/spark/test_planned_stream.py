@@ -19,8 +19,8 @@ def test_a_line_that_lacks_a_report_comes_when_spark_looks_for_new_records(caplo
     end = reader.next_end(start, limited=True)
     assert len(reader.partitions(start, end)) == 2
     send(ReadMetrics(records=7), reader.batch_log)
-    assert not caplog.messages
+    caplog.clear()  # the log of another part may be on, too
     assert reader.next_end(end, limited=True) == end
-    (line,) = caplog.messages
+    (line,) = (record.getMessage() for record in caplog.records if record.module == "driver_log")
     assert line.startswith("a micro-batch: 7 rows read, ") and line.endswith(", 1 of 2 tasks sent no report")
     reader.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
 
     from tiered_stream.delta.checkpoint.query_tables import Landed
     from tiered_stream.delta.commit.batch_commit import OnGap, TableCommits
+
+_WAITS = (0.1, 0.2, 0.4, 0.8, 1.5)
+"""Seconds between looks for a table that Spark was asked to create."""
 
 _creation = threading.Lock()
 """Lock for the creation of a table in a local folder.
@@ -204,6 +208,20 @@ def _opened(
         return str(error)
 
 
+def _found_soon(files: TableFiles) -> DeltaTable | None:
+    """Return the table that Spark was asked to create, or None after 3 s without it.
+
+    Spark creates nothing if another query has begun to create the table, whose first version may come a little later.
+    """
+    from tiered_stream.delta.commit.deltalake_commit import open_table
+
+    for seconds in _WAITS:
+        if (table := open_table(files)) is not None:
+            return table
+        time.sleep(seconds)
+    return open_table(files)
+
+
 def _create(
     spark: SparkSession, address: TableAddress, target: TableTarget, create: Callable[[TableAddress], None]
 ) -> DeltaTable | str:
@@ -234,7 +252,7 @@ def _create(
     except TableError:
         if open_table(files) is None:  # else another query has just created it
             raise
-    table = open_table(files)
+    table = _found_soon(files)
     if table is None:
         raise TableAccessError(
             f"Spark was asked to make the table {address}, but tasks do not find it at {files.uri}: either other files "
