@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.process.late_reader import late_reader
 from tiered_stream.process.logs import await_reader, muted
 
 
@@ -29,11 +28,7 @@ def test_a_library_is_muted_in_one_thread_and_heard_in_others(caplog: pytest.Log
 
 
 def test_a_process_waits_until_its_reader_has_read_what_it_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer = os.pipe()
-    read: list[bytes] = []
-    monkeypatch.setattr("tiered_stream.process.logs.time.sleep", lambda _: read.append(os.read(reader, 100)))
-    with open(reader, "rb"), open(writer, "w") as standard_error:
-        monkeypatch.setattr(sys, "__stderr__", standard_error)
+    with late_reader(monkeypatch) as (standard_error, read):
         print("the last line", file=standard_error)
         await_reader(seconds=600)
         assert read == [b"the last line\n"]

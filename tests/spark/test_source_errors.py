@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
-import sys
 from dataclasses import dataclass
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.process.late_reader import late_reader
 from tests.reading import batch, options, stream, tier_segments
 from tests.stack.processes import free_ports
 from tests.stack.tiered_stack import TieredStack
@@ -118,11 +117,7 @@ def test_garbage_is_collected_again_after_a_query_that_could_not_be_planned() ->
 def test_spark_reads_what_the_log_says_before_a_planner_that_fails_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"remote.log.locator": "archive", "remote.storage.uri": "file:///no/such/folder", "subscribe": TOPIC}
     reader = StreamReader(parse_options({**given, "remote.storage.layout": "aiven"}, streaming=True))
-    spark, planner = os.pipe()
-    read: list[bytes] = []
-    monkeypatch.setattr("tiered_stream.process.logs.time.sleep", lambda _: read.append(os.read(spark, 100)))
-    with open(spark, "rb"), open(planner, "w") as standard_error:
-        monkeypatch.setattr(sys, "__stderr__", standard_error)
+    with late_reader(monkeypatch) as (standard_error, read):
         print("a warning with the reason", file=standard_error)
         with pytest.raises(StorageBucketNotFoundError):
             reader.initialOffset()

@@ -22,9 +22,8 @@ log = logging.getLogger(__name__)
 _MICRO_BATCHES = 1024
 _NAMED = 5
 """Maximum number of tables for dead letters that a line names."""
-_committed: LRUCache[MicroBatchId, tuple[LandedRows, ...]] = LRUCache(_MICRO_BATCHES)
-_noted: dict[MicroBatchId, float] = {}
-"""Times, of the monotonic clock, at which the items of `_committed` were noted."""
+_committed: LRUCache[MicroBatchId, tuple[float, tuple[LandedRows, ...]]] = LRUCache(_MICRO_BATCHES)
+"""What micro-batches have committed, each with the time of the monotonic clock at which it was noted."""
 _lock = threading.Lock()
 
 
@@ -45,10 +44,7 @@ def note_landed(micro_batch: MicroBatchId, tables: Iterable[LandedRows]) -> None
     """Keep what a micro-batch has committed, for `landed_in`, and log its dead letters."""
     landed = summed(tables)
     with _lock:
-        _committed[micro_batch] = landed
-        _noted[micro_batch] = time.monotonic()
-        for forgotten in _noted.keys() - _committed.keys():
-            del _noted[forgotten]
+        _committed[micro_batch] = time.monotonic(), landed
     if any(table.dead_letters for table in landed):
         query_id, batch_id = micro_batch
         log.warning("micro-batch %d of query %s: %s", batch_id, query_id, describe_rows(None, landed))
@@ -57,7 +53,7 @@ def note_landed(micro_batch: MicroBatchId, tables: Iterable[LandedRows]) -> None
 def landed_in(micro_batch: MicroBatchId) -> tuple[LandedRows, ...] | None:
     """Return what the micro-batch has committed, by table; None: unknown, because Spark's own sink has committed it."""
     with _lock:
-        return _committed.get(micro_batch)
+        return _committed.get(micro_batch, (0.0, None))[1]
 
 
 def landed_after(micro_batch: MicroBatchId, since: float) -> tuple[LandedRows, ...]:
@@ -69,8 +65,8 @@ def landed_after(micro_batch: MicroBatchId, since: float) -> tuple[LandedRows, .
     with _lock:
         later = [
             landed
-            for (query, batch), landed in _committed.items()
-            if query == query_id and batch > batch_id and _noted[query, batch] >= since
+            for (query, batch), (noted, landed) in _committed.items()
+            if query == query_id and batch > batch_id and noted >= since
         ]
     return summed(table for landed in later for table in landed)
 

@@ -189,8 +189,7 @@ class ManyTables:
 
     def take_landed(self) -> list[LandedRows]:
         """Return, once, the rows and dead letters that were committed, although a table then failed its batch."""
-        committed = list(self._landed)
-        self._landed.clear()
+        committed, self._landed = self._landed, []
         return committed
 
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:

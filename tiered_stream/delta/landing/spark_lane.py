@@ -33,6 +33,7 @@ from tiered_stream.delta.write.waiting_rows import spark_day
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
+from tiered_stream.formats.rows.sql_query import SqlQuery
 from tiered_stream.formats.rows.table_rules import NO_RULES, certain_rules
 from tiered_stream.observe.landed_rows import LandedRows, note_landed
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
@@ -107,15 +108,13 @@ class SparkLane:
 
     def _good_rows(self, classified: DataFrame) -> DataFrame:
         """Return the table's rows from `classified`, by `ingest.select` and `ingest.where` if they are set."""
-        rows, day = good_rows(classified), self.target.files.day_column
-        query = next(iter(self.rows.values())).query
+        rows, day, query = good_rows(classified), self.target.files.day_column, self._query
         return rows if query is None else queried(rows, query, [day] if day else [])
 
     @property
-    def _leaves_out(self) -> bool:
-        """True if `ingest.where` leaves out records that are no dead letters."""
-        query = next(iter(self.rows.values())).query
-        return query is not None and query.where is not None
+    def _query(self) -> SqlQuery | None:
+        """The table's `ingest.select` and `ingest.where`; None: they are not set."""
+        return next(iter(self.rows.values())).query
 
     def _table_rows(self, records: DataFrame) -> DataFrame:
         """Return the rows that the table gets from `records`, for a query that has no table for dead letters.
@@ -160,7 +159,11 @@ class SparkLane:
                         dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
                     rows = self._good_rows(classified)
                     _append(rows, self.address, transaction, batch_id, self._options)
-                    count = rows.count() if self._leaves_out else count - dead_count
+                    count = (
+                        rows.count()
+                        if self._query is not None and self._query.where is not None
+                        else count - dead_count
+                    )
                     landed = LandedRows(str(self.address), count, dead_count, name if dead_count else "")
                 finally:
                     classified.unpersist()
