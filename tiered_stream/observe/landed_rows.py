@@ -23,7 +23,7 @@ _MICRO_BATCHES = 1024
 _NAMED = 5
 """Maximum number of tables for dead letters that a line names."""
 _committed: LRUCache[MicroBatchId, tuple[float, tuple[LandedRows, ...]]] = LRUCache(_MICRO_BATCHES)
-"""What micro-batches have committed, each with the time of the monotonic clock at which it was noted."""
+"""Rows that micro-batches have committed, each with the time of the monotonic clock at which they were noted."""
 _lock = threading.Lock()
 
 
