@@ -10,15 +10,19 @@ RELEASE := build/release-venv
 MANIFESTS := build/manifests-venv
 ACTIONLINT := v1.7.12
 PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
-# Most tests of services wait, so two processes run, each with a stack of its own. A file's tests stay together. A process
-# that ends within a test ends the run, so that the test's name is the last output.
-TWO_AT_ONCE := -n 2 --dist loadfile --max-worker-restart=0
+# Three processes run tests with Spark, and two run tests of other services (tests/scheduling.py). All share one broker and one
+# server of each other kind. A process that ends within a test ends the run, so that the test's name is the last output.
+FIVE_AT_ONCE := -n 5 --dist loadscope --max-worker-restart=0
+# Tests without services are short and need little of their file: whoever has run its half takes from the other's.
+UNIT_AT_ONCE := -n 2 --dist worksteal --max-worker-restart=0
 # Tests of what differs between versions of Spark.
 SPARK_TESTS := $(addprefix tests/,spark jobs replay verification delta/checkpoint delta/landing delta/commit delta/catalog) \
     $(addprefix tests/,test_checkpoint_exchange.py test_replays.py delta/test_kills.py delta/test_lanes.py delta/test_typed_tables.py)
 
 .DEFAULT_GOAL := help
 export PYTHON
+# Modules of tests are compiled once, and not by each process again.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help venv lock audit java kerberos stack demo test test-spark test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics debezium fuzz differential sql model bench clean
 
 help: ## List the targets
@@ -53,23 +57,24 @@ kerberos: venv ## Look for Kerberos' KDC and the package gssapi; install Debian'
 	@sh conf/stack/kerberos.sh $(BIN)/python
 
 stack: venv java ## Start a Kafka broker that tiers, and an S3 endpoint over its tier; print how to use them; until Ctrl-C
-	@$(BIN)/python -m tests.stack
+	@$(BIN)/python -m tests.rigs.stack
 
 test-spark: java ## Run the demo and the tests of Spark with pyspark VERSION=4.1.2, in an environment of its own
 	@sh conf/spark_environment.sh $(VERSION) build/spark-$(VERSION)
-	PATH=$(CURDIR)/build/spark-$(VERSION)/bin:$$PATH build/spark-$(VERSION)/bin/python -m tests.demo
+	PATH=$(CURDIR)/build/spark-$(VERSION)/bin:$$PATH build/spark-$(VERSION)/bin/python -m tests.rigs.demo
 	PATH=$(CURDIR)/build/spark-$(VERSION)/bin:$$PATH build/spark-$(VERSION)/bin/python -m pytest --basetemp=build/tests-spark \
-	    $(TWO_AT_ONCE) $(or $(TESTS),$(SPARK_TESTS))
+	    $(FIVE_AT_ONCE) $(or $(TESTS),$(SPARK_TESTS))
 	build/spark-$(VERSION)/bin/python -m tests.spark.abilities
 
 demo: venv java ## Tier a topic, read it straight from the object store, and land it in a Delta table
-	@$(BIN)/python -m tests.demo
+	@$(BIN)/python -m tests.rigs.demo
 
-test: venv java kerberos ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests
-	$(PYTEST) $(TWO_AT_ONCE) $(if $(SLOW),-m "slow or not slow")
+test: venv java kerberos ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests, TIMES=FOLDER measures
+	$(if $(SLOW),DEEP=1) $(if $(TIMES),TEST_TIMES=$(TIMES)) $(PYTEST) $(FIVE_AT_ONCE) $(if $(SLOW),-m "slow or not slow") \
+	    $(if $(TIMES),-p tests.rigs.test_times.plugin)
 
 test-unit: venv ## Run the tests that start no service and need no network; WITHOUT="FOLDER …" leaves folders out
-	$(PYTEST) $(TWO_AT_ONCE) -m "not stack and not slow" $(addprefix --ignore=,$(WITHOUT))
+	$(PYTEST) $(UNIT_AT_ONCE) -m "not stack and not slow" $(addprefix --ignore=,$(WITHOUT))
 
 dist: venv $(RELEASE)/.installed ## Build the wheel, an environment without PySpark for a cluster's workers, and the gateway as one file, into dist/
 	@$(BIN)/python conf/pack.py dist
@@ -114,19 +119,19 @@ $(DOCS)/.installed: requirements-docs.lock
 	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.lock
 	@touch $@
 
-test-slow: venv java kerberos ## Run the slow tests, which `make test` leaves out
-	$(PYTEST) $(TWO_AT_ONCE) -m slow -o faulthandler_timeout=3600
+test-slow: venv java kerberos ## Run the slow tests, which `make test` leaves out, and all examples of tests that draw them; takes PART=1/6
+	DEEP=1 $(PYTEST) $(FIVE_AT_ONCE) -m slow $(if $(PART),--slow-part $(PART)) -o faulthandler_timeout=3600
 
 # The next three take MINUTES. chaos and fuzz take a SEED, which is otherwise random and printed. With ALONE=1, chaos stalls only S3,
 # for queries without fallback. With FORKS=1, soak deletes the fork server's folder or kills the server each minute.
 chaos: venv java ## Inject faults of all kinds into landing queries for MINUTES=30, and count every record
-	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) $(if $(ALONE),--alone)
+	@$(BIN)/python -m tests.rigs.chaos --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) $(if $(ALONE),--alone)
 
 soak: venv java ## Land each second for MINUTES=60 under all kinds of load, look for growth, and count every record
-	@$(BIN)/python -m tests.soak $(or $(MINUTES),60) $(if $(FORKS),--fork-faults)
+	@$(BIN)/python -m tests.rigs.soak $(or $(MINUTES),60) $(if $(FORKS),--fork-faults)
 
 fuzz: venv ## Give every parser mutated bytes for MINUTES=15 on two cores; prints a table, and writes build/fuzz.json
-	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.rigs.fuzz --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED))
 
 race: venv java ## Let writers of a table in S3 race, kill the driver once, and count every record
 	@$(BIN)/python -m tests.delta.race --bare --kills 1
@@ -136,21 +141,22 @@ topics: venv java ## Land 500 topics in 500 tables by one query, kill its driver
 	@$(BIN)/python -m tests.delta.idle_topics 500
 
 debezium: venv java ## Land changes of TABLES=20 PostgreSQL tables by Debezium, kill the driver KILLS=20 times; takes a SEED
-	@$(BIN)/python -m tests.debezium --tables $(or $(TABLES),20) --kills $(or $(KILLS),20) $(if $(SEED),--seed $(SEED)) $(if $(MODE),--mode $(MODE))
+	@$(BIN)/python -m tests.rigs.debezium --tables $(or $(TABLES),20) --kills $(or $(KILLS),20) $(if $(SEED),--seed $(SEED)) $(if $(MODE),--mode $(MODE))
 
 differential: venv java ## Compare SETTINGS=300 random reads and streams with Spark's own kafka source; takes a SEED
-	@$(BIN)/python -m tests.differential --settings $(or $(SETTINGS),300) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.rigs.differential --settings $(or $(SETTINGS),300) $(if $(SEED),--seed $(SEED))
 
 sql: venv java ## Compare EXAMPLES=300 random sets of SQL expressions and conditions with Spark's own SQL; takes a SEED
 	@EXAMPLES=$(or $(EXAMPLES),300) SEED=$(SEED) $(BIN)/python -m pytest -q tests/formats/sql/test_sql_in_spark.py
 
-model: venv java ## Kill the driver within HISTORIES=300 random histories of dead letters and of changed rows, and compare the tables; takes a SEED
-	@$(BIN)/python -m tests.dead_letter_model --without-spark --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
-	@$(BIN)/python -m tests.dead_letter_model --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
-	@$(BIN)/python -m tests.upsert_model --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
+model: venv java ## Kill the driver within HISTORIES=300 random histories of tables and LIFETIMES=20000 of planners; count all rows; takes a SEED
+	@$(BIN)/python -m tests.rigs.planner_model --lifetimes $(or $(LIFETIMES),20000) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.rigs.dead_letter_model --without-spark --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.rigs.dead_letter_model --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.rigs.upsert_model --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
 
 bench: venv java ## Measure throughput against Spark's own kafka source; takes ONLY=A,H (parts), SCALE=0.1, RUNS=5 and UNCHECKED=1
-	@$(BIN)/python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(RUNS),--runs $(RUNS)) $(if $(UNCHECKED),--unchecked)
+	@$(BIN)/python -m tests.rigs.bench $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(RUNS),--runs $(RUNS)) $(if $(UNCHECKED),--unchecked)
 
 clean: ## Remove all files that the other targets made here (downloaded jars stay in the user's cache)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log

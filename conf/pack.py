@@ -27,7 +27,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("tiered_stream", "pyspark_tiered_stream.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
-EXTRAS = ("spark", "delta", "formats", "sql", "kafka-sink", "otel", "aiven", "hdfs")
+EXTRAS = ("spark", "delta", "formats", "kafka-sink", "otel", "aiven", "hdfs")
 # These packages have no wheel: they are packed where somebody has installed them (`make kerberos`).
 OPTIONAL_EXTRAS = {"kerberos": "gssapi"}
 OF_SPARK = {"pyspark", "py4j"}  # the extra spark then adds pandas, for a driver that runs in the environment

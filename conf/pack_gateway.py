@@ -30,7 +30,7 @@ PACKAGES = (
     "obstore", "orjson", "prometheus-client", "pycryptodome", "urllib3",
 )  # fmt: skip
 """Packages that a gateway imports. Their own dependencies are packed, too."""
-LEFT_OUT = ("hdfs-native", "llvmlite", "numba", "pyarrow", "xxhash")
+LEFT_OUT = ("google-auth", "hdfs-native", "llvmlite", "numba", "pyarrow", "xxhash")
 """Packages that a gateway uses only if they are installed. They would take 370 MB on disk, and the others take 130 MB.
 
 Without numba, the first start reads a large `__remote_log_metadata` more slowly. The next start has a snapshot of it.

@@ -11,7 +11,7 @@ in `ingest.checkpointLocation` too, each topic of `subscribe` has its own query,
 other queries continue.
 
 The exit status is 0 if all rows are landed, 1 if a query failed, and 2 if the settings are wrong and no query was
-started.
+started. It is 143 after SIGTERM and 130 after Ctrl-C.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.golden import NEWER, golden
-from tests.stack.rows import Row
+from tests.rigs.stack.rows import Row
 from tests.storage.golden_aiven import KEY_PREFIX, segments
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, Split, TopicPartition

@@ -5,62 +5,164 @@ Tests that start a service have the marker `stack`, by which `make test-unit` le
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+
+from tests.depth import DEEP, EXAMPLES, examples
+from tests.rigs.cloud.namespace import INSIDE, CloudTests, is_inside, why_not_inside
+from tests.rigs.stack.shared import ServicesOfRun, folder_of_run, shared
+from tests.scheduling import Scheduling, write_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.kerberos.secured_hdfs import SecuredHdfs
     from tests.replay.topics import ReplayedTopics
-    from tests.stack.azurite import Azurite
-    from tests.stack.fake_gcs import FakeGcs
-    from tests.stack.hdfs import Hdfs
-    from tests.stack.tiered_stack import TieredStack
-    from tests.stack.versitygw import VersityGateway
+    from tests.rigs.cloud.aws import Aws
+    from tests.rigs.cloud.azure import Azure
+    from tests.rigs.cloud.front import Front
+    from tests.rigs.cloud.google import Google
+    from tests.rigs.stack.azurite import Azurite
+    from tests.rigs.stack.fake_gcs import FakeGcs
+    from tests.rigs.stack.hdfs import Hdfs
+    from tests.rigs.stack.s3proxy import S3Proxy
+    from tests.rigs.stack.tiered_stack import TieredStack
+    from tests.rigs.stack.versitygw import VersityGateway
+    from tests.services import Cluster
 
-SERVICES = {"stack", "spark", "lake", "azurite", "fake_gcs", "hdfs", "secured_hdfs"}
+SERVICES = {
+    "cluster",
+    "restarted_stack",
+    "s3proxy",
+    "spark",
+    "lake",
+    "azurite",
+    "fake_gcs",
+    "hdfs",
+    "secured_hdfs",
+    *INSIDE,
+}
 
 # A run of CI says something of the commit, not of what was drawn; everyone else's looks further each time.
 settings.register_profile(
-    "slow machines too", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+    "deep" if DEEP else "quick",
+    max_examples=examples(EXAMPLES),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
 )
-settings.load_profile("slow machines too")
+settings.load_profile("deep" if DEEP else "quick")
+
+_OF_RUN = pytest.StashKey[ServicesOfRun]()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses a service's fixture."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow-part", metavar="N/M", help="run the N-th of M equal parts of the slow tests, from 1 on")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(CloudTests())
+    if not hasattr(config, "workerinput"):
+        config.stash[_OF_RUN] = ServicesOfRun()
+        config.stash[_OF_RUN].__enter__()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _OF_RUN in config.stash:
+        config.stash[_OF_RUN].__exit__(None, None, None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark every test that uses a service, and in a deep run as slow every test that draws examples."""
     for item in items:
-        if SERVICES & set(getattr(item, "fixturenames", ())):
+        if SERVICES & set(getattr(item, "fixturenames", ())) or item.get_closest_marker("starts_spark"):
             item.add_marker(pytest.mark.stack)
+        if is_inside(item) and (missing := why_not_inside(item)):
+            item.add_marker(pytest.mark.skip(reason=missing))
+        if DEEP and (item.get_closest_marker("drawn") or is_hypothesis_test(getattr(item, "obj", None))):
+            item.add_marker(pytest.mark.slow)
+    if part := config.getoption("slow_part"):
+        number, parts = map(int, part.split("/"))
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        items[:] = slow[number - 1 :: parts]
+
+
+gc.disable()  # until the tests are collected
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist's own, after which the scheduler begins
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tell the scheduler the tests' groups.
+
+    Keep the garbage collector from the hundred thousands of objects of modules and tests, which all stay.
+    """
+    if worker := getattr(session.config, "workerinput", None):
+        write_groups(session.items, worker["workerid"], folder_of_run() / "groups")
+    gc.collect()
+    gc.freeze()
+    atexit.register(gc.unfreeze)  # libraries complain of what is left when the process ends
+    gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling | None:
+    if config.getoption("dist") != "loadscope":
+        return None
+    return Scheduling(config, log, folder_of_run() / "groups")
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TieredStack]:
-    """Broker and S3 endpoint for the whole session; tests keep apart by topic names (`topic`)."""
-    from tests.stack.tiered_stack import TieredStack
+def cluster() -> Cluster:
+    """The broker with a listener for each way to log in, and its tier's endpoint; tests keep apart by topic names."""
+    from tests import services
+
+    return shared(services.cluster)
+
+
+@pytest.fixture(scope="session")
+def stack(cluster: Cluster) -> TieredStack:
+    """Broker and S3 endpoint for the whole run; tests keep apart by topic names (`topic`)."""
+    return cluster.stack
+
+
+@pytest.fixture(scope="session")
+def restarted_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TieredStack]:
+    """Broker and S3 endpoint of this process, for tests that stop and start them."""
+    from tests.rigs.stack.tiered_stack import TieredStack
 
     with TieredStack(tmp_path_factory.mktemp("stack")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def topics(stack: TieredStack) -> ReplayedTopics:
-    """Topics of every kind that a replay and a verification read."""
-    from tests.replay.topics import fill_topics
+def s3proxy() -> S3Proxy:
+    """An S3 endpoint of the run; its buckets are folders in `base_dir`."""
+    from tests import services
 
-    return fill_topics(stack, seed=1)
+    return shared(services.s3proxy)
+
+
+@pytest.fixture(scope="session")
+def topics(cluster: Cluster) -> ReplayedTopics:
+    """Topics of every kind that a replay and a verification read."""
+    from tests import services
+
+    return shared(services.replayed_topics)
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One local Spark for the whole session, with Delta, Spark's own `kafka` source and `s3a`."""
-    from tests.stack.spark import SHORT_LIVED, spark_session
+    from tests.rigs.stack.spark import SHORT_LIVED, spark_session
 
     session = spark_session("tiered_stream tests", ("delta", "spark-kafka", "spark-avro", "s3a"), SHORT_LIVED)
     yield session
@@ -70,7 +172,7 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[VersityGateway]:
     """An S3 endpoint of the test's own, with conditional puts."""
-    from tests.stack.versitygw import VersityGateway, why_no_versitygw
+    from tests.rigs.stack.versitygw import VersityGateway, why_no_versitygw
 
     if missing := why_no_versitygw():
         pytest.skip(missing)
@@ -81,64 +183,107 @@ def lake(tmp_path: Path) -> Iterator[VersityGateway]:
 
 
 @pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+def azurite() -> Azurite:
     """Azure Blob Storage's emulator, with the container `contract`."""
-    from tests.stack.azurite import Azurite, why_no_azurite
+    from tests import services
+    from tests.rigs.stack.azurite import why_no_azurite
 
     if missing := why_no_azurite():
         pytest.skip(missing)
-    server = Azurite(tmp_path_factory.mktemp("azurite"))
-    try:
-        server.start()
-        server.create_container("contract")
-        yield server
-    finally:
-        server.stop()
+    return shared(services.azurite)
 
 
 @pytest.fixture(scope="session")
-def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
+def fake_gcs() -> FakeGcs:
     """A stand-in for Google Cloud Storage, with the bucket `contract`."""
-    from tests.stack.fake_gcs import FakeGcs, why_no_fake_gcs
+    from tests import services
+    from tests.rigs.stack.fake_gcs import why_no_fake_gcs
 
     if missing := why_no_fake_gcs():
         pytest.skip(missing)
-    server = FakeGcs(tmp_path_factory.mktemp("fake-gcs"))
-    try:
-        server.start()
-        server.create_bucket("contract")
-        yield server
-    finally:
-        server.stop()
+    return shared(services.fake_gcs)
 
 
 @pytest.fixture(scope="session")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+def hdfs() -> Hdfs:
     """HDFS with one data node; tests keep apart by folders."""
-    from tests.stack.hdfs import Hdfs
+    from tests import services
 
-    server = Hdfs(tmp_path_factory.mktemp("hdfs"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
+    return shared(services.hdfs)
 
 
 @pytest.fixture(scope="session")
-def secured_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredHdfs]:
+def secured_hdfs() -> SecuredHdfs:
     """HDFS that asks for a Kerberos login, and its KDC; tests keep apart by folders."""
+    from tests import services
     from tests.kerberos.kdc import why_no_kerberos
-    from tests.kerberos.secured_hdfs import started
 
     if missing := why_no_kerberos():
         pytest.skip(missing)
-    with started(tmp_path_factory.mktemp("secured-hdfs")) as server:
-        yield server
+    return shared(services.secured_hdfs)
+
+
+@pytest.fixture(scope="session")
+def cloud_front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    """Servers of the namespaces for the hosts of one cloud at a time."""
+    from tests.rigs.cloud.front import ADDRESSES, Front
+    from tests.rigs.cloud.network import set_up
+
+    front = Front(set_up(tmp_path_factory.mktemp("mounted"), ADDRESSES))
+    yield front
+    front.stop()
+
+
+@pytest.fixture(scope="session")
+def running_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
+    from tests.rigs.cloud.aws import Aws
+
+    running = Aws(tmp_path_factory.mktemp("aws"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def aws(cloud_front: Front, running_aws: Aws) -> Iterator[Aws]:
+    """AWS at its own host names, without buckets and identities; the test runs in namespaces (`tests/rigs/cloud/`)."""
+    with cloud_front.of(running_aws):
+        yield running_aws
+
+
+@pytest.fixture(scope="session")
+def running_azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azure]:
+    from tests.rigs.cloud.azure import Azure
+
+    running = Azure(tmp_path_factory.mktemp("azure"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def azure_cloud(cloud_front: Front, running_azure: Azure) -> Iterator[Azure]:
+    """Azure at its own host names, without identities; the test runs in namespaces (`tests/rigs/cloud/`)."""
+    with cloud_front.of(running_azure):
+        yield running_azure
+
+
+@pytest.fixture(scope="session")
+def running_google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Google]:
+    from tests.rigs.cloud.google import Google
+
+    running = Google(tmp_path_factory.mktemp("google"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def google_cloud(cloud_front: Front, running_google: Google) -> Iterator[Google]:
+    """Google Cloud at its own host names, without identities; the test runs in namespaces (`tests/rigs/cloud/`)."""
+    with cloud_front.of(running_google):
+        yield running_google
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A topic name of the test's own; the topic is not created."""
-    name: str = request.node.name
-    return "".join(letter if letter.isalnum() else "-" for letter in name)[:200].strip("-")
+    name = f"{request.node.name}-{zlib.crc32(request.node.path.as_posix().encode()):x}"
+    return "".join(letter if letter.isalnum() else "-" for letter in name)[-200:].strip("-")

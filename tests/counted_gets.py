@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from tests.chaos.effects import Exchange
-from tests.chaos.proxy import HttpProxy
+from tests.rigs.chaos.effects import Exchange
+from tests.rigs.chaos.proxy import HttpProxy
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 
+_POLL_SECONDS = 0.02
+"""`shutdown` waits for so long: by default for up to 0.5 s."""
+
 
 class LocalHttp:
     """While it is entered, each request has a thread of its own; with an `identity`, by TLS."""
@@ -18,7 +21,7 @@ class LocalHttp:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), quiet)
         if identity is not None:
             self._server.socket = identity.wrap_socket(self._server.socket, server_side=True)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_POLL_SECONDS,), daemon=True)
         self.port = self._server.server_port
         self.url = f"http{'' if identity is None else 's'}://127.0.0.1:{self.port}"
 

@@ -10,12 +10,14 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.locate.segments import segment_ends
-from tests.stack.produce import produce_segments
-from tests.stack.rows import Record, Row
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic, wait_until_tiered
+from tests.rigs.stack.produce import produce_segments
+from tests.rigs.stack.rows import Record, Row
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
+from tests.tier.topics import write_segments
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.offset_json import offsets_from_dict
 from tiered_stream.options.parsing import parse_options
 
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
@@ -81,8 +83,8 @@ def _finished(query: Any) -> list[Any]:
 
 def end_offsets(progress: Any) -> dict[int, int]:
     """By partition, where a micro-batch over one topic ended (exclusive)."""
-    (partitions,) = orjson.loads(progress.sources[0].endOffset).values()
-    return {int(partition): offset for partition, offset in partitions.items()}
+    ends = offsets_from_dict(orjson.loads(progress.sources[0].endOffset))
+    return {partition.partition: offset for partition, offset in ends.items()}
 
 
 def records(count: int, first: int = 0, value_bytes: int = 20, timestamp_ms: int = FIRST_TIMESTAMP_MS) -> list[Record]:
@@ -98,11 +100,24 @@ def tier_segments(stack: TieredStack, topic: str, sizes: Iterable[int], partitio
     Returns:
         how many records are in a partition.
     """
+    count = fill_segments(stack, topic, sizes, partitions)
+    wait_until_tiered(stack.broker, topic)
+    return count
+
+
+def fill_segments(stack: TieredStack, topic: str, sizes: Iterable[int], partitions: int = 1) -> int:
+    """As `tier_segments`, without waiting until the segments are tiered."""
     create_tiered_topic(stack.broker, topic, partitions, config=BY_STEP)
     contents = list(_segments([*sizes, 1]))
     for partition in range(partitions):
         produce_segments(stack.broker, topic, contents, partition)
-    wait_until_tiered(stack.broker, topic)
+    return sum(map(len, contents))
+
+
+def build_segments(bucket: Path, topic: str, sizes: Iterable[int], partitions: int = 1) -> int:
+    """As `tier_segments`, in an archive and without a broker; the one record is in a segment of its own."""
+    contents = list(_segments([*sizes, 1]))
+    write_segments(bucket, topic, [contents] * partitions)
     return sum(map(len, contents))
 
 
@@ -113,9 +128,9 @@ def _segments(sizes: Sequence[int]) -> Iterable[list[Record]]:
         first += size
 
 
-def located_ends(stack: TieredStack, topic: str, end: int, partition: int = 0) -> tuple[int, ...]:
+def located_ends(given: Mapping[str, str], topic: str, end: int, partition: int = 0) -> tuple[int, ...]:
     """Where the partition's tiered segments end, as the locator says."""
-    tier = open_log_source(parse_options(options(stack, topic), streaming=False))
+    tier = open_log_source(parse_options(given, streaming=False))
     try:
         assert tier.locator is not None
         where = TopicPartition(topic, partition)

@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.reading import BY_STEP, FIRST_TIMESTAMP_MS, SEGMENT_STEP_MS, options, records, stream
-from tests.stack.consume import read_topic
-from tests.stack.processes import wait_until
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic, wait_until_tiered
-from tests.stack.transactions import TransactionalProducer
+from tests.rigs.stack.consume import read_topic
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
+from tests.rigs.stack.transactions import TransactionalProducer
 
 IN_SEGMENT = 50
 PARTITIONS = (0, 1)

@@ -6,13 +6,13 @@ import pytest
 
 from tests.read.test_split_reader import rows_of
 from tests.reading import options
-from tests.stack.consume import READ_COMMITTED, READ_UNCOMMITTED, read_topic
-from tests.stack.processes import wait_until
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record, Row
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import COMPACTED, TIERED, alter_topic, create_tiered_topic, roll, wait_until_tiered
-from tests.stack.transactions import TransactionalProducer
+from tests.rigs.stack.consume import READ_COMMITTED, READ_UNCOMMITTED, read_topic
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record, Row
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import COMPACTED, TIERED, alter_topic, create_tiered_topic, roll, wait_until_tiered
+from tests.rigs.stack.transactions import TransactionalProducer
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
 from tiered_stream.locate.log_source import open_log_source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,12 +14,12 @@ from pyspark.sql import SparkSession
 
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.java_stores import KEY_PASSWORD, STORE_PASSWORD, key_store, trust_store
-from tests.broker.secure import OAUTHBEARER, SCRAM, TOKEN_VALIDATOR
-from tests.broker.token_server import AUDIENCE, TokenServer
+from tests.broker.secure import OAUTHBEARER, SCRAM
+from tests.broker.token_server import TokenServer
 from tests.gateway.running import RunningGateway
 from tests.reading import batch, options, rows, run_in_memory, stream, tier_segments
-from tests.stack.broker import JVM_OPTIONS
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.services import TOKEN_SESSION_MS, Cluster
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.errors import (
@@ -34,10 +33,8 @@ from tiered_stream.options.choices import IsolationLevel
 
 pytestmark = pytest.mark.stack
 
-TOPIC, ROWS = "guarded", 91
+TOPIC, ROWS = "guarded-by-java", 91
 SECRET = "client-Secret-0815"
-SESSION_MS = 4_000
-"""After which the broker ends what is not logged in to again (KIP-368), on the listener `SHORT`."""
 
 
 @dataclass(frozen=True)
@@ -78,56 +75,18 @@ class Guarded:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    folder = tmp_path_factory.mktemp("guarded")
-    authority = CertificateAuthority()
-    trust_store(authority.certificate, folder / "trust.jks")
+def guarded(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder, stack = tmp_path_factory.mktemp("guarded"), cluster.stack
+    trust_store(cluster.authority.certificate, folder / "trust.jks")
     trust_store(CertificateAuthority().certificate, folder / "stranger.p12", "PKCS12")
-    key_store(authority.issue("reader"), folder / "key.jks")
-    with TokenServer({"reader": SECRET}) as tokens:
-        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={tokens.keys_url}"
-        listeners = dict.fromkeys(("LOGIN", "NOCERT", "SHORT", "EXPIRED", "OTHERNAME"), "SASL_SSL")
-        with TieredStack(
-            folder / "stack",
-            listeners=listeners,
-            properties=_properties(folder, authority, tokens.keys_url, listeners),
-            jvm_options=(*JVM_OPTIONS, allowed),
-        ) as stack:
-            with stack.broker.admin() as admin:
-                admin.alter_user_scram_credentials(
-                    [UserScramCredentialUpsertion("reader", ScramMechanism.SCRAM_SHA_512, SECRET)]
-                )
-            assert tier_segments(stack, TOPIC, [40, 50]) == ROWS
-            yield Guarded(stack, tokens, folder)
-
-
-def _properties(
-    folder: Path, authority: CertificateAuthority, keys: str, listeners: Mapping[str, str]
-) -> dict[str, str]:
-    identities = {
-        "EXPIRED": authority.issue("expired", ends=-datetime.timedelta(hours=1)),
-        "OTHERNAME": authority.issue("other", host="10.11.12.13"),
-    }
-    found = {
-        "sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
-        "sasl.oauthbearer.jwks.endpoint.url": keys,
-        "sasl.oauthbearer.expected.audience": AUDIENCE,
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(authority.write(folder / "trust.pem")),
-        "listener.name.short.oauthbearer.connections.max.reauth.ms": str(SESSION_MS),
-    }
-    for listener in listeners:
-        of = f"listener.name.{listener.lower()}"
-        identity = identities.get(listener) or authority.issue("broker")
-        found |= {
-            f"{of}.ssl.keystore.type": "PEM",
-            f"{of}.ssl.keystore.location": str(identity.write(folder / f"{listener}.pem")),
-            f"{of}.ssl.client.auth": "none" if listener == "NOCERT" else "required",
-            f"{of}.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
-            f"{of}.oauthbearer.sasl.jaas.config": f"{OAUTHBEARER} required;",
-            f"{of}.oauthbearer.sasl.server.callback.handler.class": TOKEN_VALIDATOR,
-        }
-    return found
+    key_store(cluster.authority.issue("reader"), folder / "key.jks")
+    with stack.broker.admin() as admin:
+        admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion("reader", ScramMechanism.SCRAM_SHA_512, SECRET)]
+        )
+    assert tier_segments(stack, TOPIC, [40, 50]) == ROWS
+    with TokenServer({"reader": SECRET}, key_pem=cluster.signing_key) as tokens:
+        yield Guarded(stack, tokens, folder)
 
 
 def end(client: BrokerClient) -> int:
@@ -257,7 +216,7 @@ def test_a_token_that_ends_is_followed_by_another_and_no_call_fails(
 
 def test_sessions_that_the_broker_ends_cost_no_call(guarded: Guarded) -> None:
     """KIP-368."""
-    ends = time.monotonic() + 3 * SESSION_MS / 1000
+    ends = time.monotonic() + 3 * TOKEN_SESSION_MS / 1000
     with BrokerClient({**guarded.oauthbearer("SHORT"), "default.api.timeout.ms": "60000"}) as client:
         while time.monotonic() < ends:
             assert end(client) == ROWS

@@ -45,3 +45,11 @@ def test_each_answer_on_a_connection_has_its_own_time() -> None:
             now[0] += 40
             assert len(pools.request("GET", server.url + "/x").data) == 100_000
     assert len(server.asked) == 3
+
+
+def test_a_proxy_whose_answer_to_connect_drips_is_given_up() -> None:
+    ticks = itertools.count()
+    with dripping(*HEADERS, seconds=0.001) as (proxy, _), pytest.raises(urllib3.exceptions.HTTPError):
+        pools = timed_pools(30, 50, ssl.create_default_context(), now=lambda: float(next(ticks)), proxy=proxy)
+        pools.request("GET", "https://registry.example/x")
+    assert next(ticks) >= 50

@@ -14,14 +14,14 @@ from pyspark.sql import SparkSession
 
 from tests.archives import arrow_rows
 from tests.reading import batch, options, rows
-from tests.stack.batches import CODECS
-from tests.stack.console import console_consumer
-from tests.stack.consume import READ_COMMITTED, READ_UNCOMMITTED, read_rounds, read_topic
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record, Row
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
-from tests.stack.transactions import TransactionalProducer
+from tests.rigs.stack.batches import CODECS
+from tests.rigs.stack.console import console_consumer
+from tests.rigs.stack.consume import READ_COMMITTED, READ_UNCOMMITTED, read_rounds, read_topic
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record, Row
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic, roll, wait_until_tiered
+from tests.rigs.stack.transactions import TransactionalProducer
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.options.parsing import parse_options
@@ -89,6 +89,12 @@ class History:
         else:
             producer.send(TOPIC, self.records(), partition, codec)
         is_open[name] = not (is_open[name] and ends)
+
+
+@pytest.fixture(scope="module")
+def stack(restarted_stack: TieredStack) -> TieredStack:
+    """Return a stack whose broker may be restarted."""
+    return restarted_stack
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +177,7 @@ def test_the_whole_topic_is_what_a_consumer_returns(
     assert sorted(read) == consumed
     if isolation == READ_COMMITTED:
         shown = [(row.partition, row.offset, "null" if row.value is None else row.value.decode()) for row in consumed]
-        assert console_consumer(stack.broker, TOPIC, isolation) == shown
+        assert console_consumer(stack.broker, TOPIC, isolation, len(shown)) == shown
 
 
 def test_the_history_is_as_hard_as_it_should_be(stack: TieredStack, history: None) -> None:

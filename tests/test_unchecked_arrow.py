@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.delta.archive import ODD, everything, in_order
-from tests.stack.build import ROOT
-from tests.stack.spark import UNCHECKED_ARROW, spark_environment
+from tests.rigs.stack.build import ROOT
+from tests.rigs.stack.spark import UNCHECKED_ARROW, spark_environment
 
 _READ = """
 import json, sys
 import pyarrow.parquet as pq
 from tests.delta.archive import ODD, options
-from tests.stack.spark import spark_session
+from tests.rigs.stack.spark import spark_session
 
 spark = spark_session("unchecked", (), json.loads(sys.argv[1]))
 pq.write_table(spark.read.format("tiered_stream").options(**options(ODD)).load().toArrow(), sys.argv[2])
@@ -29,7 +29,7 @@ print("checked", *checked)
 """
 
 
-@pytest.mark.stack
+@pytest.mark.starts_spark
 def test_nulls_and_bytes_are_the_same_without_arrows_checks(tmp_path: Path) -> None:
     rows = tmp_path / "rows.parquet"
     done = subprocess.run(

@@ -8,11 +8,12 @@ import pytest
 
 from tests.archives import PLAIN, archive_options
 from tests.delta.archive import ODD, everything, options
+from tests.forking_python import COMMAND
 from tests.without_packages import run_without
 
 EXTRAS = (
-    "pyspark", "py4j", "pandas", "google.protobuf", "grpc_tools", "deltalake", "delta", "confluent_kafka",
-    "opentelemetry", "fastavro", "Crypto", "sqlglot", "hdfs_native",
+    "pyspark", "py4j", "pandas", "google.auth", "google.protobuf", "grpc_tools", "deltalake", "delta",
+    "confluent_kafka", "opentelemetry", "fastavro", "Crypto", "hdfs_native",
 )  # fmt: skip
 ENCRYPTED = "aiven-zstd-aesgcm"
 
@@ -20,7 +21,6 @@ SCAN = """
 from tiered_stream import scan
 print(sum(batch.num_rows for batch in scan(json.loads(sys.argv[1]))))
 """
-COMMAND = "from tiered_stream.cli import app; app(prog_name='tiered-stream')"
 ATTRIBUTE = """
 import tiered_stream
 try:
@@ -39,9 +39,10 @@ for module in pkgutil.walk_packages(tiered_stream.__path__, "tiered_stream.", on
             print(module.name)
 """
 OF_SPARK = (
-    "cli.spark_commands", "delta.", "doctor.table_checks", "ingest.", "replay.", "spark.", "verification.comparison",
-    "verification.latest_comparison", "verification.latest_rows_source", "verification.latest_state",
-    "verification.scope", "verification.sums_source", "verification.verify_table",
+    "cli.spark_commands", "delta.", "doctor.landed_records", "doctor.table_checks", "ingest.", "replay.", "spark.",
+    "verification.comparison", "verification.latest_comparison", "verification.latest_rows_source",
+    "verification.latest_state", "verification.scope", "verification.statistics_comparison",
+    "verification.sums_source", "verification.verify_table",
 )  # fmt: skip
 """The modules, or by a dot the packages, that nobody imports without Spark."""
 
@@ -88,7 +89,7 @@ def test_the_doctor_of_a_job_that_lands_names_spark_as_missing_and_looks_at_the_
     findings = {each["check"]: each for each in json.loads(done.stdout)["findings"]}
     assert done.returncode == 1
     assert findings["settings"]["status"] == findings["segment objects"]["status"] == "ok"
-    assert "tiered-stream[spark,delta]" in findings["Python and packages"]["mend"]
+    assert "tiered-stream[spark,delta]" in findings["Python and packages"]["fix"]
     assert findings["table"]["status"] == "skipped"
 
 

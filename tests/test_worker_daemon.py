@@ -14,14 +14,14 @@ import pytest
 
 from tests.delta.archive import ODD, everything
 from tests.malloc_heaps import only_glibc
-from tests.stack.spark import spark_environment
+from tests.rigs.stack.spark import spark_environment
 from tiered_stream.worker_daemon import SPARK_DAEMON
 
 _READ = """
 import json, sys
 from tests.delta.archive import ODD, options
 from tests.malloc_heaps import heaps_of_threads
-from tests.stack.spark import spark_session
+from tests.rigs.stack.spark import spark_session
 
 spark = spark_session("daemon", (), {"spark.python.daemon.module": sys.argv[1]})
 workers = spark.sparkContext.parallelize([0, 1], 2)
@@ -60,7 +60,7 @@ def read_with(daemon: str, path: str = "") -> dict[str, Any]:
     return found
 
 
-@pytest.mark.stack
+@pytest.mark.starts_spark
 @pytest.mark.parametrize(
     ("daemon", "imported"), [("tiered_stream.worker_daemon", [True, True]), (SPARK_DAEMON, [False, False])]
 )
@@ -70,20 +70,20 @@ def test_workers_have_the_imports_at_their_start_and_read_every_row(daemon: str,
 
 
 @only_glibc
-@pytest.mark.stack
+@pytest.mark.starts_spark
 @pytest.mark.parametrize(("daemon", "shared"), [("tiered_stream.worker_daemon", True), (SPARK_DAEMON, False)])
 def test_a_workers_threads_share_the_one_heap_that_our_daemon_had(daemon: str, shared: bool) -> None:
     assert [number == 1 for number in read_with(daemon)["heaps"]] == [shared, shared]
 
 
 @only_glibc
-@pytest.mark.stack
+@pytest.mark.starts_spark
 @pytest.mark.parametrize(("daemon", "shared"), [("tiered_stream.worker_daemon", True), (SPARK_DAEMON, False)])
 def test_arrow_takes_from_that_heap_in_workers_of_our_daemon(daemon: str, shared: bool) -> None:
     assert [pool == "system" for pool in read_with(daemon)["pools"]] == [shared, shared]
 
 
-@pytest.mark.stack
+@pytest.mark.starts_spark
 def test_where_an_import_fails_sparks_own_daemon_takes_its_place(tmp_path: Path) -> None:
     (tmp_path / "boto3.py").write_text("raise ImportError('not here')")
     found = read_with("tiered_stream.worker_daemon", str(tmp_path))

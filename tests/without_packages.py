@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Collection
+
+from tests.forking_python import IMPORTS, forking_python
 
 _HIDE = """
 import json, sys
@@ -24,5 +25,4 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
 
 def run_without(packages: Collection[str], program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a program to its end in a process that cannot import these packages."""
-    command = [sys.executable, "-c", _HIDE + program, json.dumps([*packages]), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return forking_python(_HIDE + IMPORTS, json.dumps([*packages])).run(program, *arguments)

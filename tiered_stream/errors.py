@@ -12,14 +12,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+def printable(text: str) -> str:
+    """Return the text with escapes in place of characters that are not shown, such as `\\x1b` for the escape character.
+
+    Line ends stay. A peer's text could otherwise control the terminal that shows it.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
+
+
+def one_line(text: str) -> str:
+    """Return the text as `printable` does, with line ends escaped, too. So a peer's text adds no lines to a log."""
+    return printable(text).replace("\n", "\\n")
+
+
 class TieredStreamError(Exception):
-    """Root of every error that this package raises on purpose.
+    """Root of every error that this package raises on purpose. Its message is `printable`.
 
     Fix: Catch it to handle all errors of this package.
     """
 
     retriable = False
     """True if the same call may succeed when it is repeated without any change by the user."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(printable(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class ConfigurationError(TieredStreamError, ValueError):

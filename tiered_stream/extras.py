@@ -16,7 +16,6 @@ _EXTRAS = {
     "deltalake": ("deltalake", "delta"),
     "google": ("protobuf", "formats"),
     "google.protobuf": ("protobuf", "formats"),
-    "sqlglot": ("sqlglot", "sql"),
     "hdfs_native": ("hdfs-native", "hdfs"),
     "Crypto": ("pycryptodome", "aiven"),
     "gssapi": ("gssapi", "kerberos"),

@@ -23,6 +23,10 @@ NO_TOPIC_ID = UUID(int=0)
 ASSUMED_RECORD_BYTES = 256
 """Assumed size of a record in bytes, for splits that are read from a broker, which does not report sizes beforehand."""
 
+REPORT_TOKEN_BYTES = 16
+"""Size of the token with which each report of a task begins."""
+
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -38,6 +42,15 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def is_topic_name(text: str) -> bool:
+    """Return whether Kafka allows a topic with this name (Kafka: `Topic.validate`).
+
+    Names from brokers, from the storage and from checkpoints are checked where they come in, because they become parts
+    of paths, of names of tables, and of log lines.
+    """
+    return _TOPIC_NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,3 +297,18 @@ class Split:
     def storage_bytes(self) -> int:
         """Number of bytes of the log that the task reads from storage for this split; 0 if a broker is read instead."""
         return sum(len(location.bytes) for location in self.locations)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAddress:
+    """Receiver of tasks' reports at `place` (`host:port`), and the random `token` with which each report must begin.
+
+    The token is a secret, because its holder can forge the counters of a run.
+    """
+
+    place: str
+    token: bytes = field(repr=False)
+
+    def to_option(self) -> str:
+        """Return the address with its token, in the form that `remote.metrics.secret.addresses` takes."""
+        return f"{self.place}/{self.token.hex()}"

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from math import inf
 from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -27,10 +29,12 @@ def timed_pools(
     tls: ssl.SSLContext | None = None,
     headers: dict[str, str] | None = None,
     now: Callable[[], float] = time.monotonic,
+    proxy: str | None = None,
 ) -> urllib3.PoolManager:
     """Return a pool of HTTP connections on which each response must end within `response_seconds`; nothing is retried.
 
-    The time starts when the request has been sent. A response that takes longer raises urllib3's ReadTimeoutError.
+    The time starts when the request has been sent. A response that takes longer raises urllib3's ReadTimeoutError. A
+    proxy's response to CONNECT has as much time, from the start of the connection on.
 
     Args:
         connect_seconds: time limit for making a connection.
@@ -39,15 +43,33 @@ def timed_pools(
             takes 0.1 s of a core.
         headers: headers of each request.
         now: a clock in seconds.
+        proxy: URL of a proxy for all connections, or None.
     """
     timeout = urllib3.Timeout(connect=connect_seconds, read=response_seconds)
-    pools = urllib3.PoolManager(headers=headers, retries=False, ssl_context=tls, timeout=timeout)
+    arguments: dict[str, Any] = {"headers": headers, "retries": False, "ssl_context": tls, "timeout": timeout}
+    pools = _by_proxy(proxy, tls, arguments) if proxy else urllib3.PoolManager(**arguments)
     pools.pool_classes_by_scheme = pool_classes(_Connection, response_seconds=response_seconds, now=staticmethod(now))
     if tls is None:
         del pools.pool_classes_by_scheme["https"]
     else:
         tls.sslsocket_class = TimedTlsSocket
     return pools
+
+
+def environment_proxy(url: str) -> str | None:
+    """Return the URL of the proxy that the environment names for `url` (`HTTPS_PROXY`, `NO_PROXY`), or None."""
+    parts, proxies = urlsplit(url), getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.netloc):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _by_proxy(proxy: str, tls: ssl.SSLContext | None, arguments: dict[str, Any]) -> urllib3.PoolManager:
+    """Return a pool of connections through a proxy, whose URL may have a user's name and password."""
+    login = unquote(urlsplit(proxy).netloc.rpartition("@")[0])
+    headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
+    return urllib3.ProxyManager(proxy, proxy_headers=headers, proxy_ssl_context=tls, **arguments)
 
 
 def pool_classes(connection: type[HTTPConnection], **attributes: object) -> dict[str, type]:
@@ -132,10 +154,13 @@ class _Connection(HTTPConnection):
     now: Callable[[], float]
 
     def _new_conn(self) -> socket.socket:
-        return timed(super()._new_conn())
+        return timed(super()._new_conn(), self._time_from_now())
 
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # urllib3 itself does this
         assert isinstance(self.sock, TimedSocket)
-        deadline = self.now() + self.response_seconds
-        self.sock.time_left = lambda: deadline - self.now()
+        self.sock.time_left = self._time_from_now()
         return super().getresponse()
+
+    def _time_from_now(self) -> Callable[[], float]:
+        deadline = self.now() + self.response_seconds
+        return lambda: deadline - self.now()

@@ -28,7 +28,9 @@ _CSS_URL = re.compile(r"""(?:url\(|@import)\s*['"]?((?:https?:)?//[^'")\s]+)""")
 _FETCHED = ("src", "srcset", "data", "poster")
 _NOT_FETCHED = {"canonical", "alternate", "prev", "next"}
 _FIRST_PAGE = "index.md"
-_LANGUAGES = {".py": "python", ".yaml": "yaml", ".properties": "properties"}
+_LANGUAGES = {
+    ".py": "python", ".yaml": "yaml", ".properties": "properties", ".service": "ini", ".timer": "ini", ".cron": "sh",
+}  # fmt: skip
 _REPOSITORIES = ("Repository", "Source", "Source Code", "Homepage")
 """Names in setup.cfg's `project_urls` that may lead to the repository."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,12 +52,23 @@ class CertificateAuthority:
             .sign(self._key, hashes.SHA256())
         )
 
+    def __getstate__(self) -> dict[str, object]:
+        """Describe it to another process: the key as PEM, because a key object cannot be pickled."""
+        return {"key": _key_pem(self._key), "certificate": self.certificate}
+
+    def __setstate__(self, state: dict[str, str]) -> None:
+        key = serialization.load_pem_private_key(state["key"].encode(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        self._key, self.certificate, self._name = key, state["certificate"], _name("authority")
+
     def issue(
-        self, name: str, password: str = "", host: str = "127.0.0.1", ends: datetime.timedelta = LIFETIME
-    ) -> Identity:
-        """`ends`: from now; before now, it has expired."""
+        self, name: str, password: str = "", host: str = "127.0.0.1", ends: datetime.timedelta = LIFETIME,
+        names: Sequence[str] = (),
+    ) -> Identity:  # fmt: skip
+        """`ends`: from now; before now, it has expired. `names`: DNS names and wildcards, instead of the address."""
         key = ec.generate_private_key(ec.SECP256R1())
-        hosts = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
+        dns_names = [x509.DNSName(each) for each in names]
+        hosts = x509.SubjectAlternativeName(dns_names or [x509.IPAddress(ipaddress.ip_address(host))])
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
             _builder(_name(name), self._name, key.public_key())
@@ -65,15 +77,18 @@ class CertificateAuthority:
             .add_extension(authority, critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
-        if password:
-            encryption = serialization.BestAvailableEncryption(password.encode())
-        pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-        return Identity(pem.decode(), _pem(certificate))
+        return Identity(_key_pem(key, password), _pem(certificate))
 
     def write(self, path: Path) -> Path:
         path.write_text(self.certificate)
         return path
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey, password: str = "") -> str:
+    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if password:
+        encryption = serialization.BestAvailableEncryption(password.encode())
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption).decode()
 
 
 def _name(common_name: str) -> x509.Name:

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.x509 import load_pem_x509_certificate
 
 from tests.broker.certificates import Identity
-from tests.stack.java import java_executable
+from tests.rigs.stack.java import java_executable
 
 STORE_PASSWORD, KEY_PASSWORD = "store-secret", "key-secret"
 

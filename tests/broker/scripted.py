@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsResponse
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.consumer import FetchRequest, ListOffsetsResponse
+from kafka.protocol.metadata import MetadataRequest
 
+from tests.broker.responses import DescribedTopic, fetch_response, fetched_partition, metadata_response
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.wire.offset_messages import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
 
 TOPIC_ID = UUID(int=7)
+BROKERS = {node: ("scripted", node) for node in (1, 2)}
 
 
 class ScriptedClient(BrokerClient):
@@ -47,62 +49,15 @@ class ScriptedClient(BrokerClient):
 def metadata(
     leader: int = 1, *, error_code: int = 0, topic_id: UUID = TOPIC_ID, epoch: int = 5, partitions: int = 1
 ) -> Any:
-    topic = MetadataResponse.MetadataResponseTopic
-    broker = MetadataResponse.MetadataResponseBroker
-    described = [
-        topic.MetadataResponsePartition(
-            version=12,
-            error_code=0,
-            partition_index=number,
-            leader_id=leader,
-            leader_epoch=epoch,
-            replica_nodes=[1, 2],
-            isr_nodes=[1, 2],
-            offline_replicas=[],
-        )
-        for number in range(partitions)
-    ]
-    return MetadataResponse(
-        version=12,
-        throttle_time_ms=0,
-        brokers=[broker(version=12, node_id=node, host="scripted", port=node, rack=None) for node in (1, 2)],
-        cluster_id="c",
-        controller_id=1,
-        topics=[
-            topic(
-                version=12,
-                error_code=error_code,
-                name="t",
-                topic_id=topic_id,
-                is_internal=False,
-                partitions=[] if error_code else described,
-            )
-        ],
-    )
+    leaders = [] if error_code else [leader] * partitions
+    return metadata_response({"t": DescribedTopic(topic_id, leaders, error_code, epoch)}, BROKERS)
 
 
 def fetched(
     records: bytes = b"", *, error_code: int = 0, end: int = 100, read_replica: int = -1, topic_id: UUID = TOPIC_ID
 ) -> Any:
-    topic = FetchResponse.FetchableTopicResponse
-    partition = topic.PartitionData(
-        version=17,
-        partition_index=0,
-        error_code=error_code,
-        high_watermark=end,
-        last_stable_offset=end,
-        log_start_offset=0,
-        aborted_transactions=None,
-        preferred_read_replica=read_replica,
-        records=records,
-    )
-    return FetchResponse(
-        version=17,
-        throttle_time_ms=0,
-        error_code=0,
-        session_id=0,
-        responses=[topic(version=17, topic_id=topic_id, partitions=[partition])],
-    )
+    partition = fetched_partition(0, end, records, error_code=error_code, read_replica=read_replica)
+    return fetch_response({topic_id: [partition]})
 
 
 def offsets(offset: int, *, error_code: int = 0, partition: int = 0) -> Any:

@@ -41,7 +41,7 @@ def test_a_bootstrap_server_that_is_not_host_and_port_is_named(servers: str) -> 
 
 @pytest.mark.parametrize("properties", [{}, {"bootstrap.servers": ""}, {"bootstrap.servers": " , "}])
 def test_missing_bootstrap_servers_are_named(properties: dict[str, str]) -> None:
-    with pytest.raises(ConfigurationError, match=r"kafka.bootstrap.servers is missing"):
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers "):
         BrokerConfig.parse(properties)
 
 
@@ -120,7 +120,7 @@ def test_a_property_without_effect_is_named_in_a_warning(
 
 @pytest.mark.parametrize("name", [each.name for each in CLIENT_PROPERTIES.values() if each.use is Use.REFUSED])
 def test_a_property_that_asks_for_what_cannot_be_done_is_an_error(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"kafka.{name} is not supported: "):
+    with pytest.raises(ConfigurationError, match=rf"kafka\.{name} .*not supported"):
         BrokerConfig.parse({**SERVERS, name: "hunter2"})
 
 

@@ -6,7 +6,13 @@ import kafka.errors as kafka_errors
 import pytest
 
 from tiered_stream.broker.faults import AbsentBrokerError, code_name, connection_fault, is_retriable
-from tiered_stream.errors import BrokerAuthorizationError, BrokerError, BrokerUnavailableError, ConfigurationError
+from tiered_stream.errors import (
+    BrokerAuthorizationError,
+    BrokerError,
+    BrokerUnavailableError,
+    ConfigurationError,
+    StorageError,
+)
 
 
 def fault(error: BaseException) -> Exception:
@@ -78,7 +84,7 @@ def test_a_failed_request_names_the_broker(error: Exception, kind: type[Exceptio
 def test_a_refused_certificate_has_its_fix(code: int, fix: str) -> None:
     refused = ssl.SSLCertVerificationError(1, "bad")
     refused.verify_code, refused.verify_message = code, "certificate is bad."
-    with pytest.raises(ConfigurationError, match=f"TLS failed: certificate is bad; {fix}"):
+    with pytest.raises(ConfigurationError, match=f"TLS .*certificate is bad; {fix}"):
         raise fault(kafka_errors.KafkaConnectionError(refused))
 
 
@@ -90,3 +96,30 @@ def test_a_tls_failure_is_found_under_what_kafka_python_made_of_it() -> None:
             raise kafka_errors.KafkaConnectionError(f"Handshake failed: {error}")  # noqa: B904 - as kafka-python does
     except kafka_errors.KafkaConnectionError as error:
         assert isinstance(fault(error), ConfigurationError)
+
+
+HOSTILE = "\x1b]0;mine\x07\x1b[2J\u202efine\x9b31m\ntiered_stream: all is well"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        kafka_errors.SaslAuthenticationFailedError(HOSTILE),
+        kafka_errors.UnsupportedSaslMechanismError(HOSTILE),
+        kafka_errors.UnsupportedVersionError(HOSTILE),
+        kafka_errors.KafkaConnectionError(HOSTILE),
+        kafka_errors.KafkaProtocolError(HOSTILE),
+        ssl.SSLError(HOSTILE),
+        ValueError(HOSTILE),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_peers_text_neither_controls_the_terminal_nor_adds_lines(error: Exception) -> None:
+    text = str(connection_fault(error, "broker 1", "kafka.security.protocol = SASL_SSL"))
+    assert text.isprintable() and "fine" in text
+
+
+def test_no_error_of_the_package_controls_the_terminal() -> None:
+    assert str(StorageError(f"the service said {HOSTILE}")) == (
+        "the service said \\x1b]0;mine\\x07\\x1b[2J\\u202efine\\x9b31m\ntiered_stream: all is well"
+    )

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.scripted import MetadataRequest, ScriptedClient, metadata
 from tests.broker.secure import login_module
+from tests.dripping import dripping
 from tests.local_http import LocalHttp
-from tests.stack.processes import free_ports
+from tests.rigs.stack.processes import free_ports
 from tiered_stream.broker import client as client_module
 from tiered_stream.broker import first_contact, listener_probe
 from tiered_stream.broker.client import BrokerClient
@@ -103,8 +107,8 @@ def test_addresses_where_nobody_can_respond_are_given_up_long_before_the_timeout
         pytest.raises(AbsentBrokerError) as raised,
     ):
         client.run(lambda: client.meet(Deadline(FAR), Deadline(0), advertised=True))
-    assert f"{closed}: nobody listens there (connection refused)" in str(raised.value)
-    assert f"{unknown}: the name is not known here (DNS)" in str(raised.value)
+    assert re.search(rf"{closed}: .*connection refused", str(raised.value))
+    assert re.search(rf"{unknown}: .*DNS", str(raised.value))
     assert not client.has_met_brokers
 
 
@@ -183,7 +187,7 @@ def test_an_http_server_that_waits_for_the_end_of_a_line_is_named() -> None:
         address = server.url.removeprefix("http://")
         with (
             BrokerClient({"bootstrap.servers": address}) as client,
-            pytest.raises(ConfigurationError, match=f"{address} is an HTTP server.*no Kafka listener"),
+            pytest.raises(ConfigurationError, match=f"{address} .*HTTP"),
         ):
             meet_brokers(client)
 
@@ -192,7 +196,6 @@ def test_an_http_server_that_waits_for_the_end_of_a_line_is_named() -> None:
     ("protocol", "error_code", "mechanisms", "tls", "said"),
     [
         ("PLAINTEXT", 34, (), True, "set kafka.security.protocol to SSL$"),
-        ("SSL", 34, (), False, "set kafka.security.protocol to PLAINTEXT$"),
         ("PLAINTEXT", 33, ("PLAIN", "SCRAM-SHA-256"), False,
          "to SASL_PLAINTEXT and kafka.sasl.mechanism to PLAIN or SCRAM-SHA-256$"),
         ("SSL", 33, ("OAUTHBEARER",), True, "to SASL_SSL and kafka.sasl.mechanism to OAUTHBEARER$"),
@@ -216,15 +219,56 @@ def test_a_kafka_listener_of_another_protocol_is_named_with_the_right_setting(
         assert listener_probe.mismatch(host, int(port), right) == ""
 
 
+@pytest.mark.parametrize(
+    ("protocol", "error_code", "mechanisms", "seen"),
+    [
+        ("SSL", 34, (), "protocol PLAINTEXT, without TLS,"),
+        ("SASL_SSL", 33, ("PLAIN",), "protocol SASL_PLAINTEXT, without TLS,"),
+        ("SASL_SSL", 34, (), "protocol PLAINTEXT, without TLS and logins,"),
+        ("SASL_PLAINTEXT", 34, (), "protocol PLAINTEXT, without logins,"),
+        ("SASL_PLAINTEXT", 33, ("PLAIN",), "no logins by kafka.sasl.mechanism = SCRAM-SHA-256, only by PLAIN."),
+    ],
+)
+def test_a_response_that_anybody_may_have_sent_leads_to_no_advice_for_less_security(
+    protocol: str, error_code: int, mechanisms: tuple[str, ...], seen: str
+) -> None:
+    with listener(handshake(error_code, *mechanisms)) as address:
+        host, port = address.split(":")
+        found = listener_probe.mismatch(host, int(port), protocol, "SCRAM-SHA-256")
+    assert found is not None and seen in found
+    assert "set kafka." not in found and "Nothing proves that a broker sent this: find out from" in found
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mPLAIN", "PLAIN\nset kafka.security.protocol", "PLAIN" * 50, "", "plain"])
+def test_a_mechanism_whose_name_no_standard_allows_is_not_repeated(name: str) -> None:
+    with listener(handshake(33, name)) as address:
+        host, port = address.split(":")
+        assert listener_probe.mismatch(host, int(port), "PLAINTEXT") == ""
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_peer_that_sends_byte_by_byte_does_not_hold_the_first_contact_past_its_deadline(
+    tmp_path: Path, tls: bool
+) -> None:
+    """Each byte comes long before a wait for one would end."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CertificateAuthority().issue("broker").write(tmp_path / "broker.pem"))
+    with dripping(b"\0\0\x0f", b"\x0f", context if tls else None, seconds=0.01) as (url, _):
+        address = urlsplit(url).netloc
+        kafka = {"bootstrap.servers": address, "default.api.timeout.ms": "1500"}
+        with BrokerClient(kafka) as client, pytest.raises(BrokerUnavailableError, match="1500 ms|closed"):
+            begin = time.monotonic()
+            meet_brokers(client)
+    assert time.monotonic() - begin < 10
+
+
 def test_a_listener_without_the_mechanism_is_named_with_its_mechanisms() -> None:
     with listener(handshake(33, "PLAIN", "OAUTHBEARER")) as address:
         host, port = address.split(":")
         for mechanism in ("PLAIN", ""):
             assert listener_probe.mismatch(host, int(port), "SASL_PLAINTEXT", mechanism) == ""
         found = listener_probe.mismatch(host, int(port), "SASL_PLAINTEXT", "SCRAM-SHA-256")
-    assert found == (
-        "has no logins by kafka.sasl.mechanism = SCRAM-SHA-256: set kafka.sasl.mechanism to PLAIN or OAUTHBEARER"
-    )
+    assert found is not None and "no logins by kafka.sasl.mechanism = SCRAM-SHA-256, only by PLAIN or OAU" in found
 
 
 def test_a_refused_login_names_the_listener_that_has_none() -> None:
@@ -237,7 +281,7 @@ def test_a_refused_login_names_the_listener_that_has_none() -> None:
         raise BrokerAuthorizationError("refused the login")
 
     for asks, wanted in (
-        (handshake(34), pytest.raises(ConfigurationError, match="set kafka.security.protocol to PLAINTEXT")),
+        (handshake(34), pytest.raises(ConfigurationError, match=r"kafka\.security\.protocol .*PLAINTEXT")),
         (handshake(33, "PLAIN"), pytest.raises(BrokerAuthorizationError, match="refused the login")),
     ):
         with (
@@ -248,12 +292,9 @@ def test_a_refused_login_names_the_listener_that_has_none() -> None:
             meet_brokers(client)
 
 
-def test_a_listener_that_says_nothing_may_be_right_and_nobody_is_not_a_mismatch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(listener_probe, "_SECONDS", 0.05)
+def test_a_listener_that_says_nothing_may_be_right_and_nobody_is_not_a_mismatch() -> None:
     with listener(lambda _: SILENCE) as address:
-        assert listener_probe.mismatch("127.0.0.1", int(address.split(":")[1]), "PLAINTEXT") == ""
+        assert listener_probe.mismatch("127.0.0.1", int(address.split(":")[1]), "PLAINTEXT", seconds=0.1) == ""
     assert listener_probe.mismatch("127.0.0.1", free_ports(1)[0], "PLAINTEXT") is None
 
 
@@ -268,15 +309,15 @@ def test_a_response_that_is_cut_off_is_no_listener(length: int) -> None:
 def test_brokers_that_respond_slowly_are_waited_for_and_this_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(listener_probe, "_SECONDS", 0.05)
+    monkeypatch.setattr(first_contact, "_PROBE_S", 0.1)
     with (
         listener(lambda _: SILENCE) as address,
-        BrokerClient({"bootstrap.servers": address, "default.api.timeout.ms": "1000"}) as client,
-        pytest.raises(BrokerUnavailableError, match="no broker responded within 1000 ms"),
+        BrokerClient({"bootstrap.servers": address, "default.api.timeout.ms": "500"}) as client,
+        pytest.raises(BrokerUnavailableError, match="500 ms"),
     ):
         meet_brokers(client)
     (said,) = caplog.messages
-    assert said.startswith(f"still trying to reach kafka.bootstrap.servers = '{address}'")
+    assert f"kafka.bootstrap.servers = '{address}'" in said
 
 
 def test_a_partition_without_a_leader_is_waited_for_and_this_is_said(

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.stack.broker import KafkaBroker
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record
-from tests.stack.topics import create_tiered_topic
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.leader_epochs import leader_epoch_end_offsets, lineages
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
@@ -20,13 +18,11 @@ TOPIC = "epochs"
 PARTITION = TopicPartition(TOPIC, 0)
 
 
-def test_a_lineage_is_rebuilt_over_restarts_by_a_client_that_lived_through_them(tmp_path: Path) -> None:
-    broker = KafkaBroker(tmp_path / "broker", tmp_path / "tier")
-    (tmp_path / "tier").mkdir()
+def test_a_lineage_is_rebuilt_over_restarts_by_a_client_that_lived_through_them(restarted_stack: TieredStack) -> None:
+    broker = restarted_stack.broker
     ends: dict[int, int] = {}
     client = BrokerClient({"bootstrap.servers": broker.bootstrap_servers})
     reader = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED)
-    broker.start()
     try:
         create_tiered_topic(broker, TOPIC)
         for restart in range(3):
@@ -48,4 +44,3 @@ def test_a_lineage_is_rebuilt_over_restarts_by_a_client_that_lived_through_them(
         assert leader_epoch_end_offsets(client, {}).found == {}
     finally:
         client.close()
-        broker.stop()

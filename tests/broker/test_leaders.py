@@ -52,7 +52,7 @@ def test_a_partition_that_was_not_heard_of_is_asked_for_before_it_is_believed_no
         assert list(leaders(PARTITION, added)) == [PARTITION, added]
         assert list(leaders(PARTITION, added)) == [PARTITION, added]
         assert len(client.asked(MetadataRequest)) == 2
-        with pytest.raises(UnknownTopicError, match="partition t-2 does not exist: topic 't' has 2 partitions"):
+        with pytest.raises(UnknownTopicError, match="t-2 .* 2 partitions"):
             leaders(missing)
 
 
@@ -95,7 +95,7 @@ def test_a_broken_connection_is_tried_again_with_new_metadata() -> None:
 def test_a_partition_that_stays_without_a_leader_is_named_when_time_is_up() -> None:
     client = ScriptedClient(lambda *_: metadata(leader=-1), {"default.api.timeout.ms": "50"})
 
-    with pytest.raises(BrokerUnavailableError, match=r"partition t-0: no response .* within 50 ms; last: .* no leader"):
+    with pytest.raises(BrokerUnavailableError, match=r"t-0: .* 50 ms.*no leader"):
         latest(client)
 
 
@@ -113,7 +113,7 @@ def test_the_reason_before_the_last_one_is_told_too() -> None:
     answers = itertools.chain([offsets(-1, error_code=NOT_LEADER)], itertools.repeat(None))
     client = ScriptedClient(
         lambda _, message: metadata() if isinstance(message, MetadataRequest) else next(answers),
-        {"default.api.timeout.ms": "1000"},
+        {"default.api.timeout.ms": "300"},
     )
 
     with pytest.raises(BrokerUnavailableError, match="last: .*; before that: NOT_LEADER_OR_FOLLOWER$"):
@@ -167,7 +167,7 @@ def test_who_has_little_patience_does_not_wait_for_a_leader_and_others_do() -> N
     with ScriptedClient(answer, long) as client:
         answers = each_latest(client, 1_800_000)
         assert answers.found == {PARTITION: 42}
-        assert "the partition has no leader" in str(answers.faults[OTHER]) and answers.faults[OTHER].retriable
+        assert "no leader" in str(answers.faults[OTHER]) and answers.faults[OTHER].retriable
         assert each_latest(client, None).found == {PARTITION: 42, OTHER: 42}
 
 
@@ -178,8 +178,8 @@ def test_a_broker_that_does_not_answer_costs_its_partitions_when_patience_ends()
         lambda node_id, message: both if isinstance(message, MetadataRequest) else offsets(42) if node_id == 1 else None
     )
     with client:
-        answers = each_latest(client, 1_000)
-        assert answers.found == {PARTITION: 42} and "connection was closed" in str(answers.faults[OTHER])
+        answers = each_latest(client, 300)
+        assert answers.found == {PARTITION: 42} and "closed" in str(answers.faults[OTHER])
 
 
 def test_null_arrays_are_no_answer() -> None:
@@ -187,9 +187,9 @@ def test_null_arrays_are_no_answer() -> None:
     broken.topics = nothing.topics = None
     client = ScriptedClient(
         lambda _, message: metadata() if isinstance(message, MetadataRequest) else broken,
-        {"default.api.timeout.ms": "1000"},
+        {"default.api.timeout.ms": "300"},
     )
-    with pytest.raises(BrokerUnavailableError, match="missing in the response"):
+    with pytest.raises(BrokerUnavailableError, match="t-0: .*missing"):
         latest(client)
     with ScriptedClient(lambda *_: nothing) as client:
         assert client.metadata() == {}
@@ -252,7 +252,7 @@ def test_an_answer_for_a_partition_that_was_not_asked_for_is_refused() -> None:
         lambda _, message: metadata() if isinstance(message, MetadataRequest) else offsets(1, partition=3)
     )
 
-    with pytest.raises(CorruptDataError, match="broker 1 responded for partition t-3"):
+    with pytest.raises(CorruptDataError, match="broker 1 .* t-3"):
         latest(client)
 
 
@@ -269,5 +269,5 @@ def test_a_closed_client_says_so() -> None:
     client.close()
     client.close()
 
-    with pytest.raises(BrokerUnavailableError, match="the client was closed"):
+    with pytest.raises(BrokerUnavailableError, match="closed"):
         client.metadata()

@@ -9,7 +9,7 @@ import time
 from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs
 
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from tests.local_http import Answer, LocalHttp, respond
@@ -23,18 +23,29 @@ class TokenServer(LocalHttp):
     Args:
         clients: the secret of each client's id. Its tokens are for the principal of that name.
         life_seconds: of each token.
+        key_pem: key that signs the tokens, so that a broker accepts them by the keys of another server.
     """
 
     def __init__(
-        self, clients: dict[str, str], life_seconds: float = 3600, identity: ssl.SSLContext | None = None
+        self,
+        clients: dict[str, str],
+        life_seconds: float = 3600,
+        identity: ssl.SSLContext | None = None,
+        key_pem: str | None = None,
     ) -> None:
         self.clients, self.life_seconds = clients, life_seconds
         self.asked: list[dict[str, str]] = []
         self.issued: list[str] = []
         self.answers: list[Answer] = []
-        self._key = rsa.generate_private_key(65537, 2048)
+        self._key = _private_key(key_pem)
         super().__init__(type("Handler", (_Handler,), {"tokens": self}), identity)
         self.url, self.keys_url = (f"{self.url}/{of}" for of in ("token", "keys"))
+
+    @property
+    def key_pem(self) -> str:
+        """The key that signs the tokens."""
+        form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        return self._key.private_bytes(serialization.Encoding.PEM, *form).decode()
 
     def keys(self) -> bytes:
         """The JWKS with which a broker checks the tokens; at `keys_url`.
@@ -66,6 +77,14 @@ class TokenServer(LocalHttp):
         self.issued.append(self.token(client))
         granted = {"access_token": self.issued[-1], "token_type": "Bearer", "expires_in": int(self.life_seconds)}
         return Answer(200, json.dumps(granted).encode())
+
+
+def _private_key(pem: str | None) -> rsa.RSAPrivateKey:
+    if pem is None:
+        return rsa.generate_private_key(65537, 2048)
+    key = serialization.load_pem_private_key(pem.encode(), None)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    return key
 
 
 class _Handler(BaseHTTPRequestHandler):

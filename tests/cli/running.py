@@ -7,7 +7,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from tests.stack.processes import free_ports
+from tests.rigs.stack.processes import free_ports
 from tiered_stream.cli import app
 
 

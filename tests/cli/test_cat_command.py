@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.archives import COMMITTED, PLAIN, archive_options, consumed
-from tests.stack.rows import Row
+from tests.rigs.stack.rows import Row
 from tiered_stream.cli import app
 from tiered_stream.model import TopicPartition
 

@@ -12,11 +12,11 @@ import pytest
 
 from tests.cli.running import run
 from tests.inspection.test_query_checkpoint import write_checkpoint
-from tests.stack.broker import KafkaBroker
-from tests.stack.consume import read_topic
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record
-from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered_to
+from tests.rigs.stack.broker import KafkaBroker
+from tests.rigs.stack.consume import read_topic
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.topics import create_tiered_topic, roll, wait_until_tiered_to
 from tiered_stream.broker.client import open_client
 from tiered_stream.broker.topic_configs import topic_configs
 from tiered_stream.model import Split

@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 
 from tests.cli.test_spark_commands import command, settings_file, start
 from tests.delta.archive import LONG, everything, landed
-from tests.stack.processes import free_ports
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic
+from tests.rigs.stack.processes import free_ports
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic
 from tiered_stream.cli import app
 
 
-@pytest.mark.stack
+@pytest.mark.starts_spark
 def test_topics_are_landed_without_spark_submit(tmp_path: Path) -> None:
     words = ["--settings", settings_file(tmp_path), "--table", str(tmp_path / "table")]
     process = start(command(*words, "--checkpoint", str(tmp_path / "checkpoint"), name="ingest"))
@@ -36,6 +36,9 @@ def nobody_listens(folder: Path, servers: str) -> list[str]:
     return [word for name, value in settings.items() for word in ("--option", f"{name}={value}")]
 
 
+SOON = ("--option", "kafka.default.api.timeout.ms=500")
+
+
 @pytest.mark.parametrize("name", ["ingest", "replay"])
 def test_a_broker_that_is_down_ends_it_in_one_line_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -46,10 +49,10 @@ def test_a_broker_that_is_down_ends_it_in_one_line_before_spark_starts(
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", start_spark)
     servers = f"127.0.0.1:{free_ports(1)[0]}"
     times = ["--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z"] if name == "replay" else []
-    ended = CliRunner().invoke(app, [name, *nobody_listens(tmp_path, servers), *times])
+    ended = CliRunner().invoke(app, [name, *nobody_listens(tmp_path, servers), *SOON, *times])
     (line,) = ended.output.splitlines()
     assert ended.exit_code == 1
-    assert f"bootstrap server {servers}: nobody listens there (connection refused)" in line
+    assert f"bootstrap server {servers}: " in line and "connection refused" in line
 
 
 @pytest.mark.stack
@@ -62,5 +65,5 @@ def test_an_unknown_topic_ends_it_in_one_line_with_the_near_names(
     ended = CliRunner().invoke(app, ["ingest", *given, "--option", f"subscribe={topic}x"])
     (line,) = ended.output.splitlines()
     assert ended.exit_code == 2
-    assert line.startswith(f"no such topic: '{topic}x'")
-    assert f"Topics with a similar name: '{topic}'" in line
+    assert f"topic: '{topic}x'" in line
+    assert f"name: '{topic}'" in line

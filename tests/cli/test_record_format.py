@@ -35,8 +35,9 @@ def test_what_a_record_does_not_have_is_null() -> None:
 
 @pytest.mark.parametrize("template", ["%x", "100 %", r"\q", "\\", "%é"])
 def test_a_template_that_nobody_understands_is_refused(template: str) -> None:
-    with pytest.raises(ConfigurationError, match="the format says"):
+    with pytest.raises(ConfigurationError) as refused:
         by_template(template)
+    assert repr(template.removeprefix("100 ")) in str(refused.value)
 
 
 def test_json_has_text_where_bytes_are_text() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.archives import PLAIN, archive_options
 from tests.cli.test_watch_command import batch
+from tests.forking_python import run_command
 from tiered_stream import __version__
 from tiered_stream.cli import cat_command
 from tiered_stream.cli.watch_command import watch
@@ -83,13 +84,8 @@ LONG = "%o" + "x" * 10_000
     "command", ["cat --format LONG", "cat --json", "segments", "segments --json", "doctor", "plan"]
 )
 def test_a_reader_that_leaves_is_no_failure(command: str) -> None:
-    arguments = command.replace("LONG", LONG).split()
-    reads, writes = os.pipe()
-    os.close(reads)
-    whole = [sys.executable, "-m", "tiered_stream", *arguments, *ARCHIVE]
-    with open(writes, "wb") as out:
-        ended = subprocess.run(whole, stdout=out, stderr=subprocess.PIPE, env=environment())
-    assert (ended.returncode, ended.stderr) == (0, b"")
+    ended = run_command(*command.replace("LONG", LONG).split(), *ARCHIVE, unread=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_reader_that_leaves_does_not_change_what_a_command_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +192,7 @@ def keys(found: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize("command", ["segments", "plan", "doctor"])
 def test_json_has_names_in_snake_case(command: str) -> None:
-    code, shown, _ = run(command, "--json", *ARCHIVE)
-    assert code == 0
-    found = set(keys(orjson.loads(shown)))
+    ended = run_command(command, "--json", *ARCHIVE)
+    assert ended.returncode == 0
+    found = set(keys(orjson.loads(ended.stdout)))
     assert found and all(name == name.lower() and "-" not in name for name in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.contract.contract_rows import ROWS
@@ -13,11 +14,13 @@ TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "compatibility.md"
 
 
+@cache
 def proofs() -> dict[str, list[str]]:
     """By the row's key, its tests: file and name."""
     found: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
-        for name, keys in marked(path.read_text("utf-8")):
+        text = path.read_text("utf-8")
+        for name, keys in marked(text) if "mark.contract" in text else ():
             for key in keys:
                 found.setdefault(key, []).append(f"{path.relative_to(TESTS)}::{name}")
     return found
@@ -38,11 +41,6 @@ def marked(text: str) -> Iterator[tuple[str, list[str]]]:
                 yield node.name, keys
 
 
-def tables() -> dict[str, str]:
-    """Of the compatibility page, by the name of their markers."""
-    return {"rows": _rows(), "values": _values()}
-
-
 def _rows() -> str:
     tests = proofs()
     lines = ["| Row | Spark's `kafka` source | `tiered_stream` | Tests |", "|---|---|---|---|"]
@@ -58,3 +56,7 @@ def _values() -> str:
     for each in DIFFERENCES:
         lines.append(f"| `{each.option}` | {each.value} | {each.spark} | {each.ours} | {each.why} |")
     return "\n".join(lines) + "\n"
+
+
+TABLES = {"rows": _rows, "values": _values}
+"""Writers of the compatibility page's tables, by the name of their markers."""

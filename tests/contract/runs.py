@@ -9,7 +9,7 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.reading import stream
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
 
 Found = list[tuple[int, int]]
 

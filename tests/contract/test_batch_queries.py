@@ -10,10 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.reading import batch, options, records
-from tests.stack.produce import produce_batch
-from tests.stack.rows import Record
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic
+from tests.rigs.stack.produce import produce_batch
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic
 
 TOPIC = "bounds"
 LATE = 10_000

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.contract_rows import ROWS, Verdict
-from tests.contract.proofs import PAGE, marked, proofs, tables
+from tests.contract.proofs import PAGE, TABLES, marked, proofs
 
 
 def test_every_row_stands_there_once() -> None:
@@ -26,11 +26,11 @@ def test_marks_name_rows_that_are_there() -> None:
     assert proofs().keys() - {row.key for row in ROWS} == set()
 
 
-@pytest.mark.parametrize("name", tables())
+@pytest.mark.parametrize("name", TABLES)
 def test_the_page_is_not_stale(name: str) -> None:
     text = PAGE.read_text("utf-8")
     between = text.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- /{name} -->")[0]
-    assert between == tables()[name], "write it anew with `python -m tests.contract`"
+    assert between == TABLES[name](), "write it anew with `python -m tests.contract`"
 
 
 def test_a_row_loses_its_test_with_the_mark() -> None:

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.contract.runs import Runs, at, by_partition, rows
 from tests.reading import options, records, stream
-from tests.stack.produce import produce_batch
-from tests.stack.rows import Record
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import add_partitions, create_tiered_topic, recreate_topic
-from tests.stack.transactions import TransactionalProducer
+from tests.rigs.stack.produce import produce_batch
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import add_partitions, create_tiered_topic, recreate_topic
+from tests.rigs.stack.transactions import TransactionalProducer
 
 # Where a query starts, and goes on
 

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.contract.runs import Found, Runs, by_partition, rows
 from tests.reading import batch, options, records, stream
-from tests.stack.processes import wait_until
-from tests.stack.produce import produce_batch
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import add_partitions, create_tiered_topic, delete_topic, recreate_topic
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.produce import produce_batch
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import add_partitions, create_tiered_topic, delete_topic, recreate_topic
 
 ATTEMPTS = {"fetchOffset.retryIntervalMs": "100"}
 
@@ -175,12 +175,25 @@ def test_a_topic_that_was_made_again_between_two_runs_and_is_shorter(
     recreate_topic(stack.broker, topic)
     produce_batch(stack.broker, topic, records(3))
     if policy == "true":
-        with pytest.raises(StreamingQueryException, match=r"KAFKA_DATA_LOSS.*PARTITION_OFFSET_CHANGED.* from 5 to 3"):
+        with pytest.raises(StreamingQueryException, match=r"KAFKA_DATA_LOSS\.TOPIC_RECREATED"):
             runs.land(given)
     else:
         assert runs.land(given) == []
         produce_batch(stack.broker, topic, records(2))
         assert runs.land(given) == [(0, 3), (0, 4)]
+
+
+@pytest.mark.contract("1.6 topic made again and longer")
+def test_a_topic_that_was_made_again_between_two_runs_and_is_longer(
+    stack: TieredStack, runs: Runs, topic: str, policy: str
+) -> None:
+    create_tiered_topic(stack.broker, topic)
+    produce_batch(stack.broker, topic, records(5))
+    given = options(stack, topic, {"failOnDataLoss": policy})
+    assert runs.land(given) == rows(range(5))
+    recreate_topic(stack.broker, topic)
+    produce_batch(stack.broker, topic, records(8))
+    lands(runs, given, "TOPIC_RECREATED", rows(range(5, 8)))
 
 
 @pytest.mark.contract(

@@ -10,9 +10,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.contract.runs import Runs, rows
 from tests.reading import options, records, stream
-from tests.stack.produce import produce_batch
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic
+from tests.rigs.stack.produce import produce_batch
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic
 
 LAGS = (101, 11, 1)
 

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from tests.golden import NAMES, golden
 from tests.storage.golden_aiven import KEY_PREFIX
+from tests.tier.topics import topic_options
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.batch import plan_batch
@@ -25,16 +26,8 @@ LONG = "s32-big"
 
 def options(topics: str = ODD, given: Mapping[str, str] | None = None) -> dict[str, str]:
     """Everything in the topics; `given` comes on top."""
-    return {
-        "remote.log.locator": "archive",
-        "remote.storage.layout": "aiven",
-        "remote.storage.uri": golden(PLAIN).bucket.as_uri(),
-        "rsm.config.key.prefix": KEY_PREFIX[PLAIN],
-        "subscribe": topics,
-        "startingOffsets": "earliest",
-        "includeHeaders": "true",
-        **(given or {}),
-    }
+    golden_set = {"rsm.config.key.prefix": KEY_PREFIX[PLAIN], "includeHeaders": "true"}
+    return topic_options(golden(PLAIN).bucket, topics, {**golden_set, **(given or {})})
 
 
 def in_order(rows: pa.Table) -> pa.Table:

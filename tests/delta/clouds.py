@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.stack.azurite import ACCOUNT, KEY, Azurite
-from tests.stack.fake_gcs import FakeGcs
+from tests.rigs.stack.azurite import ACCOUNT, KEY, Azurite
+from tests.rigs.stack.fake_gcs import FakeGcs
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.open_store import open_store

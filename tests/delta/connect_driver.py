@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 import tiered_stream
 from tests.delta.archive import ODD, options
-from tests.stack.jars import jar_paths
-from tests.stack.spark import DELTA, LOCAL, SHORT_LIVED
+from tests.rigs.stack.jars import jar_paths
+from tests.rigs.stack.spark import DELTA, LOCAL, SHORT_LIVED
 from tiered_stream.errors import ConfigurationError
 
 

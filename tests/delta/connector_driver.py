@@ -18,9 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import tiered_stream
 from tests.delta.archive import LONG, ODD, options
-from tests.delta.typed_archive import typed_options, write_topic
-from tests.stack.rows import Record
-from tests.stack.spark import SHORT_LIVED, spark_session
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.spark import SHORT_LIVED, spark_session
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter
 from tiered_stream.delta.redrive.redrive_run import redrive
 
@@ -72,7 +72,7 @@ class Tables:
         self.spark.sql(f"CREATE TABLE delta.`{name}` (id BIGINT, topic STRING, offset BIGINT) USING delta")
         self.spark.sql(f"ALTER TABLE delta.`{name}` ADD CONSTRAINT small CHECK (id < 10)")
         own = {**self.given, **JSON, "ingest.kafkaColumns": "topic, offset", "ingest.deadLetterTable": dead}
-        given = typed_options(bucket, "orders", own)
+        given = topic_options(bucket, "orders", own)
         query = tiered_stream.land(
             self.spark, options=given, table=name, checkpoint=f"{self.folder}/redriven", lane="direct"
         )

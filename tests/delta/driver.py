@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.stack.processes import LONG
-from tests.stack.spark import ROOT
+from tests.rigs.stack.processes import LONG
+from tests.rigs.stack.spark import ROOT
 
 BEFORE_TASKS, BEFORE_COMMIT = "before tasks", "between tasks and commit"
 AFTER_GROWTH = "between the table's new columns and the commit"
@@ -147,7 +147,7 @@ def slow(marks: str) -> dict[str, str]:
 def main() -> None:
     run = Run(**json.loads(sys.argv[1]))
     from tests.delta.archive import options
-    from tests.stack.spark import spark_session
+    from tests.rigs.stack.spark import spark_session
     from tiered_stream import land
 
     config = SPECULATION | {"spark.master": run.speculation[0]} if run.speculation else LOCAL_TASKS

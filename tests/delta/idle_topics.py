@@ -19,12 +19,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
-from tests.stack.processes import wait_until
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record
-from tests.stack.spark import spark_session
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import TIERED
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.spark import spark_session
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import TIERED
 from tiered_stream import land
 
 console = Console(highlight=False, soft_wrap=True)

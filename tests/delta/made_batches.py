@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tests.stack.batches import record_batch
-from tests.stack.rows import Record
+from tests.rigs.stack.batches import record_batch
+from tests.rigs.stack.rows import Record
 from tiered_stream.model import TopicPartition
 from tiered_stream.records.decoder import RecordBatchDecoder
 

@@ -10,13 +10,13 @@ from random import Random
 
 from pyspark.sql.pandas.types import from_arrow_type
 
-from tests.delta.typed_archive import write_topic
 from tests.formats.avro_cases import Schemas, encoded, value
 from tests.formats.json_documents import document, make_kind
 from tests.formats.protobuf_cases import FIELDS, MESSAGE, made, message_class, proto_text
 from tests.formats.scripted_registry import ScriptedRegistry
-from tests.fuzz.mutation import spoiled
-from tests.stack.rows import Record
+from tests.rigs.fuzz.mutation import spoiled
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import write_topic
 
 SPOILED = 0.3
 """Of values that were right before."""

@@ -24,9 +24,9 @@ from rich.console import Console
 
 from tests.delta.driver import kill_group
 from tests.delta.topics_of_formats import FORMATS, RECORDS, check_table, format_settings, topic_names, write_topics
-from tests.stack.apicurio import Apicurio
-from tests.stack.processes import LONG, wait_until
-from tests.stack.spark import ROOT, spark_environment
+from tests.rigs.stack.apicurio import Apicurio
+from tests.rigs.stack.processes import LONG, wait_until
+from tests.rigs.stack.spark import ROOT, spark_environment
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -67,7 +67,7 @@ class Drive:
 
 
 def drive(run: Drive) -> None:
-    from tests.stack.spark import spark_session
+    from tests.rigs.stack.spark import spark_session
     from tiered_stream import land
 
     spark = spark_session("many topics", groups=("delta",))

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.delta.typed_archive import write_topic
 from tests.formats.avro_cases import varint
-from tests.fuzz.mutation import uvarint
-from tests.stack.rows import Record
+from tests.rigs.fuzz.mutation import uvarint
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import write_topic
 from tiered_stream.formats.registry.schema_ids import NOT_FRAMED
 
 EVERY, PARTITIONS = 100, 2

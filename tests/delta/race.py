@@ -35,11 +35,11 @@ from tests.delta.archive import LONG, options
 from tests.delta.committing import QUERY
 from tests.delta.driver import kill_group
 from tests.delta.made_batches import decoded
-from tests.stack.processes import wait_until
-from tests.stack.rows import Record
-from tests.stack.s3_client import REGION, s3a_settings
-from tests.stack.spark import ROOT
-from tests.stack.versitygw import VersityGateway
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.s3_client import REGION, s3a_settings
+from tests.rigs.stack.spark import ROOT
+from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream.delta.landing.land import Landing, plan_landing
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.delta.write.file_systems import delta_storage_options
@@ -91,7 +91,7 @@ class Race:
 
     def run(self) -> None:
         """The application itself."""
-        from tests.stack.spark import spark_session
+        from tests.rigs.stack.spark import spark_session
 
         spark = spark_session("race", ("delta", "s3a"), config={**_CHEAP, **self.session})
         given = {"maxOffsetsPerTrigger": str(max(1, RECORDS // self.commits)), "includeHeaders": "false"}
@@ -188,7 +188,8 @@ def race(folder: Path, commits: int, kills: int = 0, *, bare: bool = False, seed
         settings = s3a_settings(lake.endpoint, lake.access_key, lake.secret_key)
         session = {f"spark.hadoop.{name}": value for name, value in settings.items()}
         run = Race(f"s3a://{BUCKET}/table", str(folder / "checkpoints"), session, commits, bare)
-        storage = delta_storage_options(TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key))
+        access = TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key)
+        storage = delta_storage_options(access, BUCKET)
         begin, log = time.monotonic(), folder / "log"
 
         def batches() -> int:

@@ -76,3 +76,10 @@ def _places(rows: DataFrame) -> Places:
 
 def of(topic: str, *offsets: int) -> Places:
     return [(topic, offset) for offset in offsets]
+
+
+def damage(table: Path, ignored: str) -> None:
+    """Let a table's files be such that Spark leaves them out by the setting `ignored`."""
+    for path in table.glob("*.parquet"):
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        path.write_bytes(b"PAR1 garbage PAR1") if ignored == "ignoreCorruptFiles" else path.unlink()

@@ -112,9 +112,7 @@ def test_a_replay_lands_what_lies_between_its_times_once(
     assert in_order(table(files).to_pyarrow_table()).equals(everything(LONG).slice(5_000, 4_000))
     again = replay(spark, options=given, into=files.uri, checkpoint=checkpoint, **times)
     assert (again.records, again.finished_before) == (0, True)
-    with pytest.raises(
-        ConfigurationError, match="out of Spark's reach, and Spark reads it for a comparison: the session"
-    ):
+    with pytest.raises(ConfigurationError, match="reach.*: the session"):
         verify(spark, options=given, table=files.uri)
 
 

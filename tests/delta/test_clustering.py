@@ -86,13 +86,11 @@ def test_a_table_that_chooses_its_statistics_is_left_to_spark(spark: SparkSessio
 
 
 def test_a_table_by_day_is_not_clustered() -> None:
-    with pytest.raises(ConfigurationError, match="ingest.dayColumn and ingest.clusterBy exclude each other"):
+    with pytest.raises(ConfigurationError, match=r"ingest\.dayColumn .*ingest\.clusterBy"):
         table_files({"ingest.dayColumn": "day", "ingest.clusterBy": "offset"})
 
 
 @pytest.mark.parametrize("text", ["", "a,", "a,b,a", " , "])
 def test_columns_are_named_each_once(text: str) -> None:
-    with pytest.raises(
-        ConfigurationError, match="ingest.clusterBy: .* must name columns, separated by commas, each once"
-    ):
+    with pytest.raises(ConfigurationError, match="ingest.clusterBy: .*columns"):
         table_files({"ingest.clusterBy": text})

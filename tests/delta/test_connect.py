@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.delta.archive import ODD, everything, landed
-from tests.stack.processes import LONG
-from tests.stack.spark import ROOT, spark_environment
+from tests.rigs.stack.processes import LONG
+from tests.rigs.stack.spark import ROOT, spark_environment
 
 
-@pytest.mark.stack
+@pytest.mark.starts_spark
 @pytest.mark.slow
 def test_a_client_reads_lands_and_verifies_and_is_refused_by_name_what_it_cannot_do(tmp_path: Path) -> None:
     check_client(tmp_path)
@@ -30,9 +30,6 @@ def check_client(folder: Path, *server: str) -> None:
     found = json.loads((folder / "found.json").read_text())
     assert found["read"] == everything(ODD).num_rows and found["equal"]
     assert landed(folder / "table").equals(everything(ODD))
-    assert found["direct"] == (
-        f"the direct lane cannot write to {folder}/refused: with Spark Connect nobody can commit files that tasks "
-        "have written: that takes the driver's own JVM. Use lane auto or spark."
-    )
-    assert found["replay"].startswith("a replay needs the driver's own SparkContext and JVM, which Spark Connect does")
+    assert f"cannot write to {folder}/refused: with Spark Connect" in found["direct"]
+    assert "Spark Connect" in found["replay"]
     assert not (folder / "refused").exists()

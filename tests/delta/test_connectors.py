@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.stack.azurite import ACCOUNT, Azurite
-from tests.stack.fake_gcs import FakeGcs
-from tests.stack.hdfs import Hdfs
-from tests.stack.processes import LONG
-from tests.stack.spark import ROOT, spark_environment
+from tests.rigs.stack.azurite import ACCOUNT, Azurite
+from tests.rigs.stack.fake_gcs import FakeGcs
+from tests.rigs.stack.hdfs import Hdfs
+from tests.rigs.stack.processes import LONG
+from tests.rigs.stack.spark import ROOT, spark_environment
 
-pytestmark = [pytest.mark.stack, pytest.mark.slow]
+pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
 BUCKET = "by-connector"
 

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 import tiered_stream
 from tests.cli.running import run
 from tests.delta.archive import LONG, ODD, everything, in_order, landed, options
-from tests.delta.typed_archive import typed_options, write_topic
-from tests.stack.rows import Record
-from tests.stack.s3_client import REGION, s3a_settings
-from tests.stack.spark import configured
-from tests.stack.versitygw import VersityGateway
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.s3_client import REGION, s3a_settings
+from tests.rigs.stack.spark import configured
+from tests.rigs.stack.versitygw import VersityGateway
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.settings.ingest_settings import TableStorage
@@ -48,7 +48,7 @@ def test_a_table_and_its_checkpoint_are_found_where_the_dots_lead(
 def test_routes_and_dead_letters_are_found_where_the_dots_lead(spark: SparkSession, tmp_path: Path) -> None:
     for topic in ("good", "bad"):
         write_topic(tmp_path / "bucket", topic, [[Record(None, text) for text in (b'{"id":1}', b"{", b'{"id":2}')]])
-    settings = typed_options(tmp_path / "bucket", "good,bad", {
+    settings = topic_options(tmp_path / "bucket", "good,bad", {
         "ingest.value.format": "json", "ingest.value.schema": "id BIGINT", "ingest.onDecodeError": "deadLetter",
         "ingest.deadLetterTable": f"{tmp_path}/x/../dead", "ingest.route": f"bad={tmp_path}/x/../{{topic}}/raw",
     })  # fmt: skip
@@ -73,7 +73,7 @@ def test_a_table_in_s3_is_found_where_the_dots_lead(
     found = lake.client().list_objects_v2(Bucket=bucket)["Contents"]
     assert {each["Key"].split("/")[1] for each in found} == {"t"}
     storage = TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key)
-    table = DeltaTable(f"s3://{bucket}/a/t", storage_options=delta_storage_options(storage))
+    table = DeltaTable(f"s3://{bucket}/a/t", storage_options=delta_storage_options(storage, bucket))
     assert in_order(pa.table(table.to_pyarrow_table())).equals(everything(ODD))
 
 
@@ -82,6 +82,6 @@ def test_a_path_above_its_root_is_refused_at_planning(spark: SparkSession, tmp_p
         ("s3a://lake/../t", {}),
         (str(tmp_path / "t"), {"ingest.route": f"{LONG}=s3a://lake/x/../../t"}),
     ):
-        with pytest.raises(ConfigurationError, match=r"the path s3a://lake/.*: it leads above its root"):
+        with pytest.raises(ConfigurationError, match=r"s3a://lake/.*: .*root"):
             plan_query(spark, options=options(ODD, given), table=table, checkpoint=f"{tmp_path}/c")
     assert list(tmp_path.iterdir()) == []

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.test_typed_tables import Typed
-from tests.delta.typed_archive import write_topic
 from tests.formats.avro_cases import encoded
 from tests.formats.scripted_registry import ScriptedRegistry
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import write_topic
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.delta.archive import LONG, ODD, everything, in_order, options
 from tests.delta.clouds import keys
 from tests.delta.committing import QUERY, offsets, planned, table, written
-from tests.stack.hdfs import Hdfs
+from tests.rigs.stack.hdfs import Hdfs
 from tiered_stream import land, replay, verify
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.committer import choose_committer

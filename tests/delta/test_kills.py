@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import ODD, everything, landed
 from tests.delta.driver import AFTER_COMMIT, AFTER_GROWTH, Run
-from tests.delta.typed_archive import typed_options, write_topic
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options, write_topic
 
-pytestmark = [pytest.mark.stack, pytest.mark.slow]
+pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
 
 def test_a_driver_killed_between_the_tables_commit_and_sparks_lands_every_record_once(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_driver_killed_when_columns_are_wider_already_lands_every_record_once(
         "ingest.value.format": "json", "ingest.value.schema": "id INT", "ingest.schemaEvolution": "widen",
         "ingest.kafkaColumns": "offset",
     }  # fmt: skip
-    given = typed_options(tmp_path / "bucket", "orders", widen)
+    given = topic_options(tmp_path / "bucket", "orders", widen)
     run = Run(str(table), str(tmp_path / "checkpoint"), "orders", limit=1, given=given)
     assert replace(run, point=AFTER_GROWTH, batch=2).execute(log) == -signal.SIGKILL, log.read_text()
     killed = spark.read.format("delta").load(str(table))

@@ -21,8 +21,8 @@ from tests.delta.made_topics import (
     registered_avro_topic,
     registered_protobuf_topic,
 )
-from tests.delta.typed_archive import typed_options
 from tests.formats.scripted_registry import ScriptedRegistry
+from tests.tier.topics import topic_options
 from tiered_stream import land
 
 KAFKA = "topic, partition, offset as kafka_offset, timestamp as kafka_timestamp"
@@ -77,7 +77,7 @@ class Lanes:
             "ingest.schema.registry.url": self._registry, "ingest.deadLetterTable": str(self._folder / lane / "dead"),
         }  # fmt: skip
         return land(
-            self._spark, options=typed_options(self._bucket, topics, given), table=str(self._folder / lane / table),
+            self._spark, options=topic_options(self._bucket, topics, given), table=str(self._folder / lane / table),
             checkpoint=str(self._folder / f"{lane} checkpoint of {table}"), lane=lane,
         )  # fmt: skip
 

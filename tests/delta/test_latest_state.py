@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -9,11 +10,12 @@ from unittest.mock import patch
 import orjson
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Column, Row, SparkSession
+from pyspark.sql import functions as sql
 
-from tests.delta.typed_archive import typed_options, write_topic
 from tests.formats.scripted_registry import ScriptedRegistry
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTransaction
 from tiered_stream.delta.commit.deltalake_merge import DeltalakeMerge
@@ -67,12 +69,12 @@ class Latest:
     def run(self, given: dict[str, str], lane: str = "auto") -> None:
         settings = {"ingest.mode": "upsert", "ingest.commit": self.commit}
         query = land(
-            self.spark, options=typed_options(self.bucket, "orders", {**settings, **given}), table=str(self.table),
+            self.spark, options=topic_options(self.bucket, "orders", {**settings, **given}), table=str(self.table),
             checkpoint=str(self.checkpoint), lane=lane,
         )  # fmt: skip
         query.awaitTermination()
 
-    def rows(self, *columns: str) -> list[Any]:
+    def rows(self, *columns: str | Column) -> list[Any]:
         found = self.spark.read.format("delta").load(str(self.table)).select(*columns).collect()
         return sorted(tuple(row) for row in found)
 
@@ -177,6 +179,25 @@ def test_plain_records_keep_the_last_value_of_each_key(spark: SparkSession, tmp_
     assert latest.rows("key", "value", "partition", "offset") == [("a", "2", 0, 2), ("c", "1", 1, 0), ("d", "", 0, 4)]
 
 
+@pytest.mark.parametrize("commit", ["auto", "spark"])
+def test_flattened_events_leave_the_databases_rows(spark: SparkSession, tmp_path: Path, commit: str) -> None:
+    def event(key: int, **row: object) -> Record:
+        return Record(orjson.dumps({"id": key}), orjson.dumps({"id": key, "__deleted": "false", **row}))
+
+    given = {
+        "ingest.value.format": "json", "ingest.value.schema": "id BIGINT, name STRING, at BIGINT, __deleted STRING",
+        "ingest.envelope": "flattened", "ingest.times": "at=millis", "ingest.keys": "id", "ingest.commit": commit,
+        "ingest.kafkaColumns": "none",
+    }  # fmt: skip
+    latest = Latest(spark, tmp_path)
+    latest.write(0, event(1, name="a", at=1), event(2, name="b", at=2), event(3, name="c"), event(3, __deleted="true"))
+    latest.run(given)
+    latest.write(0, event(1, name=None, __deleted="true"), event(2, name="d", at=1_700_000_000_123))
+    latest.run(given)
+    (row,) = spark.read.format("delta").load(str(latest.table)).selectExpr("*", "unix_millis(at) AS millis").collect()
+    assert (row.id, row.name, row.millis, "__deleted" in row.asDict()) == (2, "d", 1_700_000_000_123, False)
+
+
 def test_a_key_in_two_partitions_stops_the_query_unless_a_column_orders_it(spark: SparkSession, tmp_path: Path) -> None:
     latest = Latest(spark, tmp_path)
     latest.write(0, Record(b"a", b"late", (), 2000))
@@ -191,6 +212,25 @@ def test_a_key_in_two_partitions_stops_the_query_unless_a_column_orders_it(spark
     assert latest.rows("key", "value") == [("a", "late"), ("b", "1"), ("d", "1")]
 
 
+@pytest.mark.parametrize("columns", ["partition", "topic, partition as Part"])
+@pytest.mark.parametrize("value", [b"new", None])
+def test_a_key_that_moves_to_another_partition_later_stops_the_query_unless_a_column_orders_it(
+    spark: SparkSession, tmp_path: Path, value: bytes | None, columns: str
+) -> None:
+    latest = Latest(spark, tmp_path)
+    given = {**PLAIN, "ingest.kafkaColumns": f"{columns}, timestamp"}
+    latest.write(0, Record(b"a", b"old", (), 1000), Record(b"b", b"1", (), 1000), Record(b"c", b"1", (), 1000))
+    latest.run(given)
+    latest.write(1, Record(b"a", value, (), 2000))
+    latest.write(0, Record(b"b", b"2", (), 2000), Record(b"c", None, (), 2000))
+    found = "orders/0 and orders/1" if "topic" in columns else "0 and 1"
+    with pytest.raises(StreamingQueryException, match=f"in the partitions {found}, .*set ingest.orderBy"):
+        latest.run(given)
+    assert latest.rows("key", "value") == [("a", "old"), ("b", "1"), ("c", "1")]
+    latest.run({**given, "ingest.orderBy": "timestamp"})
+    assert latest.rows("key", "value") == [*([("a", "new")] if value else []), ("b", "2")]
+
+
 def test_a_table_with_deletion_vectors_clustering_and_columns_of_its_own_is_merged(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -199,7 +239,7 @@ def test_a_table_with_deletion_vectors_clustering_and_columns_of_its_own_is_merg
         f"CREATE TABLE delta.`{latest.table}` (id BIGINT, name STRING, note STRING, long INT GENERATED ALWAYS AS "
         "(length(name))) USING delta CLUSTER BY (id) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
     )
-    given = {**DEBEZIUM, "ingest.value.schema": DEBEZIUM["ingest.value.schema"], "ingest.schemaEvolution": "add"}
+    given = {**DEBEZIUM, "ingest.ownColumns": "Note", "ingest.schemaEvolution": "add"}
     latest.write(0, *(change("r", key, "x" * key) for key in range(20)))
     latest.run(given)
     spark.sql(f"UPDATE delta.`{latest.table}` SET note = 'kept' WHERE id = 3")
@@ -211,6 +251,96 @@ def test_a_table_with_deletion_vectors_clustering_and_columns_of_its_own_is_merg
     ]
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{latest.table}`").first()
     assert detail is not None and "deletionVectors" in detail["tableFeatures"]
+
+
+@pytest.mark.parametrize("batches", ["one batch", "a batch for each record"])
+def test_a_row_that_was_deleted_and_inserted_again_is_a_new_row(
+    spark: SparkSession, tmp_path: Path, batches: str
+) -> None:
+    """Columns of the user's own keep their values in an update, and in nothing else."""
+    latest = Latest(spark, tmp_path)
+    own = "note STRING, tags ARRAY<STRING>, place STRUCT<a: INT>, amount DECIMAL(20, 2)"
+    spark.sql(f"CREATE TABLE delta.`{latest.table}` (id BIGINT, name STRING, {own}) USING delta")
+    given = {**DEBEZIUM, "ingest.ownColumns": "note, Tags, place, amount", "ingest.schemaEvolution": "add"}
+    latest.write(0, *(change("r", key, "old") for key in (1, 2, 3)))
+    latest.run(given)
+    kept = "note = 'kept', tags = array('t'), place = struct(1 AS a), amount = 1.5"
+    spark.sql(f"UPDATE delta.`{latest.table}` SET {kept}")
+    latest.write(0, change("d", 1, old="old"), tombstone(1), change("c", 1, "new"), change("u", 2, "new", "old"))
+    latest.write(0, change("c", 4, "x"), change("d", 4, old="x"), change("c", 4, "new"))
+    latest.run({**given, **({} if batches == "one batch" else {"maxOffsetsPerTrigger": "1"})})
+    none, all_kept = (None,) * 4, ("kept", "t", 1, Decimal("1.50"))
+    assert latest.rows("id", "name", "note", sql.col("tags")[0], "place.a", "amount") == [
+        (1, "new", *none), (2, "new", *all_kept), (3, "old", *all_kept), (4, "new", *none)
+    ]  # fmt: skip
+
+
+def test_a_delete_makes_a_new_row_only_if_it_is_not_older_than_the_row_that_it_deletes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each key has a row of the time 5; then a delete and a new row of other times, in this order of their offsets."""
+    changes = {"older delete": (-3, 6), "equal delete": (-5, 6), "newer delete": (-6, 7), "delete behind": (6, -5),
+               "older delete behind": (6, -3), "equal delete behind": (6, -6, 6), "no delete": (6,)}  # fmt: skip
+    latest = Latest(spark, tmp_path)
+    columns = "key STRING, value STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, note STRING"
+    spark.sql(f"CREATE TABLE delta.`{latest.table}` ({columns}) USING delta")
+    given = {**PLAIN, "ingest.ownColumns": "note", "ingest.orderBy": "timestamp"}
+    latest.write(0, *(Record(key.encode(), b"5", (), 1005) for key in changes))
+    latest.run(given)
+    spark.sql(f"UPDATE delta.`{latest.table}` SET note = 'kept'")
+    latest.write(
+        0,
+        *(
+            Record(key.encode(), b"%d" % at if at > 0 else None, (), 1000 + abs(at))
+            for key, times in changes.items()
+            for at in times
+        ),
+    )
+    latest.run(given)
+    assert latest.rows("key", "value", "note") == [
+        ("delete behind", "6", "kept"), ("equal delete", "6", None), ("equal delete behind", "6", None),
+        ("newer delete", "7", None), ("no delete", "6", "kept"), ("older delete", "6", "kept"),
+        ("older delete behind", "6", "kept"),
+    ]  # fmt: skip
+
+
+def test_a_table_with_not_null_fields_in_structs_is_merged(spark: SparkSession, tmp_path: Path) -> None:
+    latest = Latest(spark, tmp_path)
+    place = "place STRUCT<code: INT NOT NULL, inner: STRUCT<name: STRING NOT NULL, note: STRING>>"
+    spark.sql(f"CREATE TABLE delta.`{latest.table}` (id BIGINT, {place}) USING delta")
+    given = {"ingest.value.format": "json", "ingest.value.schema": f"id BIGINT, {place.replace(' NOT NULL', '')}",
+             "ingest.keys": "id", "ingest.kafkaColumns": "none"}  # fmt: skip
+    for code in (1, 2):
+        latest.write(0, Record(b"", orjson.dumps({"id": 7, "place": {"code": code, "inner": {"name": f"n{code}"}}})))
+        latest.run(given)
+    assert latest.rows("id", "place.code", "place.inner.name", "place.inner.note") == [(7, 2, "n2", None)]
+    assert [row["operation"] for row in latest.history()].count("MERGE") == 2
+
+
+@pytest.mark.parametrize("ignored", ["ignoreCorruptFiles", "ignoreMissingFiles"])
+def test_no_setting_of_the_session_lets_a_merge_leave_out_staged_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merge: type[Any], ignored: str
+) -> None:
+    latest = Latest(spark, tmp_path)
+    latest.write(0, change("r", 1, "a"))
+    commit = merge.commit
+
+    def commit_without_the_file(self: Any, batch: Any) -> int:
+        (file,) = batch.files
+        path = latest.table / file.path
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        path.write_bytes(b"PAR1 garbage PAR1") if ignored == "ignoreCorruptFiles" else path.unlink()
+        version: int = commit(self, batch)
+        return version
+
+    monkeypatch.setattr(merge, "commit", commit_without_the_file)
+    spark.conf.set(f"spark.sql.files.{ignored}", "true")
+    try:
+        with pytest.raises(StreamingQueryException):
+            latest.run(DEBEZIUM)
+    finally:
+        spark.conf.unset(f"spark.sql.files.{ignored}")
+    assert [row["operation"] for row in latest.history()].count("MERGE") == 0
 
 
 def test_a_new_field_becomes_a_column(spark: SparkSession, tmp_path: Path) -> None:
@@ -294,5 +424,5 @@ def test_settings_that_do_not_go_together_are_refused_by_name(
     latest = Latest(spark, tmp_path)
     with pytest.raises(ConfigurationError, match=said):
         latest.run({**DEBEZIUM, **given})
-    with pytest.raises(ConfigurationError, match="the Spark lane does not go with ingest.mode=upsert"):
+    with pytest.raises(ConfigurationError, match="Spark lane .*ingest.mode=upsert"):
         latest.run(DEBEZIUM, lane="spark")

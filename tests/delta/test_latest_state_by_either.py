@@ -12,11 +12,12 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.delta.test_latest_state import DEBEZIUM, PLAIN, Latest, change, tombstone
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
 from tiered_stream.delta.commit import deltalake_merge
 from tiered_stream.delta.commit.deltalake_merge import DeltalakeMerge
 from tiered_stream.delta.commit.merge import MergedTable
 from tiered_stream.delta.commit.transaction import BatchCommit
+from tiered_stream.errors import ConfigurationError
 
 COLUMNS = (
     '`Id` STRING, `a.b` DECIMAL(38, 2), `Ünï"cöl` DATE, `t``y` DOUBLE, source TIMESTAMP, target TIMESTAMP_NTZ, '
@@ -126,6 +127,30 @@ def test_a_table_that_gets_deletion_vectors_while_the_query_runs_is_merged_by_sp
     latest.run(DEBEZIUM)
     assert engine(latest.table) == "spark"
     assert latest.rows("id", "name") == [(2, "c")]
+
+
+@pytest.mark.slow
+def test_keys_that_a_partition_cannot_hold_become_dead_letters_or_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    latest = Latest(spark, tmp_path)
+    columns = "partition INT, offset BIGINT, timestamp TIMESTAMP, key STRING, value STRING"
+    spark.sql(f"CREATE TABLE delta.`{latest.table}` ({columns}) USING delta PARTITIONED BY (key)")
+    dead = tmp_path / "dead"
+    given = {**PLAIN, "ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(dead)}
+    for number in (b"1", b"2"):
+        latest.write(0, *(Record(key, number) for key in (b"", b"__HIVE_DEFAULT_PARTITION__", b" ", b"a", b"b")))
+        latest.run(given)
+    latest.write(0, Record(b"", None), Record(b" ", None), Record(b"b", None))
+    latest.run(given)
+    assert latest.rows("key", "value") == [("a", "2")]
+    letters = spark.read.format("delta").load(str(dead)).select("offset", "reason").collect()
+    assert sorted(each.offset for each in letters) == [0, 1, 5, 6]
+    assert all("partitioned by key" in each.reason for each in letters)
+    other = Latest(spark, tmp_path, "other")
+    spark.sql(f"CREATE TABLE delta.`{other.table}` ({columns}) USING delta PARTITIONED BY (timestamp)")
+    with pytest.raises(ConfigurationError, match="partitioned by timestamp, a TIMESTAMP"):
+        other.run({**PLAIN, "ingest.keys": "key,timestamp"})
 
 
 @pytest.mark.slow

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.delta.test_typed_tables import Typed, same
-from tests.delta.typed_archive import typed_options, write_topic
 from tests.formats.avro_cases import encoded
-from tests.stack.apicurio import Apicurio
-from tests.stack.rows import Record
+from tests.rigs.stack.apicurio import Apicurio
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
@@ -73,7 +73,7 @@ class Producer:
 
 def started(typed: Typed, topic: str, **given: str) -> StreamingQuery:
     return land(
-        typed.spark, options=typed_options(typed.bucket, topic, given), table=str(typed.table),
+        typed.spark, options=topic_options(typed.bucket, topic, given), table=str(typed.table),
         checkpoint=str(typed.checkpoint), lane="direct", trigger="1 second",
     )  # fmt: skip
 

@@ -17,8 +17,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 
 from tests.delta.made_tables import MadeTable, made_tables
 from tests.delta.table_readers import Rows, by_deltalake, by_duckdb, by_spark
-from tests.delta.typed_archive import typed_options, write_topic
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream.delta.landing.land import plan_landing
 from tiered_stream.errors import TieredStreamError
 
@@ -58,7 +58,7 @@ class Lane:
             options |= {"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(self.folder / "dead")}
         try:
             landing = plan_landing(
-                self.spark, options=typed_options(bucket, "orders", options), table=str(self.table),
+                self.spark, options=topic_options(bucket, "orders", options), table=str(self.table),
                 checkpoint=str(self.folder / "checkpoint"), lane=lane,
             )  # fmt: skip
             self.chosen = landing.lane.value

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.table_readers import by_deltalake, by_duckdb
-from tests.delta.typed_archive import typed_options, write_topic
-from tests.stack.rows import Record
-from tests.stack.spark import configured
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.spark import configured
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
 
 EARLY = "d DATE, t TIMESTAMP, s STRUCT<l: ARRAY<DATE>, t: TIMESTAMP>, m MAP<STRING, TIMESTAMP>"
@@ -25,7 +25,7 @@ def run(spark: SparkSession, folder: Path, ddl: str, values: list[bytes]) -> Pat
     write_topic(folder / "bucket", "orders", [[Record(None, value) for value in values]])
     given = {"ingest.value.format": "json", "ingest.value.schema": ddl, "ingest.kafkaColumns": "none"}
     land(
-        spark, options=typed_options(folder / "bucket", "orders", given), table=str(folder / "table"),
+        spark, options=topic_options(folder / "bucket", "orders", given), table=str(folder / "table"),
         checkpoint=str(folder / "checkpoint"), lane="direct",
     ).awaitTermination()  # fmt: skip
     return folder / "table"

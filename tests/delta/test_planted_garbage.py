@@ -22,13 +22,13 @@ from pyspark.sql import SparkSession
 
 from tests.delta import planted_garbage as planted
 from tests.delta.planted_garbage import Garbage, PlantedTopic
-from tests.delta.typed_archive import typed_options
 from tests.formats.scripted_registry import ScriptedRegistry
-from tests.stack.jars import jar_paths
-from tests.stack.spark import DELTA, LOCAL, spark_environment
+from tests.rigs.stack.jars import jar_paths
+from tests.rigs.stack.spark import DELTA, LOCAL, spark_environment
+from tests.tier.topics import topic_options
 from tiered_stream import land
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
 RECORDS, FEW = 200_000, 5_000
 """Of each topic."""
@@ -87,7 +87,7 @@ class Garden:
             "ingest.key.format": "string", "ingest.schema.registry.url": self._registry,
             "ingest.deadLetterTable": str(self.dead), "ingest.maxDeadLetters": "1%",
         }  # fmt: skip
-        return typed_options(self.folder / "bucket", ",".join(topics), given)
+        return topic_options(self.folder / "bucket", ",".join(topics), given)
 
     def letters(self, name: str, mended: Mapping[str, str]) -> dict[int, Garbage]:
         """What is to be set aside of a topic, by number; `mended` is the kind of each topic's that is right by now."""
@@ -200,7 +200,7 @@ def test_values_come_in_once_when_their_schemas_are_there_though_a_redrive_is_ki
     garden.check(mended)
 
     again = redrive.run()
-    assert again["mended"] == {}
+    assert again["redriven"] == {}
     left = sum(len(garden.letters(name, mended)) for name in garden.others)
     assert sum(each["letters"] for each in again["left"]) == left
     garden.check(mended)

@@ -10,9 +10,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.reading import options, records
-from tests.stack.produce import produce_batch
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic, recreate_topic
+from tests.rigs.stack.produce import produce_batch
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic, recreate_topic
 from tiered_stream.delta.landing.land import land
 
 

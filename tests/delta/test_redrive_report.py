@@ -10,7 +10,7 @@ def test_a_report_is_json_with_names_in_snake_case() -> None:
 
     assert orjson.loads(report.to_json()) == {
         "dry_run": True,
-        "mended": {"t": 2},
+        "redriven": {"t": 2},
         "left": [{"topic": "topic", "reason": "why", "letters": 1}],
         "pending": {"topic": 3},
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 from deltalake import DeltaTable
@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import ODD, PLAIN, everything, in_order, options
 from tests.golden import golden
-from tests.stack.customer_keys import KEY, CustomerKeyHandler
-from tests.stack.http_front import HttpFront
-from tests.stack.older_s3 import older
-from tests.stack.processes import free_ports
-from tests.stack.s3_client import REGION, s3a_settings
-from tests.stack.spark import configured
-from tests.stack.versitygw import VersityGateway
+from tests.rigs.stack.customer_keys import KEY, CustomerKeyHandler
+from tests.rigs.stack.http_front import HttpFront
+from tests.rigs.stack.older_s3 import older
+from tests.rigs.stack.processes import free_ports
+from tests.rigs.stack.s3_client import REGION, s3a_settings
+from tests.rigs.stack.spark import configured
+from tests.rigs.stack.versitygw import VersityGateway
 from tests.storage.golden_aiven import KEY_PREFIX
 from tiered_stream import land, verify
 from tiered_stream.delta.landing.land import Landing, plan_landing
@@ -40,7 +40,7 @@ def s3a(lake: VersityGateway, bucket: str, **changed: str) -> dict[str, str]:
 
 def landed_in(lake: VersityGateway, uri: str) -> DeltaTable:
     storage = TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key)
-    return DeltaTable(uri, storage_options=delta_storage_options(storage))
+    return DeltaTable(uri, storage_options=delta_storage_options(storage, urlsplit(uri).netloc))
 
 
 def keys(gateway: VersityGateway, bucket: str, prefix: str) -> list[str]:
@@ -193,7 +193,7 @@ def test_keys_of_the_tables_own_go_before_those_of_the_session(spark: SparkSessi
     landing = planned(spark, lake, "own-keys", by_tasks, aws_credentials_provider="my.VaultCredentialsProvider")
     assert landing.lane is Lane.DIRECT and landing.target.files.storage.s3_endpoint_url == lake.endpoint
     other = {"ingest.storage.s3.endpoint.url": "http://127.0.0.1:1"}
-    with pytest.raises(ConfigurationError, match=f"Spark's session reaches the bucket other-store at {lake.endpoint}"):
+    with pytest.raises(ConfigurationError, match=f"bucket other-store .*{lake.endpoint}"):
         planned(spark, lake, "other-store", other)
 
 

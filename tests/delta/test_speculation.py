@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from tests.delta.archive import ODD, everything, landed
 from tests.delta.driver import Run
-from tests.stack.spark_cluster import SparkCluster
+from tests.rigs.stack.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.delta.typed_archive import typed_options, write_topic
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land, verify
 from tiered_stream.errors import ConfigurationError
 
@@ -49,7 +49,7 @@ class Sql:
     def start(self, **given: str) -> StreamingQuery:
         aside = {"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(self.dead)}
         return land(
-            self.spark, options=typed_options(self.bucket, "orders", {**JSON, **aside, **given}),
+            self.spark, options=topic_options(self.bucket, "orders", {**JSON, **aside, **given}),
             table=str(self.table), checkpoint=str(self.folder / "checkpoint"), lane=self.lane,
         )  # fmt: skip
 
@@ -103,7 +103,9 @@ def test_a_batch_without_rows_and_a_day_column_are_landed_like_others(
     ("given", "said"),
     [
         ({"ingest.where": "rlike(kind, 'a')"}, "the function rlike, which is not on the list"),
-        ({"ingest.where": "amount IN (SELECT 1)"}, "not on the list"),
+        ({"ingest.where": "amount IN (SELECT 1)"}, "'SELECT'"),
+        ({"ingest.where": "kind = '${spark.app.name}'"}, "variable"),
+        ({"ingest.where": "amount > 0 = kind LIKE 'O%'"}, "= has BOOLEAN and STRING"),
         ({"ingest.select": "id + 1 AS x"}, "can overflow: use try_add"),
         ({"ingest.select": "nothing"}, "no column nothing"),
         ({"ingest.select": "id, ID"}, "two columns 'id'"),
@@ -123,17 +125,29 @@ def test_sql_that_is_not_listed_is_refused_by_name_before_a_table_is_made(
     assert not sql.table.exists()
 
 
+def test_two_quotes_in_a_text_are_refused_if_a_setting_of_the_session_gives_them_another_meaning(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    setting, sql = "spark.sql.legacy.consecutiveStringLiterals.enabled", Sql(spark, tmp_path, "spark")
+    spark.conf.set(setting, "true")
+    try:
+        with pytest.raises(ConfigurationError, match=f"{setting}=false"):
+            sql.start(**{"ingest.where": "kind = 'it''s'"})
+    finally:
+        spark.conf.unset(setting)
+
+
 def test_verify_compares_selected_columns_and_refuses_a_condition(spark: SparkSession, tmp_path: Path) -> None:
     sql = Sql(spark, tmp_path, "direct")
     given = {"ingest.kafkaColumns": "key, topic, partition, offset", "ingest.select": "key, topic, partition AS p, "
              "offset AS kafka_offset, id", "ingest.where": "TRUE", "ingest.onDecodeError": "null"}  # fmt: skip
     given |= {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT"}
     query = land(
-        spark, options=typed_options(sql.bucket, "orders", given), table=str(sql.table),
+        spark, options=topic_options(sql.bucket, "orders", given), table=str(sql.table),
         checkpoint=str(sql.folder / "checkpoint"),
     )  # fmt: skip
     query.awaitTermination()
-    options = typed_options(sql.bucket, "orders", given)
+    options = topic_options(sql.bucket, "orders", given)
     with pytest.raises(ConfigurationError, match=r"ingest\.where is set"):
         verify(spark, options=options, table=str(sql.table))
     del options["ingest.where"]

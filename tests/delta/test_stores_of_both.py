@@ -11,11 +11,11 @@ from tests.delta.archive import ODD, PLAIN, everything, in_order, options
 from tests.delta.clouds import azure, google
 from tests.delta.committing import table
 from tests.golden import golden
-from tests.stack.azurite import Azurite
-from tests.stack.fake_gcs import FakeGcs
-from tests.stack.s3_client import REGION, s3a_settings
-from tests.stack.spark import configured
-from tests.stack.versitygw import VersityGateway
+from tests.rigs.stack.azurite import Azurite
+from tests.rigs.stack.fake_gcs import FakeGcs
+from tests.rigs.stack.s3_client import REGION, s3a_settings
+from tests.rigs.stack.spark import configured
+from tests.rigs.stack.versitygw import VersityGateway
 from tests.storage.golden_aiven import KEY_PREFIX
 from tiered_stream import land
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage

@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.delta.typed_archive import typed_options, write_topic
 from tests.formats.scripted_registry import ScriptedRegistry
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
 from tiered_stream.errors import ConfigurationError
 
@@ -67,7 +67,7 @@ class Typed:
 
     def run(self, lane: str = "direct", topics: str = "orders", **given: str) -> None:
         query = land(
-            self.spark, options=typed_options(self.bucket, topics, given), table=str(self.table),
+            self.spark, options=topic_options(self.bucket, topics, given), table=str(self.table),
             checkpoint=str(self.checkpoint), lane=lane,
         )  # fmt: skip
         query.awaitTermination()
@@ -114,7 +114,7 @@ def test_too_many_dead_letters_stop_the_run_before_anything_is_committed(spark: 
     for lane in ("direct", "spark"):
         typed = Typed(spark, tmp_path, lane)
         write_topic(typed.bucket, "orders", [[Record(None, b"{"), Record(None, document(1))]])
-        with pytest.raises(StreamingQueryException, match="1 of the 2 records of the micro-batch are dead letters"):
+        with pytest.raises(StreamingQueryException, match="1 of the 2 records"):
             typed.run(lane, **JSON, **typed.aside, **{"ingest.maxDeadLetters": "0"})
         assert typed.read().isEmpty() and typed.read(typed.dead).isEmpty()
 
@@ -262,7 +262,7 @@ def test_statistics_let_spark_skip_files(spark: SparkSession, tmp_path: Path) ->
 def test_names_that_clash_are_refused_before_anything_is_made(spark: SparkSession, tmp_path: Path) -> None:
     typed = Typed(spark, tmp_path)
     write_topic(typed.bucket, "orders", [[Record(None, b"{}")]])
-    with pytest.raises(ConfigurationError, match="two columns of the table would be called offset: rename Kafka's"):
+    with pytest.raises(ConfigurationError, match="columns .*offset: .*Kafka's"):
         typed.run(**{"ingest.value.format": "json", "ingest.value.schema": "OFFSET INT"})
     assert not typed.table.exists()
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from fastavro import schemaless_writer
 
-from tests.delta.typed_archive import write_topic
-from tests.stack.apicurio import Apicurio
-from tests.stack.rows import Record
+from tests.rigs.stack.apicurio import Apicurio
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import write_topic
 
 FORMATS = ("json", "avro", "binary")
 PARTITIONS, BATCH_RECORDS, BATCHES = 2, 20, 6

@@ -8,9 +8,9 @@ import sys
 import tarfile
 from pathlib import Path
 
-from tests.stack.build import ROOT
-from tests.stack.spark import spark_environment
-from tests.stack.spark_cluster import BARE_PATH
+from tests.rigs.stack.build import ROOT
+from tests.rigs.stack.spark import spark_environment
+from tests.rigs.stack.spark_cluster import BARE_PATH
 
 
 def pack(folder: Path) -> Path:

@@ -16,9 +16,9 @@ from tests.delta.archive import ODD, everything, landed
 from tests.delta.test_connect import check_client
 from tests.dist.packed_environment import pack, unpack, with_python_by_path
 from tests.jobs.submitted import jars
-from tests.stack.processes import LONG, ServiceProcess, free_ports
-from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment, write_conf
-from tests.stack.spark_cluster import BARE_PATH, SparkCluster
+from tests.rigs.stack.processes import LONG, ServiceProcess, free_ports
+from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment, write_conf
+from tests.rigs.stack.spark_cluster import BARE_PATH, SparkCluster
 
 COMPILES_AND_DECODES = """
 import pyarrow as pa
@@ -32,7 +32,7 @@ print([each["text"] for each in decoder.decode(pa.array([b"\\n\\x06a note"], pa.
 
 CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
-pytestmark = [pytest.mark.stack, pytest.mark.slow]
+pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateway.planning import locate_all, made_up_cluster
 from tests.gateway.running import RunningGateway
-from tests.stack.build import ROOT
+from tests.rigs.stack.build import ROOT
 
 PARTITIONS, SEGMENTS = 6, 20
 

@@ -13,12 +13,12 @@ import pytest
 from conf.pack import build_wheel, copy_packages
 from tests.delta.archive import ODD, everything, options
 from tests.gateway.running import INSTALLED, RunningGateway
-from tests.stack.bulk import produce_bulk
-from tests.stack.consume import read_topic
-from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
+from tests.rigs.stack.bulk import produce_bulk
+from tests.rigs.stack.consume import read_topic
+from tests.rigs.stack.topics import create_tiered_topic, roll, wait_until_tiered
 
 if TYPE_CHECKING:
-    from tests.stack.tiered_stack import TieredStack
+    from tests.rigs.stack.tiered_stack import TieredStack
 
 SCAN = """
 import json, sys

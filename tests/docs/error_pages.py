@@ -12,6 +12,7 @@ import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.docs.docs_tables import DOCS
@@ -34,6 +35,7 @@ def classes() -> list[type[TieredStreamError]]:
     return list(found)
 
 
+@cache
 def pages() -> dict[str, str]:
     """Return the pages as Markdown, by file name."""
     messages = _messages()

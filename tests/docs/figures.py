@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.figures import Row, Spread
 from tests.docs.docs_tables import DOCS, with_table
-from tests.stack.build import ROOT
+from tests.rigs.bench.figures import Row, Spread
+from tests.rigs.stack.build import ROOT
 from tests.svg import LEFT, page, text
 
 README, FIGURES_PAGE, PICTURE = ROOT / "README.md", DOCS / "figures.md", DOCS / "figures.svg"

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.__main__ import workloads
-from tests.bench.figures import Row, Spread
 from tests.docs.figures import (
     FIGURES_PAGE,
     KEPT,
@@ -23,6 +21,8 @@ from tests.docs.figures import (
     read,
     tables,
 )
+from tests.rigs.bench.__main__ import workloads
+from tests.rigs.bench.figures import Row, Spread
 
 SPREADS = Spread(1.0, 0.126, 2.0), Spread(7.0, 12.34, 9.0), Spread(1.0, 9.96, 3.0)
 WRITE = "write it with `python -m tests.docs.figures`"

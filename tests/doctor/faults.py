@@ -9,9 +9,17 @@ from pathlib import Path
 
 from deltalake import DeltaTable, Schema
 
+from tests.delta.committing import planned
+from tests.delta.made_batches import plain
 from tests.doctor.site import CUT, HADOOP_AWS, HOLED, LAKE, LOCAL, TIERED, Site
 from tests.golden import STORES
-from tests.stack.processes import free_ports
+from tests.rigs.stack.processes import free_ports
+from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
+from tiered_stream.delta.requirements.lane import table_schema
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.write.table_writer import TableWriter
+from tiered_stream.model import TopicPartition
 
 S3A_TABLE = {"ingest.table": f"s3a://{LAKE}/orders", "ingest.checkpointLocation": f"s3a://{LAKE}/checkpoints/orders"}
 
@@ -27,7 +35,10 @@ class Planted:
 
 @dataclass(frozen=True)
 class Fault:
-    """`check` begins the finding's name; `found` and `mend` are said in it. A warning does not change the exit code."""
+    """`check` begins the finding's name; `found` and `mend` are said in it. A warning does not change the exit code.
+
+    The check `also` fails because of the same fault.
+    """
 
     plant: Callable[[Site, Path], Planted]
     check: str
@@ -35,6 +46,7 @@ class Fault:
     mend: str
     status: str = "failed"
     code: int = 1
+    also: str = ""
 
 
 def _settings(**settings: str) -> Callable[[Site, Path], Planted]:
@@ -86,6 +98,17 @@ def _wrong_lake_secret(site: Site, _folder: Path) -> Planted:
         {"ingest.table": f"s3a://{LAKE}/orders"},
         [HADOOP_AWS, *site.lake_conf(), "spark.hadoop.fs.s3a.secret.key=hunter2"],
     )
+
+
+def _landed(site: Site, folder: Path) -> Planted:
+    """A table with records that another query has landed, whose checkpoint is lost."""
+    files = TableFiles((folder / "table").as_uri())
+    create_table(files, table_schema(True, None), {})
+    writer = TableWriter(files, 0)
+    writer.add(TopicPartition(TIERED, 0), plain(60, 20))
+    commits = TableCommits(DeltalakeTable(files), planned(files), lambda *_: None)
+    commits.commit("an earlier query", 0, writer.finish())
+    return Planted({})
 
 
 def _checkpoint(topic: str, offset: int) -> Callable[[Site, Path], Planted]:
@@ -140,13 +163,14 @@ FAULTS: dict[str, Fault] = {
     "a login where none is asked for": Fault(
         lambda site, _: Planted({**site.login("alice"), "kafka.bootstrap.servers": site.stack.bootstrap_servers,
                                  "kafka.default.api.timeout.ms": "3000"}),
-        "login", "set kafka.security.protocol to PLAINTEXT", "the setting that the message names",
+        "login", "the protocol PLAINTEXT, without logins", "the setting that the message names",
     ),
     "an expired certificate": Fault(
-        lambda site, _: Planted(site.tls("EXPIRED")), "bootstrap servers", "expired", "renew the server's certificate"
+        lambda site, _: Planted(site.tls("EXPIREDTLS")), "bootstrap servers", "expired",
+        "renew the server's certificate",
     ),
     "a certificate for another host": Fault(
-        lambda site, _: Planted(site.tls("OTHERNAME")), "bootstrap servers", "127.0.0.1", "connect by a name"
+        lambda site, _: Planted(site.tls("OTHERTLS")), "bootstrap servers", "127.0.0.1", "connect by a name"
     ),
     "an unknown authority": Fault(
         lambda site, _: Planted(site.tls("TLS", site.stranger)), "bootstrap servers", "TLS failed",
@@ -158,7 +182,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "no READ on the topic": Fault(_as("bob"), "READ on the topics", TIERED, "--operation READ"),
     "no READ on the metadata topic": Fault(
-        _as("carol"), "metadata topic", "__remote_log_metadata", "grant READ on the topic __remote_log_metadata"
+        _as("carol"), "metadata topic", "__remote_log_metadata", "grant READ on the topic __remote_log_metadata",
+        also="locator",
     ),
     "a wrong bucket": Fault(
         _settings(remote_storage_uri="s3://no-such-bucket"), "bucket", "no-such-bucket", "correct the bucket's name"
@@ -192,6 +217,10 @@ FAULTS: dict[str, Fault] = {
     "no hadoop-aws": Fault(
         lambda site, _: Planted(S3A_TABLE, site.lake_conf()), "hadoop-aws", "neither in",
         "org.apache.hadoop:hadoop-aws:3.5.0 to spark.jars.packages",
+    ),
+    "a table with records of a query whose checkpoint is lost": Fault(
+        _landed, "records of other queries", f"{TIERED}-0 20 to 80. The query an earlier query landed them",
+        'startingOffsets={"' + TIERED + '":{"0":80}}',
     ),
     "a checkpoint below the log start": Fault(
         _checkpoint(CUT, 20), "offsets of the checkpoint", "its log starts at 60: 40 offsets are lost",

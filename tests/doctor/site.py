@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,13 +14,13 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 from typer.testing import CliRunner
 
 from tests.broker.certificates import CertificateAuthority
-from tests.broker.secure import PLAIN, login_module
+from tests.broker.secure import login_module
 from tests.reading import tier_segments
-from tests.stack.processes import free_ports
-from tests.stack.s3_client import s3a_settings
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic
-from tests.stack.versitygw import VersityGateway
+from tests.rigs.stack.s3_client import s3a_settings
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic
+from tests.rigs.stack.versitygw import VersityGateway
+from tests.services import Cluster
 from tiered_stream.cli import app
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
 
@@ -29,8 +28,6 @@ TIERED, HOLED, CUT, LOCAL = "tiered", "holed", "cut", "local"
 """Topics: all is well; one of its segments is gone from the bucket; its log starts late; it is not tiered."""
 LAKE = "lake"
 HADOOP_AWS = "spark.jars.packages=org.apache.hadoop:hadoop-aws:3.5.0"
-_USERS = ("alice", "bob", "carol")
-_TLS = ("TLS", "EXPIRED", "OTHERNAME")
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Site:
 
     def login(self, user: str, password: str | None = None) -> dict[str, str]:
         return {
-            "kafka.bootstrap.servers": self.stack.broker.address("SASL"),
+            "kafka.bootstrap.servers": self.stack.broker.address("PLAIN"),
             "kafka.security.protocol": "SASL_PLAINTEXT",
             "kafka.sasl.mechanism": "PLAIN",
             "kafka.sasl.jaas.config": login_module("PLAIN", user, password or f"{user}-secret"),
@@ -99,48 +96,19 @@ def examined(settings: Mapping[str, str], spark_conf: list[str], *flags: str) ->
 
 
 @contextmanager
-def site(folder: Path) -> Iterator[Site]:
-    """All services run inside it."""
-    authority = CertificateAuthority()
-    trust_store = authority.write(folder / "trust.pem")
-    stack = TieredStack(
-        listeners={"SASL": "SASL_PLAINTEXT", "AWAY": "PLAINTEXT", **dict.fromkeys(_TLS, "SSL")},
-        advertised={"AWAY": f"127.0.0.1:{free_ports(1)[0]}"},
-        properties=_properties(folder, authority, trust_store),
-    )
+def site(folder: Path, cluster: Cluster) -> Iterator[Site]:
+    """Fill the cluster, and run the lake and one more endpoint of the tier."""
+    stack = cluster.stack
+    _fill(stack)
     with ExitStack() as services:
-        services.enter_context(stack)
-        _fill(stack)
         lake = VersityGateway(folder / "versitygw", folder / "buckets")
         same_tier = VersityGateway(folder / "versitygw-tier", stack.folder / "storage")
         for each in (lake, same_tier):
             each.start()
             services.callback(each.stop)
         lake.client().create_bucket(Bucket=LAKE)
-        yield Site(stack, lake, same_tier, trust_store, CertificateAuthority().write(folder / "stranger.pem"))
-
-
-def _properties(folder: Path, authority: CertificateAuthority, trust_store: Path) -> dict[str, str]:
-    identities = {
-        "TLS": authority.issue("broker"),
-        "EXPIRED": authority.issue("expired", ends=-datetime.timedelta(hours=1)),
-        "OTHERNAME": authority.issue("other", host="10.11.12.13"),
-    }
-    stores = {
-        f"listener.name.{listener.lower()}.ssl.keystore.{what}": value
-        for listener, identity in identities.items()
-        for what, value in (("type", "PEM"), ("location", str(identity.write(folder / f"{listener}.pem"))))
-    }
-    known = " ".join(f'user_{user}="{user}-secret"' for user in _USERS)
-    return {
-        **stores,
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(trust_store),
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl.plain.sasl.jaas.config": f"{PLAIN} required {known};",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
+        stranger = CertificateAuthority().write(folder / "stranger.pem")
+        yield Site(stack, lake, same_tier, cluster.trust_store, stranger)
 
 
 def _fill(stack: TieredStack) -> None:

@@ -7,8 +7,9 @@ import pytest
 from tiered_stream.doctor.bucket import Bucket, BucketResponse, check_clock, check_listing
 from tiered_stream.doctor.finding import FaultError, NotNeededError
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import SEGMENTS
 
-BUCKET = Bucket("tier", "prefix", StorageOptions(), "remote.storage.", "option remote.storage.uri")
+BUCKET = Bucket("tier", "prefix", StorageOptions(), SEGMENTS)
 
 
 def answer(status: int = 200, code: str = "", region: str | None = None, ahead: float | None = 0.0) -> BucketResponse:
@@ -35,7 +36,7 @@ def test_a_bucket_that_cannot_be_used_is_a_fault_with_its_mend(given: BucketResp
 def test_a_bucket_that_may_not_be_listed_is_a_warning() -> None:
     seen = check_listing(BUCKET, answer(403, "AccessDenied"))
     assert seen.value is False
-    assert "grant s3:ListBucket on arn:aws:s3:::tier" in seen.fix
+    assert "s3:ListBucket" in seen.fix and "arn:aws:s3:::tier" in seen.fix
 
 
 def test_a_bucket_elsewhere_that_answers_all_the_same_is_a_warning() -> None:
@@ -53,13 +54,13 @@ def test_a_clock_may_be_a_minute_off(ahead: float, warns: bool) -> None:
     [answer(403, "RequestTimeTooSkewed"), answer(403, "RequestTimeTooSkewed", ahead=400), answer(403, "X", ahead=-901)],
 )
 def test_a_clock_for_which_the_service_refuses_is_a_fault(given: BucketResponse) -> None:
-    with pytest.raises(FaultError, match=f"requests are refused .403 {given.code}."):
+    with pytest.raises(FaultError, match=f"403 {given.code}"):
         check_clock(given)
 
 
 def test_a_refusal_for_another_reason_is_not_the_clocks() -> None:
     seen = check_clock(answer(403, "AccessDenied", ahead=400))
-    assert "400 s ahead of the storage's clock; S3 refuses requests from 900 s on" in seen.description
+    assert "400 s ahead" in seen.description and "900 s" in seen.description
 
 
 def test_without_a_date_nothing_is_said_of_the_clock() -> None:

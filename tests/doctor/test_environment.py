@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.hdfs import write_site
+from tests.rigs.stack.hdfs import write_site
 from tiered_stream.delta.requirements.hadoop_settings import NotForTasksError
 from tiered_stream.delta.requirements.s3a import s3a_settings
 from tiered_stream.doctor.environment import Job, check_environment
@@ -72,7 +72,7 @@ def test_a_java_that_is_too_old_is_found(tmp_path: Path, monkeypatch: pytest.Mon
     _, findings = looked_at(SETTINGS)
     assert findings["Java"].status is Status.FAILED
     assert "1.8.0_402" in findings["Java"].found
-    assert "install Java 17" in findings["Java"].mend
+    assert "install Java 17" in findings["Java"].fix
 
 
 @pytest.mark.parametrize(("table", "status"), [({}, Status.WARNING), ({"ingest.table": "/t"}, Status.FAILED)])
@@ -89,7 +89,7 @@ def test_kernels_that_are_not_compiled_are_a_warning(tmp_path: Path, monkeypatch
     monkeypatch.setattr(compiled, "packaged_folder", lambda: tmp_path / "of the package")
     _, findings = looked_at(SETTINGS)
     assert findings["compiled kernels"].status is Status.WARNING
-    assert "tiered-stream warm" in findings["compiled kernels"].mend
+    assert "tiered-stream warm" in findings["compiled kernels"].fix
 
 
 @pytest.mark.parametrize(

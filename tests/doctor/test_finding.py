@@ -43,7 +43,7 @@ def test_an_error_of_ours_is_mended_by_the_first_class_that_fits() -> None:
     fixes = {BrokerUnavailableError: "wait", BrokerError: "ask"}
     for error in (BrokerUnavailableError("gone\n  away"), BrokerError("no")):
         examination.check("a", lambda error=error: raising(error), fixes=fixes)  # type: ignore[misc]
-    assert [(each.found, each.mend) for each in examination.findings] == [("gone away", "wait"), ("no", "ask")]
+    assert [(each.found, each.fix) for each in examination.findings] == [("gone away", "wait"), ("no", "ask")]
 
 
 def test_what_nobody_expected_fails_its_check_alone_and_is_not_shown() -> None:

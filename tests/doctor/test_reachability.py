@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from tests.stack.processes import free_ports
+from tests.rigs.stack.processes import free_ports
 from tiered_stream.doctor.reachability import find_unreached
 
 

@@ -28,7 +28,7 @@ def looked_at(bucket: Path, key_prefix: str) -> None:
 
 
 def test_a_wrong_prefix_is_found_where_only_some_segments_say_where_they_are() -> None:
-    with pytest.raises(FaultError, match=r"\d+ of 16 segments are not where the settings say .* but it is at") as fault:
+    with pytest.raises(FaultError, match=r"\d+ of 16 segments .*masked\.prefix/v1-") as fault:
         looked_at(golden(MASKED).bucket, "masked/")
     assert fault.value.fix.endswith("rsm.config.key.prefix=masked.prefix/v1-")
 
@@ -39,6 +39,6 @@ def test_an_object_that_is_gone_is_to_be_restored(tmp_path: Path) -> None:
     looked_at(bucket, "masked.prefix/v1-")
     for path in bucket.glob("masked.prefix/v1-mc-big-*/0/*.log"):
         path.unlink()
-    with pytest.raises(FaultError, match="other segments are given") as fault:
+    with pytest.raises(FaultError, match=r"masked\.prefix/v1-mc-big-.*\.log") as fault:
         looked_at(bucket, "masked.prefix/v1-")
-    assert "restore the object" in fault.value.fix
+    assert "restore" in fault.value.fix

@@ -14,7 +14,7 @@ from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from tests.stack.build import ROOT
+from tests.rigs.stack.build import ROOT
 
 NOTEBOOK = ROOT / "examples" / "archive.ipynb"
 

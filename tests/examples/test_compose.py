@@ -6,7 +6,7 @@ import re
 from textwrap import dedent
 
 from tests.jobs.test_conf import CONF, spark_properties
-from tests.stack.build import ROOT
+from tests.rigs.stack.build import ROOT
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.ingest.ingest_plan import plan_ingests
 from tiered_stream.options.properties_files import parse_assignments, read_settings

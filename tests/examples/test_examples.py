@@ -13,18 +13,18 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.stack.build import ROOT
-from tests.stack.produce import produce_batch
-from tests.stack.rows import Record
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
+from tests.rigs.stack.build import ROOT
+from tests.rigs.stack.produce import produce_batch
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic, roll, wait_until_tiered
 from tiered_stream import read_options
 
 TOPIC, PARTITIONS, RECORDS = "examples-orders", 2, 20
 OF_THE_STACK = ("kafka.bootstrap.servers", "subscribe")
 NOT_JSON = b"not JSON"
 
-pytestmark = pytest.mark.stack
+pytestmark = pytest.mark.starts_spark
 
 
 def order(number: int) -> bytes:

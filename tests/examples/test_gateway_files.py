@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from conf.pack_gateway import ENTRY, LEFT_OUT, PARTS, locked_names, pinned
 from tests.broker.certificates import CertificateAuthority
-from tests.stack.build import ROOT
+from tests.rigs.stack.build import ROOT
 from tests.test_structure import PACKAGE
 from tiered_stream.gateway.gateway_settings import (
     BOOTSTRAP_PORT,

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,13 +17,22 @@ import pytest
 from typer.testing import Result
 
 from tests.archives import COMMITTED, PLAIN, archive_options, arrow_rows, consumed
+from tests.broker.responses import DescribedTopic, metadata_response
 from tests.cli.running import run
-from tests.stack.rows import Row
+from tests.rigs.stack.rows import Record, Row
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream import scan
+from tiered_stream.broker.cluster_metadata import read_topics
+from tiered_stream.delta.settings.ingest_settings import JOB_SETTINGS, source_options
+from tiered_stream.errors import BrokerError
 from tiered_stream.export import file_formats
-from tiered_stream.export.target_files import MANIFEST, new_file
+from tiered_stream.export.export_plan import plan_export
+from tiered_stream.export.target_files import MANIFEST, ExportFolder, new_file
 from tiered_stream.model import TopicPartition
+from tiered_stream.options.positions import TimeRange
+from tiered_stream.options.properties_files import read_settings
 
+ROOT = Path(__file__).parents[2]
 SMALL_SPLITS = {"remote.split.bytes": "20k"}
 
 
@@ -43,6 +53,16 @@ def test_parquet_and_arrow_have_the_rows_of_a_scan_in_its_order(tmp_path: Path) 
     with pa.ipc.open_file(tmp_path / "all.arrow") as file:
         assert file.read_all().equals(table)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.arrow", "all.parquet"]
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("conf/ingest*.properties")), ids=lambda path: path.stem)
+def test_the_settings_file_of_a_job_is_taken_as_it_is(tmp_path: Path, file: Path) -> None:
+    of_the_job = read_settings(file).items() - source_options(read_settings(file)).items()
+    assert of_the_job
+    every = dict.fromkeys(JOB_SETTINGS, "x") | {"ingest.mode": "upsert", "ingest.keys": "key"}
+    ended = exported(tmp_path / "all.parquet", given=every | dict(of_the_job))
+    assert ended.exit_code == 0, ended.output
+    assert len(pq.read_table(tmp_path / "all.parquet")) == len(expected())
 
 
 def test_json_lines_have_each_record_as_json(tmp_path: Path) -> None:
@@ -78,6 +98,29 @@ def test_a_folder_has_a_file_for_each_partition(tmp_path: Path) -> None:
             [row for batch in pq.read_table(file).to_batches() for row in arrow_rows(batch)] if file.exists() else []
         )
         assert found == rows
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl.zst"])
+def test_files_of_topics_whose_names_are_as_long_as_kafka_allows_are_apart(tmp_path: Path, ending: str) -> None:
+    topics = ["x" * 220, "x" * 221, *("x" * 248 + last for last in "yz")]
+    files = [ExportFolder(tmp_path).file_of(TopicPartition(topic, 2**31 - 1), ending) for topic in topics]
+    assert files[0].name == f"{topics[0]}-{2**31 - 1}.{ending}"
+    for number, path in enumerate(files):
+        with new_file(path) as file:
+            file.write(bytes([number]))
+    assert [path.read_bytes() for path in files] == [bytes([number]) for number in range(len(files))]
+
+
+def test_a_file_whose_name_is_as_long_as_linux_allows_is_written(tmp_path: Path) -> None:
+    for last in "yz":
+        assert exported(tmp_path / f"{'x' * 246}{last}.parquet").exit_code == 0
+    assert {pq.read_metadata(path).num_rows for path in tmp_path.iterdir()} == {len(expected())}
+
+
+@pytest.mark.parametrize("name", ["x" * 256, f"{'x' * 256}.parquet", f"{'x' * 256}/"])
+def test_a_target_whose_name_is_too_long_is_refused(tmp_path: Path, name: str) -> None:
+    ended = exported(f"{tmp_path}/{name}")
+    assert ended.exit_code == 2 and "--into" in ended.output and "too long" in ended.output
 
 
 def test_a_stopped_export_into_a_folder_goes_on_without_the_files_that_are_complete(tmp_path: Path) -> None:
@@ -177,3 +220,42 @@ def test_two_exports_do_not_write_one_file(tmp_path: Path) -> None:
         assert ended.exit_code == 2
         assert "another export writes" in ended.output
     assert (tmp_path / "all.parquet").read_bytes() == b"first"
+
+
+OUTSIDE = ("../outside/x", "..", "/outside/x", "a/b", "a\nb", "\x1b[2J", "")
+
+
+@pytest.mark.parametrize("topic", OUTSIDE)
+def test_a_topics_name_from_a_broker_leads_to_no_file_outside_the_folder(topic: str) -> None:
+    described = {topic: DescribedTopic(UUID(int=7), [1])}
+    with pytest.raises(BrokerError, match="as a topic's name, which Kafka does not allow"):
+        read_topics(metadata_response(described, {1: ("scripted", 1)}))
+
+
+@pytest.mark.parametrize("planted", [*({"endOffsets": {topic: {"0": 5}}} for topic in OUTSIDE), {"format": "/../x"}])
+def test_overwrite_deletes_nothing_that_a_planted_manifest_names(tmp_path: Path, planted: dict[str, Any]) -> None:
+    target, other = tmp_path / "target", tmp_path / "outside" / "x-0.parquet"
+    exported(target, "--format", "parquet")
+    other.parent.mkdir()
+    other.write_text("another's file")
+    manifest = json.loads((target / MANIFEST).read_text()) | planted
+    if "endOffsets" in planted:
+        manifest["startOffsets"] = planted["endOffsets"]
+    (target / MANIFEST).write_text(json.dumps(manifest))
+    before = sorted(tmp_path.rglob("*"))
+    ended = exported(f"{target}/", "--overwrite")
+    assert ended.exit_code == 1 and "is no export's manifest" in " ".join(ended.output.split())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_times_that_take_nothing_because_of_their_order_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    times = [9_000_000, *range(1_000, 1_100)]
+    write_topic(tmp_path, "late", [[Record(None, b"v", (), at) for at in times]])
+    settings = topic_options(tmp_path, "late", {})
+    assert plan_export(settings, TimeRange(1_000, 2_000)).offsets == 0
+    assert "the first record of late-0 at or after" in caplog.text and "--exact takes them" in caplog.text
+    caplog.clear()
+    assert plan_export(settings, TimeRange(1_000, 2_000), exact=True).offsets == 101
+    assert "nothing is taken" not in caplog.text

@@ -12,8 +12,9 @@ import pytest
 
 from tests.cli.running import run
 from tests.delta.archive import LONG, ODD, everything, options
-from tests.linked_archive import TOPIC, write_linked_archive
+from tests.rigs.stack.rows import Record
 from tests.test_without_extras import COMMAND, EXTRAS, given
+from tests.tier.topics import topic_options, write_topic
 from tests.without_packages import run_without
 from tiered_stream.export.row_texts import csv_columns, json_lines
 
@@ -45,12 +46,9 @@ def test_kafkas_columns_are_renamed_and_conditions_are_on_the_rows(tmp_path: Pat
 @pytest.mark.parametrize(("on_error", "code"), [("fail", 1), ("null", 0), ("deadLetter", 3)])
 def test_records_that_do_not_decode_are_reported(tmp_path: Path, on_error: str, code: int) -> None:
     bucket, file = tmp_path / "bucket", tmp_path / "rows.jsonl"
-    write_linked_archive(bucket, partitions=1, batches=2)
-    settings = {
-        "remote.log.locator": "archive", "remote.storage.layout": "aiven", "remote.storage.uri": bucket.as_uri(),
-        "subscribe": TOPIC, "ingest.value.format": "json", "ingest.value.schema": "id BIGINT",
-        "ingest.onDecodeError": on_error,
-    }  # fmt: skip
+    write_topic(bucket, "undecodable", [[Record(None, b"x" * 100)] * 1200], batch_records=600)
+    given = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT", "ingest.onDecodeError": on_error}
+    settings = topic_options(bucket, "undecodable", given)
     if on_error == "deadLetter":
         settings["ingest.deadLetterTable"] = "elsewhere"
     ended = run("export", settings, "--into", str(file), "--json")

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.avro.functions import from_avro
 
 from tests.formats.avro_cases import Schemas, encoded, value
-from tests.fuzz.mutation import spoiled
+from tests.rigs.fuzz.mutation import spoiled
 from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 
 pytestmark = pytest.mark.stack

@@ -13,6 +13,8 @@ from tests.formats.registry.test_registry_protobuf import ONE, framed
 from tests.formats.scripted_registry import ScriptedRegistry
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
+from tiered_stream.formats.registry.registry_connection import RegistrySettings
+from tiered_stream.formats.registry.schema_registry import SchemaRegistry
 from tiered_stream.formats.rows.row_choices import Format
 from tiered_stream.formats.rows.row_format import VALUE, PartFormat, RowFormat, row_format, schema_to_text
 
@@ -59,7 +61,7 @@ def test_a_registered_json_schema_without_columns_is_refused_by_its_subject(
 ) -> None:
     registry.versions["lines-value", "latest"] = {"schema": json.dumps(schema), "schemaType": "JSON"}
     how = values_of(registry, Format.JSON)
-    with pytest.raises(ConfigurationError, match="the newest schema of 'lines-value' in the registry: .* JSON Schema"):
+    with pytest.raises(ConfigurationError, match="'lines-value' .*JSON Schema"):
         with_registered(how.value, how, "lines-value")
 
 
@@ -74,15 +76,61 @@ def test_values_that_name_a_schema_are_read_by_one_that_is_given(registry: Scrip
     assert registry.asked == ["/schemas/ids/5"]
 
 
+def avro(*names: str) -> str:
+    fields = [{"name": name, "type": "string"} for name in names]
+    return json.dumps({"type": "record", "name": "Person", "fields": fields})
+
+
+@pytest.mark.parametrize("kind", [Format.AVRO, Format.JSON, Format.PROTOBUF])
+@pytest.mark.parametrize(("path", "subject"), [("", ":.prod:people-value"), ("/contexts/.prod", "people-value")])
+def test_ids_are_looked_up_in_the_context_of_the_subject(
+    registry: ScriptedRegistry, kind: Format, path: str, subject: str
+) -> None:
+    wrong = {"schema": avro("last", "first")}
+    texts = {Format.AVRO: avro("first", "last"), Format.PROTOBUF: ONE, Format.JSON: json.dumps(
+        {"properties": {name: {"type": "string"} for name in ("first", "last")}}
+    )}  # fmt: skip
+    values = {Format.AVRO: b"\0\0\0\0\1\6Ada\20Lovelace", Format.PROTOBUF: framed(1), Format.JSON:
+        b'\0\0\0\0\1{"first":"Ada","last":"Lovelace"}'}  # fmt: skip
+    registry.schemas[1] = wrong
+    registry.contexts[":.prod:"] = {1: {"schema": texts[kind], "schemaType": kind.value.upper()}}
+    registry.versions["%3A.prod%3Apeople-value", "latest"] = registry.contexts[":.prod:"][1]
+    how = values_of(registry, kind)
+    how = replace(how, value=replace(how.value, subject=subject), registry={"url": registry.url + path})
+    how = replace(how, value=with_registered(how.value, how, subject))
+    decoder = open_decoder(row_format(how.to_json(), how.registry), VALUE)
+    assert decoder is not None
+    decoded = decoder.decode(pa.array([values[kind]], pa.binary()))
+    row = {"a": 5, "b": None} if kind is Format.PROTOBUF else {"first": "Ada", "last": "Lovelace"}
+    assert (decoded.column.to_pylist(), decoded.reasons) == ([row], {})
+
+
+def test_references_are_in_the_context_of_the_schema_that_refers_to_them(registry: ScriptedRegistry) -> None:
+    def referring(name: str, subject: str) -> dict[str, object]:
+        field = {"name": name.lower(), "type": name}
+        record = {"type": "record", "name": subject.strip(":.") + "R", "fields": [field]}
+        return {"schema": json.dumps(record), "references": [{"name": name, "subject": subject, "version": 1}]}
+
+    registry.versions["%3A.prod%3Apeople", "1"] = {"schema": avro("first")}
+    registry.versions["people", "1"] = {"schema": avro("last")}
+    registry.contexts[":.prod:"] = {1: referring("Person", "people")}
+    settings = RegistrySettings.parse({"url": registry.url})
+    schemas = SchemaRegistry(replace(settings, context=":.prod:"))
+    assert schemas.by_id(1).references == (("Person", avro("first")),)
+    assert schemas.by_id(1) is schemas.by_id(1)
+
+
 def test_a_subject_that_is_not_there_is_told_with_the_settings_that_name_another(registry: ScriptedRegistry) -> None:
     how = values_of(registry, Format.AVRO)
-    with pytest.raises(UnknownSchemaError, match="ingest.value.subject.name.strategy or ingest.value.subject"):
+    with pytest.raises(
+        UnknownSchemaError, match=r"nobody-value.*ingest\.value\.subject\.name\.strategy .*ingest\.value\.subject"
+    ):
         with_registered(how.value, how, "nobody-value")
 
 
 def test_a_subject_of_another_format_is_refused(registry: ScriptedRegistry) -> None:
     how = values_of(registry, Format.AVRO)
-    with pytest.raises(ConfigurationError, match="'orders-value' in the registry is of the format PROTOBUF, .* avro"):
+    with pytest.raises(ConfigurationError, match="'orders-value' .*PROTOBUF, .* avro"):
         with_registered(how.value, how, "orders-value")
 
 

@@ -19,7 +19,7 @@ from tests.gateway.attackers import ATTACKS
 from tests.gateway.honest import HonestClient, quantile
 from tests.gateway.running import RunningGateway
 from tests.gateway.secured import END, MAY_READ, SEGMENTS, secured
-from tests.stack.processes import ServiceProcess, wait_until
+from tests.rigs.stack.processes import ServiceProcess, wait_until
 
 
 @contextmanager

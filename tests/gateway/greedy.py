@@ -25,7 +25,7 @@ from tests.gateway.honest import HonestClient, Waits, quantile
 from tests.gateway.made_up_cluster import OFFSETS, TOPIC
 from tests.gateway.planning import made_up_gateway
 from tests.gateway.running import RunningGateway
-from tests.stack.processes import ServiceProcess, free_ports, listens
+from tests.rigs.stack.processes import ServiceProcess, free_ports, listens
 from tiered_stream.model import TopicPartition
 
 GREEDY = ("parts of one byte", "location requests of 859 KiB", "topics that may not be read")

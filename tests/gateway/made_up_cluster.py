@@ -15,19 +15,20 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from kafka.protocol.consumer import (
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
-from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
 
-from tests.locate.metadata_topic.messages.appeared import segment_appeared
-from tests.stack.batches import record_batch
-from tests.stack.rows import Record
+from tests.broker.responses import (
+    DescribedTopic,
+    epochs_response,
+    fetch_response,
+    fetched_partition,
+    metadata_response,
+    offsets_response,
+)
+from tests.rigs.stack.batches import record_batch
+from tests.rigs.stack.rows import Record
+from tests.tier.metadata import FINISHED, segment_record
 from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
     LocatedPartition,
@@ -40,7 +41,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     TopicIdPartition,
     metadata_partition,
 )
-from tiered_stream.model import TopicPartition
+from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
 from tiered_stream.records.flexible_versions import NO_TAGS
 
 TOPIC = "made-up"
@@ -74,8 +75,11 @@ def metadata_records(partition: TopicIdPartition, segments: int, segment_bytes: 
     """The values of the metadata topic's records that say that the partition has so many finished segments."""
     for number in range(segments):
         key = (partition.topic_id.int << 64) + (partition.topic_partition.partition << 32) + number + 1
-        offsets = number * OFFSETS, (number + 1) * OFFSETS - 1
-        yield segment_appeared(partition, UUID(int=key), offsets, segment_bytes)
+        segment = RemoteLogSegment(
+            partition.topic_partition, partition.topic_id, UUID(int=key), number * OFFSETS, (number + 1) * OFFSETS - 1,
+            segment_bytes, 0, (LeaderEpoch(0, 0),), transaction_index_empty=True,
+        )  # fmt: skip
+        yield segment_record(segment, FINISHED)
 
 
 class MadeUpCluster:
@@ -169,29 +173,18 @@ class MadeUpCluster:
             return self._metadata(None if request.topics is None else [topic.name for topic in request.topics])
         if isinstance(request, FetchRequest):
             return self._fetch(request)
-        topics = OffsetForLeaderEpochResponse if isinstance(request, OffsetForLeaderEpochRequest) else None
-        return self._epochs(request) if topics else self._offsets(request)
+        if isinstance(request, OffsetForLeaderEpochRequest):
+            return epochs_response(request, lambda topic, number: self._end(self._id_of(topic), number))
+        self._grown += any(each.name == TOPIC and each.partitions[0].timestamp == LATEST for each in request.topics)
+        return offsets_response(request, self._listed)
 
     def _metadata(self, wanted: list[str] | None) -> Any:
-        kind = MetadataResponse.MetadataResponseTopic
-        topics = {
-            **{name: (topic_id, self.partitions) for name, topic_id in self._ids.items()},
-            REMOTE_LOG_METADATA_TOPIC: (METADATA_TOPIC_ID, METADATA_PARTITIONS),
-        }
-        return MetadataResponse(
-            throttle_time_ms=0,
-            brokers=[MetadataResponse.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port, rack=None)],
-            cluster_id="made-up",
-            controller_id=1,
-            topics=[
-                kind(
-                    error_code=0, name=name, topic_id=topic_id, is_internal=name == REMOTE_LOG_METADATA_TOPIC,
-                    partitions=[_partition(kind, number) for number in range(count)], authorized_operations=None,
-                )
-                for name, (topic_id, count) in topics.items()
-                if wanted is None or name in wanted
-            ],
-        )  # fmt: skip
+        topics = {name: DescribedTopic(topic_id, [1] * self.partitions) for name, topic_id in self._ids.items()}
+        topics[REMOTE_LOG_METADATA_TOPIC] = DescribedTopic(
+            METADATA_TOPIC_ID, [1] * METADATA_PARTITIONS, is_internal=True
+        )
+        chosen = {name: topic for name, topic in topics.items() if wanted is None or name in wanted}
+        return metadata_response(chosen, {1: ("127.0.0.1", self.port)}, "made-up")
 
     def _end(self, topic_id: UUID, partition: int) -> int:
         if topic_id == METADATA_TOPIC_ID:
@@ -204,93 +197,20 @@ class MadeUpCluster:
     def _listed(self, topic: str, asked: Any) -> int:
         return self._end(self._id_of(topic), asked.partition_index) if asked.timestamp == LATEST else 0
 
-    def _offsets(self, request: Any) -> Any:
-        topic_kind = ListOffsetsResponse.ListOffsetsTopicResponse
-        kind = topic_kind.ListOffsetsPartitionResponse
-        self._grown += any(each.name == TOPIC and each.partitions[0].timestamp == LATEST for each in request.topics)
-        return ListOffsetsResponse(
-            throttle_time_ms=0,
-            topics=[
-                topic_kind(
-                    name=topic.name,
-                    partitions=[
-                        kind(
-                            partition_index=each.partition_index, error_code=0, timestamp=-1, leader_epoch=0,
-                            offset=self._listed(topic.name, each),
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ],
-        )  # fmt: skip
-
-    def _epochs(self, request: Any) -> Any:
-        topic_kind = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
-        kind = topic_kind.EpochEndOffset
-        return OffsetForLeaderEpochResponse(
-            throttle_time_ms=0,
-            topics=[
-                topic_kind(
-                    topic=topic.topic,
-                    partitions=[
-                        kind(
-                            error_code=0, partition=each.partition, leader_epoch=0,
-                            end_offset=self._end(self._id_of(topic.topic), each.partition),
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ],
-        )  # fmt: skip
-
     def _fetch(self, request: Any) -> Any:
-        topic_kind = FetchResponse.FetchableTopicResponse
-        return FetchResponse(
-            throttle_time_ms=0,
-            error_code=0,
-            session_id=0,
-            responses=[
-                topic_kind(
-                    topic_id=topic.topic_id,
-                    partitions=[self._fetched(topic.topic_id, each) for each in topic.partitions],
-                )
-                for topic in request.topics
-            ],
-        )
+        return fetch_response({
+            topic.topic_id: [self._fetched(topic.topic_id, each) for each in topic.partitions]
+            for topic in request.topics
+        })  # fmt: skip
 
     def _fetched(self, topic_id: UUID, partition: Any) -> Any:
         if topic_id != METADATA_TOPIC_ID and topic_id not in self._ids.values():
-            return _refused(partition.partition, UNKNOWN_TOPIC_ID)
+            return fetched_partition(partition.partition, -1, error_code=UNKNOWN_TOPIC_ID, log_start=-1)
         if topic_id != METADATA_TOPIC_ID and partition.partition >= self.partitions:
-            return _refused(partition.partition, UNKNOWN_TOPIC_OR_PARTITION)
+            return fetched_partition(partition.partition, -1, error_code=UNKNOWN_TOPIC_OR_PARTITION, log_start=-1)
         end = self._end(topic_id, partition.partition)
         log = self._logs[partition.partition] if topic_id == METADATA_TOPIC_ID else _NOT_TIERED
-        return FetchResponse.FetchableTopicResponse.PartitionData(
-            partition_index=partition.partition,
-            error_code=0,
-            high_watermark=end,
-            last_stable_offset=end,
-            log_start_offset=0,
-            aborted_transactions=[],
-            preferred_read_replica=-1,
-            records=log if partition.fetch_offset < end else b"",
-        )
-
-
-def _refused(partition: int, error_code: int) -> Any:
-    return FetchResponse.FetchableTopicResponse.PartitionData(
-        partition_index=partition, error_code=error_code, high_watermark=-1, last_stable_offset=-1,
-        log_start_offset=-1, aborted_transactions=[], preferred_read_replica=-1, records=b"",
-    )  # fmt: skip
-
-
-def _partition(kind: Any, number: int) -> Any:
-    return kind.MetadataResponsePartition(
-        error_code=0, partition_index=number, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1],
-        offline_replicas=[],
-    )  # fmt: skip
+        return fetched_partition(partition.partition, end, log if partition.fetch_offset < end else b"")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.gateway.made_up_cluster import BYTES, OFFSETS, TOPIC
 from tests.gateway.running import RunningGateway
-from tests.stack.processes import ServiceProcess, free_ports, listens
+from tests.rigs.stack.processes import ServiceProcess, free_ports, listens
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import OffsetRange, TopicPartition

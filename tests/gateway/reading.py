@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tests.gateway.running import RunningGateway
-from tests.stack.rows import Row
+from tests.rigs.stack.rows import Row
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import Split
 from tiered_stream.observe.metrics import ReadMetrics

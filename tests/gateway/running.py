@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.stack.processes import ServiceProcess, free_ports
+from tests.rigs.stack.processes import ServiceProcess, free_ports
 
 PORTS = 20
 INSTALLED = (sys.executable, "-c", "from tiered_stream.cli import app; app()", "gateway")

@@ -20,7 +20,7 @@ from kafka.admin import (
 from tests.broker.certificates import CertificateAuthority
 from tests.gateway.running import RunningGateway
 from tests.reading import tier_segments
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.model import TopicPartition
 

@@ -14,7 +14,7 @@ from tests.gateway.honest import HonestClient
 from tests.gateway.made_up_cluster import OFFSETS, TOPIC
 from tests.gateway.planning import made_up_gateway
 from tests.gateway.running import RunningGateway
-from tests.stack.processes import wait_until
+from tests.rigs.stack.processes import wait_until
 from tiered_stream.model import TopicPartition
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]

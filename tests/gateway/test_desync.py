@@ -37,8 +37,8 @@ from tests.broker.secure import PLAIN, login_module
 from tests.gateway.requests import fetch_response, location_fetch, produce_request, read, read_located, request
 from tests.gateway.running import RunningGateway
 from tests.reading import tier_segments
-from tests.stack.processes import LONG, wait_until
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.processes import LONG, wait_until
+from tests.rigs.stack.tiered_stack import TieredStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,10 +13,10 @@ import pytest
 from tests.gateway.reading import options, plan, read, tiered_only, with_urls
 from tests.gateway.running import RunningGateway
 from tests.reading import BY_STEP, FIRST_TIMESTAMP_MS, SEGMENT_STEP_MS, records, tier_segments
-from tests.stack.consume import read_topic
-from tests.stack.produce import produce_segments
-from tests.stack.rows import Row
-from tests.stack.topics import KEEP_LOCAL, create_tiered_topic, wait_until_tiered
+from tests.rigs.stack.consume import read_topic
+from tests.rigs.stack.produce import produce_segments
+from tests.rigs.stack.rows import Row
+from tests.rigs.stack.topics import KEEP_LOCAL, create_tiered_topic, wait_until_tiered
 from tests.storage.scripted_http import SILENCE, ScriptedHttp, answer
 from tiered_stream.errors import StorageError
 from tiered_stream.model import Split
@@ -24,7 +25,7 @@ from tiered_stream.options.choices import Fallback
 from tiered_stream.options.parsing import Options
 
 if TYPE_CHECKING:
-    from tests.stack.tiered_stack import TieredStack
+    from tests.rigs.stack.tiered_stack import TieredStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
@@ -99,12 +100,14 @@ def test_read_timeout(splits: list[Split], impatient: Options, rows: list[Row], 
     fell_back(metrics, "read_timeout")
 
 
-def test_refused_credentials(splits: list[Split], asked: Options, rows: list[Row], stack: TieredStack) -> None:
+def test_refused_credentials(
+    splits: list[Split], asked: Options, rows: list[Row], stack: TieredStack, tmp_path: Path
+) -> None:
     """Refused again after the location was signed anew: the storage does not know who signed it."""
     refused = [with_urls(split, {"X-Amz-Signature=": "X-Amz-Signature=0"}) for split in splits]
     assert read(refused, asked)[1].remote_fetch_fallbacks == 0, "a new signature helps"
     wrong = {**stack.options(), "remote.storage.aws.secret.access.key": "wrong"}
-    with RunningGateway(stack.folder / "wrong-secret", wrong) as gateway:
+    with RunningGateway(tmp_path / "wrong-secret", wrong) as gateway:
         through = options(gateway, TOPIC, PATIENT)
         found, metrics = read(plan(through), through)
     assert found == rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,12 +17,12 @@ from tests.gateway.reading import options, plan, read, tiered_only
 from tests.gateway.running import RunningGateway
 from tests.locate.segments import segment_ends
 from tests.reading import BY_STEP, SEGMENT_STEP_MS, records, tier_segments
-from tests.stack.bulk import produce_bulk
-from tests.stack.consume import READ_COMMITTED, READ_UNCOMMITTED, read_topic
-from tests.stack.processes import wait_until
-from tests.stack.topics import KEEP_LOCAL, TIERED, create_tiered_topic, roll, wait_until_tiered
-from tests.stack.transactions import TransactionalProducer
-from tests.stack.wire import BrokerConnection
+from tests.rigs.stack.bulk import produce_bulk
+from tests.rigs.stack.consume import READ_COMMITTED, READ_UNCOMMITTED, read_topic
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.topics import KEEP_LOCAL, TIERED, create_tiered_topic, roll, wait_until_tiered
+from tests.rigs.stack.transactions import TransactionalProducer
+from tests.rigs.stack.wire import BrokerConnection
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
@@ -31,7 +32,7 @@ from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 
 if TYPE_CHECKING:
-    from tests.stack.tiered_stack import TieredStack
+    from tests.rigs.stack.tiered_stack import TieredStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
@@ -133,7 +134,13 @@ def test_what_the_broker_still_has_is_named_only_when_it_is_wanted(
     assert not tiered_only(plan(options(gateway, topic, {"remote.prefer": "local"})))
 
 
-def test_a_broker_that_restarts_is_waited_for(gateway: RunningGateway, stack: TieredStack, topic: str) -> None:
+def test_a_broker_that_restarts_is_waited_for(restarted_stack: TieredStack, tmp_path: Path, topic: str) -> None:
+    stack = restarted_stack
+    with RunningGateway(tmp_path / "gateway", stack.options()) as gateway:
+        _restart_its_broker(gateway, stack, topic)
+
+
+def _restart_its_broker(gateway: RunningGateway, stack: TieredStack, topic: str) -> None:
     end = tier_segments(stack, topic, [50, 60])
     asked = options(gateway, topic)
     before = read(plan(asked), asked)[0]
@@ -176,11 +183,13 @@ def test_the_monitor_tells_of_health_and_counts(gateway: RunningGateway) -> None
     assert gateway.page("nothing")[0] == 404
 
 
-def test_a_gateway_asked_to_end_lets_a_request_under_way_have_its_response(stack: TieredStack, topic: str) -> None:
+def test_a_gateway_asked_to_end_lets_a_request_under_way_have_its_response(
+    stack: TieredStack, tmp_path: Path, topic: str
+) -> None:
     create_tiered_topic(stack.broker, topic)
     kind = FetchRequest.FetchTopic
     with (
-        RunningGateway(stack.folder / "ending", stack.options()) as ending,
+        RunningGateway(tmp_path / "ending", stack.options()) as ending,
         BrokerConnection(ending.bootstrap_servers) as connection,
     ):
         (described,) = connection.request(

@@ -79,7 +79,7 @@ def test_a_request_to_the_storage_ends_before_clients_give_the_gateway_up() -> N
 
 @pytest.mark.parametrize("name", ["gateway.listener.ssl.key.password", "kafka.ssl.key.password", "rsm.config.dir"])
 def test_a_placeholder_that_only_a_broker_fills_in_is_refused(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"option {name} has a placeholder"):
+    with pytest.raises(ConfigurationError, match=rf"option {name} .*\$\{{strimzienv:…"):
         GatewaySettings.parse({**GIVEN, name: "${strimzienv:SECRET}"})
 
 
@@ -89,7 +89,7 @@ def test_a_listener_with_tls_needs_its_key(tmp_path: Path) -> None:
         GatewaySettings.parse(tls)
     store = CertificateAuthority().issue("gateway", password="right").write(tmp_path / "store.pem")
     tls["gateway.listener.ssl.keystore.location"] = str(store)
-    with pytest.raises(ConfigurationError, match="could not be read") as caught:
+    with pytest.raises(ConfigurationError, match=r"gateway\.listener\.ssl\.keystore\.location") as caught:
         GatewaySettings.parse({**tls, "gateway.listener.ssl.key.password": "wrong-one"})
     assert "wrong-one" not in str(caught.value)
     assert GatewaySettings.parse({**tls, "gateway.listener.ssl.key.password": "right"}).listener_tls is not None
@@ -121,7 +121,7 @@ def test_who_signs_on_a_plaintext_listener_is_warned(caplog: pytest.LogCaptureFi
     warn_of_plaintext(GatewaySettings.parse(GIVEN))
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert "gateway.listener.security.protocol=PLAINTEXT: a person who reads a signed URL" in record.message
+    assert "gateway.listener.security.protocol=PLAINTEXT: " in record.message
     assert "900 seconds" in record.message
 
 

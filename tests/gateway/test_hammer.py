@@ -13,14 +13,14 @@ import pytest
 from tests.gateway.hammer import hammering
 from tests.gateway.running import RunningGateway
 from tests.reading import tier_segments
-from tests.stack.processes import wait_until
+from tests.rigs.stack.processes import wait_until
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 
 if TYPE_CHECKING:
-    from tests.stack.tiered_stack import TieredStack
+    from tests.rigs.stack.tiered_stack import TieredStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
@@ -39,9 +39,10 @@ class Held:
 
 
 @pytest.fixture
-def hammered(stack: TieredStack) -> Iterator[RunningGateway]:
+def hammered(stack: TieredStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """A gateway that keeps few answers: what it holds more after a while has leaked."""
-    with RunningGateway(stack.folder / "hammered", {**stack.options(), "gateway.answer.cache.bytes": "64k"}) as gateway:
+    settings = {**stack.options(), "gateway.answer.cache.bytes": "64k"}
+    with RunningGateway(tmp_path_factory.mktemp("hammered"), settings) as gateway:
         yield gateway
 
 

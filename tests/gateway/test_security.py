@@ -45,9 +45,7 @@ def test_with_read_there_are_locations(secure: SecureGateway) -> None:
 def test_without_read_there_is_the_broker_s_own_error_and_no_location(secure: SecureGateway) -> None:
     before = secure.gateway.metric("signed_locations_total")
     with secure.client("alice") as client:
-        with pytest.raises(
-            BrokerAuthorizationError, match="secret-0, offset 0: the user is not authorized: grant READ"
-        ):
+        with pytest.raises(BrokerAuthorizationError, match="secret-0, offset 0: .*grant READ"):
             located(client, MAY_NOT)
         with pytest.raises(BrokerAuthorizationError, match="grant READ"):
             fetch_records(client, MAY_NOT, 0, FetchTerms(COMMITTED, max_bytes=1, max_wait_ms=0))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.processes import free_ports
+from tests.rigs.stack.processes import free_ports
 from tiered_stream.gateway import server
 from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.server import Gateway

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.hdfs import Hdfs
-from tests.stack.s3_client import REGION
-from tests.stack.versitygw import VersityGateway
+from tests.rigs.stack.hdfs import Hdfs
+from tests.rigs.stack.s3_client import REGION
+from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.errors import (
     ConfigurationError,

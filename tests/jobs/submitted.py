@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.stack.jars import jar_paths
-from tests.stack.processes import LONG
-from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment, write_conf
+from tests.rigs.stack.jars import jar_paths
+from tests.rigs.stack.processes import LONG
+from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment, write_conf
 
 
 def jars(*groups: str) -> dict[str, str]:
@@ -76,6 +76,11 @@ class SubmittedJob:
             except ProcessLookupError:
                 pass
             self._process.wait()
+
+    def send(self, number: signal.Signals, *, to_all: bool = False) -> None:
+        """Send a signal to the JVM of spark-submit, or to all processes, as a terminal does at Ctrl-C."""
+        assert self._process is not None
+        (os.killpg if to_all else os.kill)(self._process.pid, number)
 
     def output(self) -> str:
         return self.log_file.read_text(errors="replace")

@@ -8,18 +8,18 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.jobs.submitted import SubmittedJob
-from tests.reading import options, tier_segments
-from tests.stack.tiered_stack import TieredStack
+from tests.reading import build_segments
+from tests.tier.topics import topic_options
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, TABLE
 
+pytestmark = pytest.mark.starts_spark
 
-def test_the_job_runs_where_spark_is_told_of_an_ipv6_address(
-    stack: TieredStack, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+def test_the_job_runs_where_spark_is_told_of_an_ipv6_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_IP", "::1")
-    count = tier_segments(stack, topic, [20])
+    count = build_segments(tmp_path / "bucket", "orders", [20])
     places = {TABLE: f"{tmp_path}/table", CHECKPOINT: f"{tmp_path}/checkpoint"}
-    job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", {**options(stack, topic), **places})
+    job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", topic_options(tmp_path / "bucket", "orders", places))
     job.start()
     try:
         assert job.wait(600) == 0, job.output()

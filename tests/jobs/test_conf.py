@@ -14,11 +14,11 @@ import pytest
 from tests.delta.archive import ODD, PLAIN, everything, in_order, options
 from tests.golden import golden
 from tests.jobs.submitted import SubmittedJob, jars
+from tests.rigs.stack.processes import LONG
+from tests.rigs.stack.s3_client import REGION
+from tests.rigs.stack.spark import DELTA, ROOT, spark_environment
+from tests.rigs.stack.versitygw import VersityGateway
 from tests.spark.abilities import KAFKA_AND_DELTA
-from tests.stack.processes import LONG
-from tests.stack.s3_client import REGION
-from tests.stack.spark import DELTA, ROOT, spark_environment
-from tests.stack.versitygw import VersityGateway
 from tests.storage.golden_aiven import KEY_PREFIX
 from tiered_stream.delta.catalog.session_checks import CATALOG, DELTA_PACKAGE, EXTENSION, HADOOP_AWS
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE
@@ -106,7 +106,7 @@ IN_S3 = "s3a://lake/table"
 NONE_OF_TWO = f"none of the 2 queries was started: {NO_DELTA}"
 
 
-@pytest.mark.stack
+@pytest.mark.starts_spark
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "arguments", "has", "table", "said"),

@@ -8,12 +8,12 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.typed_archive import typed_options, write_topic
-from tests.stack.rows import Record
-from tests.stack.spark import configured
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.spark import configured
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, METRICS_LINES, TABLE
 from tiered_stream.ingest import ingest_run
-from tiered_stream.observe.landed_rows import LandedRows
+from tiered_stream.observe.landed_rows import ChangedKeys, LandedRows
 
 JSON = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT"}
 
@@ -26,7 +26,7 @@ def write_orders(bucket: Path, topic: str, bad: int) -> None:
 def settings(folder: Path, topics: str, table: str, lane: str) -> dict[str, str]:
     dead = {"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": f"{folder}/dead"}
     places = {TABLE: table, CHECKPOINT: f"{folder}/checkpoint", LANE: lane, METRICS_LINES: "json"}
-    return typed_options(folder / "bucket", topics, {**JSON, **dead, **places})
+    return topic_options(folder / "bucket", topics, {**JSON, **dead, **places})
 
 
 @pytest.mark.parametrize("lane", ["direct", "spark"])
@@ -114,3 +114,20 @@ def test_a_query_that_one_table_fails_says_what_the_others_have(
     assert spark.read.format("delta").load(orders).count() == 10
     assert outcome.tables() == (LandedRows(orders, 10, 2, f"{tmp_path}/dead"),)
     assert "22 rows read, 10 rows landed, 2 dead letters in " in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("commit", ["deltalake", "spark"])
+def test_a_job_into_a_table_of_the_latest_state_says_what_became_of_its_keys(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str], commit: str
+) -> None:
+    records = [Record(b"%d" % (number % 7), None if number > 18 else b"value %d" % number) for number in range(20)]
+    table = f"{tmp_path}/table"
+    given = {"ingest.mode": "upsert", "ingest.keys": "key", "ingest.commit": commit, TABLE: table}
+    given |= {CHECKPOINT: f"{tmp_path}/checkpoint", "ingest.kafkaColumns": "key, value, partition, offset, timestamp"}
+    write_topic(tmp_path / "bucket", "orders", [records[:10]])
+    ingest_run.run(topic_options(tmp_path / "bucket", "orders", given))
+    assert "10 rows read, 7 keys inserted, 0 updated, 0 deleted" in capfd.readouterr().out.splitlines()[-1]
+    write_topic(tmp_path / "bucket", "orders", [records[10:]], first=10)
+    outcome = ingest_run.run(topic_options(tmp_path / "bucket", "orders", given))
+    assert "10 rows read, 0 keys inserted, 6 updated, 1 deleted" in capfd.readouterr().out.splitlines()[-1]
+    assert outcome.tables() == (LandedRows(table, 7, keys=ChangedKeys(0, 6, 1)),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,9 @@ import orjson
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tests.stack.processes import wait_until
+from tests.rigs.stack.processes import wait_until
 from tiered_stream.ingest import ingest_run
+from tiered_stream.observe import landed_rows
 from tiered_stream.observe.landed_rows import LandedRows, note_landed
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 
@@ -54,7 +56,7 @@ class Ingest(ingest_run.IngestQuery):
         before = self._receiver.total().records
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             datagram = orjson.dumps(asdict(metrics) | {"micro_batch": [str(QUERY), batch], "part": ""})
-            sender.sendto(datagram, (host, int(port)))
+            sender.sendto(self._receiver.report_to[0].token + datagram, (host, int(port)))
         wait_until(lambda: self._receiver.total().records == before + metrics.records, "the datagram", pause=0.01)
 
     def batch_ended(self, batch: int, rows: int, observed: dict[str, Any] | None = None) -> None:
@@ -74,6 +76,7 @@ def ingest() -> Any:
     query = Ingest()
     yield query
     query._receiver.close()
+    landed_rows._committed.clear()
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -129,6 +132,27 @@ def test_a_sum_is_the_sum_of_the_lines_though_datagrams_are_lost_or_doubled(
     ingest.has_ended()
     ended, _ = ingest.close()
     assert str(ended) == "41 rows read, 36 rows landed, 10.0 MiB from storage, 0.0 MiB from brokers"
+
+
+def test_a_sum_has_the_micro_batches_that_spark_forgot_before_they_had_a_line(
+    ingest: Ingest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark keeps the progress of its last 100 micro-batches."""
+    note_landed((str(QUERY), 0), [LandedRows("table", 1000)])  # by an earlier run of the query
+    ingest._began = time.monotonic()
+    monkeypatch.setattr(ingest_run, "_SECONDS_BETWEEN_REPORTS", -1.0)
+    for batches in (range(1, 4), range(4, 8)):
+        for batch in batches:
+            ingest.task_ended(batch, ReadMetrics(records=12, remote_fetch_bytes=3 * MIB))
+            note_landed((str(QUERY), batch), [LandedRows("table", 10, 2, "dead")])
+            ingest.batch_ended(batch, 12)
+        del ingest.query.recentProgress[:-1]
+        ingest.has_ended()
+        assert "so far" not in capsys.readouterr().out
+    ended, _ = ingest.close()
+    assert ended == ingest_run.Ended(
+        ReadMetrics(records=7 * 12, remote_fetch_bytes=7 * 3 * MIB), (LandedRows("table", 7 * 10, 7 * 2, "dead"),)
+    )
 
 
 @pytest.mark.parametrize("records", [0, 5])

@@ -6,14 +6,16 @@ import pytest
 
 from tests.kerberos.kdc import why_no_kerberos
 from tests.kerberos.realm import Realm, realm
+from tests.rigs.stack.shared import shared
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
+def here() -> Iterator[Realm]:
     """A realm, by whose `krb5.conf` this process logs in."""
     if missing := why_no_kerberos():
         pytest.skip(missing)
-    with realm(tmp_path_factory.mktemp("realm")) as running, pytest.MonkeyPatch.context() as patch:
+    running = shared(realm)
+    with pytest.MonkeyPatch.context() as patch:
         for name, value in running.kdc.environment.items():
             patch.setenv(name, value)
         for name in ("KRB5CCNAME", "KRB5_CLIENT_KTNAME"):

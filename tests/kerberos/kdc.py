@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -11,8 +12,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.stack.errors import StackError
-from tests.stack.processes import ServiceProcess, free_ports, listens
+from tests.rigs.stack.errors import StackError
+from tests.rigs.stack.processes import ServiceProcess, free_ports, listens
 
 REALM = "EXAMPLE.TEST"
 _SBIN = ("/usr/sbin", "/usr/local/sbin")
@@ -87,28 +88,44 @@ class Kdc:
 
     def start(self) -> None:
         """Make the realm's database the first time, and start the KDC."""
-        values = {"realm": REALM, "folder": self.folder, "port": self.port}
         if not self.config.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.config.write_text(_CLIENT.format(**values))
-            (self.folder / "kdc.conf").write_text(_SERVER.format(**values))
-            (self.folder / "acl").write_text("")
+            self._configure()
             self._run("kdb5_util", "create", "-s", "-W", "-P", "master-password")
         variables = [f"{name}={value}" for name, value in self._environment().items()]
         command = ["env", *variables, str(_program("krb5kdc")), "-n"]
         self._process = ServiceProcess("KDC", command, self.folder / "kdc.out")
         self._process.start(lambda: listens(self.port))
 
+    def _configure(self) -> None:
+        values = {"realm": REALM, "folder": self.folder, "port": self.port}
+        self.config.write_text(_CLIENT.format(**values))
+        (self.folder / "kdc.conf").write_text(_SERVER.format(**values))
+        (self.folder / "acl").write_text("")
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.stop(grace=5)
+
+    def copied(self, folder: Path) -> Kdc:
+        """Return a KDC with the same principals at another port. It is not started."""
+        other = Kdc(folder)
+        folder.mkdir(parents=True)
+        for file in (*self.folder.glob("principals*"), self.folder / "stash"):
+            shutil.copy(file, folder)
+        other._configure()
+        return other
+
+    def table(self, principal: str) -> Path:
+        """Return the path of the key table that `add` writes."""
+        return self.tables / f"{principal.replace('/', '-')}.keytab"
 
     def add(self, principal: str, life: str = "10h", password: str | None = None) -> Path:
         """Add a principal whose tickets live for `life`, and return its key table.
 
         `principal` is without its realm. With `password`, the principal has no key table, and the path is not there.
         """
-        table = self.tables / f"{principal.replace('/', '-')}.keytab"
+        table = self.table(principal)
         key = f"-pw {password}" if password else "-randkey"
         self._admin(f'addprinc {key} -maxlife "{life}" {principal}')
         if password is None:
@@ -133,7 +150,9 @@ class Kdc:
         return sum(": ISSUE:" in line and wanted in line for line in log.splitlines())
 
     def _admin(self, query: str) -> None:
-        done = self._run("kadmin.local", "-q", query)
+        with (self.folder / "admin.lock").open("w") as lock:  # processes of a test run share the database
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = self._run("kadmin.local", "-q", query)
         if " while " in done:
             raise StackError(f"kadmin.local -q {query!r}: {done}")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.golden import golden
 from tests.kerberos.kdc import REALM, Kdc, running
-from tests.stack.hdfs import Hdfs
+from tests.rigs.stack.hdfs import Hdfs
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.hdfs_store import HdfsStore
 from tiered_stream.storage.open_store import open_store

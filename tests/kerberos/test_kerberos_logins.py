@@ -14,9 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.kerberos.kdc import REALM
-from tests.kerberos.realm import ROWS, SERVICE, SESSION_MS, TOPIC, Realm
+from tests.kerberos.realm import ROWS, TOPIC, Realm
 from tests.reading import options
-from tests.stack.build import ROOT
+from tests.rigs.stack.build import ROOT
+from tests.services import SERVICE, TICKET_SESSION_MS
 from tiered_stream import scan
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
@@ -164,25 +165,27 @@ def test_a_wrong_kerberos_login_says_what_to_do(here: Realm, prepared: Path, wha
         end_by(login)
 
 
-def test_a_kdc_that_is_away_is_named_and_is_waited_for(here: Realm) -> None:
-    login = here.login(jaas=here.by_keytab())
-    here.kdc.stop()
+def test_a_kdc_that_is_away_is_named_and_is_waited_for(
+    here: Realm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login, kdc = here.login(jaas=here.by_keytab()), here.kdc.copied(tmp_path / "kdc")
+    for name, value in kdc.environment.items():
+        monkeypatch.setenv(name, value)
     try:
         with pytest.raises(BrokerUnavailableError, match=r"Cannot contact any KDC.*correct krb5.conf"):
             end_by({**login, "default.api.timeout.ms": "5000"})
         with BrokerClient({**login, "default.api.timeout.ms": "60000"}) as client:
             coming = client.start(lambda: client.meet(client.deadline(), client.deadline(), advertised=True))
-            here.kdc.start()
+            kdc.start()
             coming.result()
             assert end(client) == ROWS
     finally:
-        here.kdc.stop()
-        here.kdc.start()
+        kdc.stop()
 
 
 def test_sessions_that_the_broker_ends_cost_no_call(here: Realm) -> None:
-    ends = time.monotonic() + 3 * SESSION_MS / 1000
-    with BrokerClient(here.login("SHORT", here.by_keytab())) as client:
+    ends = time.monotonic() + 3 * TICKET_SESSION_MS / 1000
+    with BrokerClient(here.login("GSSSHORT", here.by_keytab())) as client:
         while time.monotonic() < ends:
             assert end(client) == ROWS
             time.sleep(0.1)
@@ -222,7 +225,7 @@ def test_tickets_that_run_out_are_followed_by_others_and_no_call_fails(here: Rea
     """Sessions end after 2 s and tickets after 6 s, so that sessions begin with tickets that came later."""
     short = here.kdc.add("short", "6 seconds")
     tickets = f"krbtgt/{REALM}"
-    with BrokerClient(here.login("SHORT", here.by_keytab("short", short))) as client:
+    with BrokerClient(here.login("GSSSHORT", here.by_keytab("short", short))) as client:
         assert end(client) == ROWS
         before, begin = here.kdc.issued("short", tickets), time.monotonic()
         while here.kdc.issued("short", tickets) < before + 3 or time.monotonic() < begin + 8:
@@ -247,4 +250,4 @@ def test_the_doctor_names_a_wrong_kerberos_login(here: Realm, prepared: Path, wh
 
     failed = [each for each in json.loads(done.stdout)["findings"] if each["status"] == "failed"]
     assert done.exit_code == 1
-    assert any(re.search(text, each["found"]) and each["mend"] for each in failed), failed
+    assert any(re.search(text, each["found"]) and each["fix"] for each in failed), failed

@@ -18,7 +18,7 @@ from tests.archives import COMMITTED, PLAIN, archive_options, consumed, planned,
 from tests.delta.archive import LONG
 from tests.kerberos.kdc import REALM
 from tests.kerberos.secured_hdfs import SecuredHdfs
-from tests.stack.build import ROOT
+from tests.rigs.stack.build import ROOT
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
@@ -114,15 +114,15 @@ def of_another(here: SecuredHdfs, folder: Path) -> Options:
 
 
 def removed(here: SecuredHdfs, _: Path) -> Options:
-    table = here.kdc.add("gone")
-    here.kdc.remove("gone")
-    return here.by_keytab("gone", table)
+    table = here.kdc.add("gone-from-hdfs")
+    here.kdc.remove("gone-from-hdfs")
+    return here.by_keytab("gone-from-hdfs", table)
 
 
 def old(here: SecuredHdfs, _: Path) -> Options:
-    table = here.kdc.add("old")
-    here.kdc.change_key("old")
-    return here.by_keytab("old", table)
+    table = here.kdc.add("old-in-hdfs")
+    here.kdc.change_key("old-in-hdfs")
+    return here.by_keytab("old-in-hdfs", table)
 
 
 def expired(here: SecuredHdfs, folder: Path) -> Options:
@@ -148,7 +148,10 @@ WRONG: dict[str, tuple[Callable[[SecuredHdfs, Path], Options], str]] = {
         lambda here, _: here.by_keytab("other"),
         "the key table .* has no key of this principal: correct remote.storage.hdfs.auth.kerberos.principal.*klist -k",
     ),
-    "a principal that the KDC does not have": (removed, "principal 'gone@EXAMPLE.TEST'.*the KDC knows no such user"),
+    "a principal that the KDC does not have": (
+        removed,
+        "principal 'gone-from-hdfs@.*the KDC knows no such user",
+    ),
     "an old key": (old, "the key table has an old key: export it"),
     "an expired ticket": (expired, "could not be reached .*the ticket has expired: renew the ticket .kinit"),
     "a token that is cancelled": (
@@ -223,16 +226,21 @@ def test_data_nodes_that_ask_for_sasl_are_named_with_the_setting(
     assert re.match(rf"StorageUnavailableError .*all data nodes failed: 127.0.0.1:\d+; {fix}", found), found
 
 
-def test_a_kdc_that_is_away_is_named_and_is_waited_for(here: SecuredHdfs, tmp_path: Path) -> None:
+def test_a_kdc_that_is_away_is_named_and_is_waited_for(
+    here: SecuredHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     check(f"{here.uri}{tmp_path}", **here.by_keytab())
+    kdc = here.kdc.copied(tmp_path / "kdc")
+    for name, value in kdc.environment.items():
+        monkeypatch.setenv(name, value)
     store = open_store(StorageOptions(uri=f"{here.uri}{tmp_path}", **here.by_keytab()))  # type: ignore[arg-type]
-    here.kdc.stop()
+    with pytest.raises(StorageUnavailableError, match=r"Cannot contact any KDC.*correct krb5.conf"):
+        store.get("key", SOME)
+    kdc.start()
     try:
-        with pytest.raises(StorageUnavailableError, match=r"Cannot contact any KDC.*correct krb5.conf"):
-            store.get("key", SOME)
+        assert store.get("key", SOME) == DATA[SOME.start : SOME.end]
     finally:
-        here.kdc.start()
-    assert store.get("key", SOME) == DATA[SOME.start : SOME.end]
+        kdc.stop()
 
 
 def test_a_golden_archive_is_read_by_the_pasted_login_of_the_plugin(here: SecuredHdfs, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from tests.delta.committing import QUERY, offsets, planned, written
 from tests.jobs.submitted import SubmittedJob, jars
 from tests.kerberos.kdc import REALM
 from tests.kerberos.secured_hdfs import SecuredHdfs, started
-from tests.stack.processes import wait_until
-from tests.stack.spark import DELTA, SHORT_LIVED_JVM
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.spark import DELTA, SHORT_LIVED_JVM
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
 from tiered_stream.delta.requirements.lane import table_schema
@@ -25,7 +25,7 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.hdfs_store import HdfsStore
 from tiered_stream.storage.open_store import open_store
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
 DATA = bytes(range(256)) * 10_000
 SOME = ByteRange(5, 2_000_000)

@@ -1,35 +1,26 @@
-"""A model of a partition: what producers did, the segments and indexes that Kafka would make of it, and what is true.
+"""A model of a partition: what producers did, where Kafka would close its segments, and what is true.
 
 Left out: codecs, headers, several records of one key, retention by time.
 """
 
 from __future__ import annotations
 
-import json
-import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 from typing import ClassVar
 from uuid import UUID
 
-import google_crc32c
-
 from tests.records.batches import marker_batch, transactional_batch
-from tests.stack.batches import ProducerState, record_batch
-from tests.stack.rows import Record
-from tiered_stream.errors import StorageObjectNotFoundError
-from tiered_stream.limits import Limit
-from tiered_stream.model import ByteRange, LeaderEpoch, RemoteLogSegment, TopicPartition, uuid_to_text
-from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher, main_path
-from tiered_stream.storage.aiven.encryption import KeyRing
+from tests.rigs.stack.batches import ProducerState, record_batch
+from tests.rigs.stack.rows import Record
+from tests.tier.segments import TieredSegment, in_epoch, tiered
+from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.object_store import ObjectStore
 
 PARTITION = TopicPartition("modelled", 0)
 TOPIC_ID = UUID(int=99)
-_CHUNK = 1 << 20
 
 Row = tuple[int, bytes]
 
@@ -50,6 +41,9 @@ class Batch:
         return [(offset, b"%d:%d" % (self.epoch, offset)) for offset in range(self.base, self.last + 1)]
 
     def encoded(self) -> bytes:
+        return in_epoch(self._encoded(), self.epoch)
+
+    def _encoded(self) -> bytes:
         if self.kind in ("commit", "abort"):
             return marker_batch(self.base, self.producer_id, commit=self.kind == "commit")
         records = [Record(None, value) for _, value in self.rows()]
@@ -159,87 +153,15 @@ class Log:
         return [(start, end) for start, end in pairwise(starts) if end <= self.last_stable(self.end)]
 
 
-@dataclass(frozen=True)
-class TieredSegment:
-    """A segment of a log with its indexes."""
-
-    segment: RemoteLogSegment
-    log: bytes
-    indexes: Mapping[IndexType, bytes]
-
-
-def tiered(log: Log, start: int, end: int, number: int, *, index_interval: int, says_empty: bool) -> TieredSegment:
-    """The segment of these offsets as Kafka uploads it; `says_empty`: it says so of an empty transaction index."""
-    batches = [batch for batch in log.batches if start <= batch.base < end and batch.base not in log.compacted]
-    encoded = [batch.encoded() for batch in batches]
-    aborted = [each for each in log.ended(end) if each.last >= start and not each.committed]
-    data = b"".join(encoded)
-    segment = RemoteLogSegment(
-        PARTITION, TOPIC_ID, UUID(int=number), start, end - 1, len(data), 0, tuple(log.epochs(start, end)),
-        transaction_index_empty=says_empty and not aborted,
-    )  # fmt: skip
-    entries = [struct.pack(">hqqqq", 0, each.producer_id, each.first, each.last, each.last_stable) for each in aborted]
-    epochs = [f"{entry.epoch} {entry.start_offset}" for entry in log.epochs(0, end)]
-    indexes = {
-        IndexType.OFFSET: _offset_index(batches, encoded, start, index_interval),
-        IndexType.TIMESTAMP: b"",
-        IndexType.TRANSACTION: b"".join(entries),
-        IndexType.PRODUCER_SNAPSHOT: _snapshot(log, end),
-        IndexType.LEADER_EPOCH: "\n".join(["0", str(len(epochs)), *epochs, ""]).encode(),
-    }
-    return TieredSegment(segment, data, indexes)
-
-
-def _offset_index(batches: Sequence[Batch], encoded: Sequence[bytes], start: int, interval: int) -> bytes:
-    """As Kafka 4: before a batch is appended, an entry for it where enough bytes came since the last entry."""
-    index, position, since = b"", 0, 0
-    for batch, data in zip(batches, encoded, strict=True):
-        if since > interval:
-            index, since = index + struct.pack(">ii", batch.last - start, position), 0
-        position, since = position + len(data), since + len(data)
-    return index
-
-
-def _snapshot(log: Log, end: int) -> bytes:
-    producer_ids = {batch.producer_id for batch in log.batches if batch.base < end and batch.producer_id >= 0}
-    undecided = log.undecided(end)
-    producers = [
-        struct.pack(">qhiqiqiq", each, 0, 0, 0, 0, 0, 0, undecided.get(each, -1)) for each in sorted(producer_ids)
+def tiered_of(log: Log, ids: Iterator[UUID], *, index_interval: int, says_empty: bool) -> list[TieredSegment]:
+    """All segments of the log that Kafka would tier; `says_empty`: their metadata says so of a transaction index."""
+    batches = [
+        [batch.encoded() for batch in log.batches if start <= batch.base < end] for start, end in log.closed_segments()
     ]
-    body = struct.pack(">i", len(producers)) + b"".join(producers)
-    return struct.pack(">hI", 1, google_crc32c.value(body)) + body
-
-
-class MemoryBucket(ObjectStore):
-    """An Aiven bucket in memory, neither compressed nor encrypted."""
-
-    def __init__(self, segments: Collection[TieredSegment]) -> None:
-        self.objects: dict[str, bytes] = {}
-        for each in segments:
-            key = main_path(each.segment)
-            self.objects[f"{key}.log"] = each.log
-            self.objects[f"{key}.indexes"] = b"".join(each.indexes.values())
-            self.objects[f"{key}.rsm-manifest"] = manifest_of(each)
-
-    def fetcher(self) -> RemoteStorageFetcher:
-        return AivenLayoutFetcher(self, "", KeyRing({}))
-
-    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
-        if key not in self.objects:
-            raise StorageObjectNotFoundError(f"{key} does not exist")
-        if isinstance(wanted, Limit):
-            return self.objects[key]
-        assert wanted.end <= len(self.objects[key])
-        return self.objects[key][wanted.start : wanted.end]
-
-    def size(self, key: str) -> int:
-        return len(self.objects[key])
-
-    def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        return (key for key in self.objects if key.startswith(prefix) and key > after)
-
-    def describe(self, key: str) -> str:
-        return f"memory:{key}"
+    return tiered(
+        PARTITION, batches, topic_id=TOPIC_ID, segment_ids=ids, index_interval=index_interval, says_empty=says_empty,
+        removed=log.compacted,
+    )  # fmt: skip
 
 
 class CurrentFetcher(RemoteStorageFetcher):
@@ -255,42 +177,3 @@ class CurrentFetcher(RemoteStorageFetcher):
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         return self.current.fetch_indexes(segment, types)
-
-
-def manifest_of(each: TieredSegment) -> bytes:
-    """The plugin's manifest of a segment that is neither compressed nor encrypted."""
-    segment, size = each.segment, each.segment.size
-    names = {
-        IndexType.OFFSET: "offset",
-        IndexType.TIMESTAMP: "timestamp",
-        IndexType.PRODUCER_SNAPSHOT: "producerSnapshot",
-        IndexType.LEADER_EPOCH: "leaderEpoch",
-        IndexType.TRANSACTION: "transaction",
-    }
-    places, position = {}, 0
-    for index_type, data in each.indexes.items():
-        places[names[index_type]] = {"position": position, "size": len(data)}
-        position += len(data)
-    if segment.transaction_index_empty:
-        del places["transaction"]
-    topic, partition = segment.topic_partition.topic, segment.topic_partition.partition
-    metadata = {
-        "remoteLogSegmentId": {
-            "topicIdPartition": {
-                "topicId": uuid_to_text(segment.topic_id),
-                "topicPartition": {"topic": topic, "partition": partition},
-            },
-            "id": uuid_to_text(segment.segment_id),
-        },
-        "startOffset": segment.base_offset,
-        "endOffset": segment.end_offset,
-        "maxTimestampMs": segment.max_timestamp,
-        "segmentLeaderEpochs": {str(entry.epoch): entry.start_offset for entry in segment.leader_epochs},
-        "txnIdxEmpty": segment.transaction_index_empty,
-    }
-    chunks = {
-        "type": "fixed", "originalChunkSize": _CHUNK, "originalFileSize": size,
-        "transformedChunkSize": _CHUNK, "finalTransformedChunkSize": size - max(size - 1, 0) // _CHUNK * _CHUNK,
-    }  # fmt: skip
-    manifest = {"version": "1", "chunkIndex": chunks, "segmentIndexes": places, "compression": False}
-    return json.dumps({**manifest, "remoteLogSegmentMetadata": metadata}).encode()

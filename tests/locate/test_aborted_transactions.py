@@ -103,7 +103,7 @@ def test_runs_of_segments_without_an_index_are_jumped_over() -> None:
 
 
 def test_a_transaction_that_ends_beyond_its_segment_is_refused() -> None:
-    with pytest.raises(CorruptDataError, match=r"from offset 0: transaction index: a transaction that ended at 105"):
+    with pytest.raises(CorruptDataError, match=r"from offset 0: transaction index: .* 105"):
         search(IndexFetcher({1: [(1, 60, 105, 111)]}), *whole(FIRST, SECOND))
 
 

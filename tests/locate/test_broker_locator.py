@@ -109,7 +109,7 @@ def test_an_answer_that_ends_early_is_continued_where_it_ends() -> None:
 
 def test_an_answer_that_never_gets_further_is_given_up() -> None:
     made, _ = locator(lambda message: located(end=0))
-    with pytest.raises(CorruptDataError, match="do not reach the end"):
+    with pytest.raises(CorruptDataError, match="end of t-0"):
         made.locate(ALL)
 
 
@@ -146,7 +146,7 @@ def test_an_answer_that_is_no_list_of_segments_is_corrupt() -> None:
         cut = replace(partition, remote_log_segments=partition.remote_log_segments[:-3])
         return replace(answer, responses=[replace(topic, partitions=[cut])])
 
-    with pytest.raises(CorruptDataError, match="describes a segment wrongly"):
+    with pytest.raises(CorruptDataError, match="segment"):
         locator(broken)[0].locate(ALL)
 
 
@@ -339,7 +339,7 @@ def test_a_segment_to_the_last_offset_there_is_is_refused() -> None:
     """The offset after it is none: it would overflow wherever offsets are counted."""
     last = (1 << 63) - 1
     made, _ = locator(lambda _: located(whole(0, base_offset=0, last_offset=last, end_offset=last), end=last))
-    with pytest.raises(CorruptDataError, match="describes a segment wrongly"):
+    with pytest.raises(CorruptDataError, match="segment"):
         made.locate({PARTITION: OffsetRange(0, last)})
 
 
@@ -408,7 +408,7 @@ def test_an_answer_with_a_list_of_no_segments_is_corrupt() -> None:
         named = replace(partition, remote_log_segments=encode_segments([]))
         return replace(answer, responses=[replace(topic, partitions=[named])])
 
-    with pytest.raises(CorruptDataError, match="an empty list of segments"):
+    with pytest.raises(CorruptDataError, match="empty list"):
         locator(empty)[0].locate(ALL)
 
 

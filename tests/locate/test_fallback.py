@@ -6,15 +6,18 @@ import http.client
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler
+from itertools import chain
 from threading import Event
+from uuid import UUID
 
 import pytest
 
 from tests.local_http import LocalHttp
-from tests.locate.log_model import PARTITION, Log, MemoryBucket, tiered
+from tests.locate.log_model import PARTITION, Log, tiered_of
 from tests.locate.test_log_model import History, ModelLocator
 from tests.reading import options, tier_segments
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.tier.layouts import MemoryBucket
 from tiered_stream.errors import (
     ConfigurationError,
     StorageAccessError,
@@ -60,8 +63,8 @@ def history() -> History:
         log.append("plain", RECORDS, -1)
     log.cuts.add(log.end)
     log.append("plain", 1, -1)
-    spans = enumerate(log.closed_segments())
-    segments = [tiered(log, *span, number + 1, index_interval=0, says_empty=False) for number, span in spans]
+    ids = (UUID(int=number + 1) for number in range(SEGMENTS))
+    segments = tiered_of(log, ids, index_interval=0, says_empty=False)
     assert len(segments) == SEGMENTS
     return History(log, tuple(segments), ())
 
@@ -86,7 +89,9 @@ def of_segment(*numbers: int, error: type[StorageError], suffix: str = "") -> Ca
 EVERY = range(SEGMENTS)
 
 
-@pytest.mark.parametrize("error", [StorageObjectNotFoundError, StorageAccessError, StorageReadTimeoutError])
+@pytest.mark.parametrize(
+    "error", [StorageObjectNotFoundError, StorageAccessError, StorageReadTimeoutError, StorageError]
+)
 @pytest.mark.parametrize("gone", [(0,), (7, 8, 31), (SEGMENTS - 1,)])
 @pytest.mark.parametrize("suffix", ["", ".indexes"])
 def test_only_the_segments_that_are_missing_are_left_to_the_broker(
@@ -106,9 +111,12 @@ def test_without_a_fallback_the_missing_object_is_an_error(history: History, err
 
 
 @pytest.mark.parametrize("suffix", ["", ".indexes"])
-def test_credentials_that_no_segment_lets_in_stay_an_error(history: History, suffix: str) -> None:
-    with pytest.raises(StorageAccessError):
-        located(history, of_segment(*EVERY, error=StorageAccessError, suffix=suffix))
+@pytest.mark.parametrize("error", [StorageAccessError, StorageError])
+def test_an_answer_to_every_segment_that_is_not_known_to_pass_stays_an_error(
+    history: History, suffix: str, error: type[StorageError]
+) -> None:
+    with pytest.raises(error):
+        located(history, of_segment(*EVERY, error=error, suffix=suffix))
 
 
 def test_a_bucket_that_is_not_there_stays_an_error(history: History) -> None:
@@ -122,7 +130,7 @@ def test_a_storage_that_is_out_of_reach_is_not_asked_for_every_segment(
     """Each request may last until a timeout. Sixteen are under way at once."""
     found, bucket = located(history, of_segment(*EVERY, error=StorageReadTimeoutError))
     assert found == [] and bucket.asked <= 2 * 16
-    assert f"{SEGMENTS} segments of this micro-batch are read from the broker" in caplog.text
+    assert f"{PARTITION}: {SEGMENTS} segments " in caplog.text
 
 
 STALLING = 3
@@ -180,7 +188,27 @@ def test_a_segment_that_cannot_be_cut_stays_whole(history: History, caplog: pyte
         (whole,) = locator.locate({PARTITION: OffsetRange(0, RECORDS)})[PARTITION]
         bucket.fails = of_segment(0, error=StorageReadTimeoutError)  # type: ignore[method-assign]
         assert locator.cut(whole, 10) == [whole]
-    assert "stays in one split" in caplog.text
+    assert str(whole.segment.segment_id) in caplog.text
+
+
+def test_a_storage_that_is_out_of_reach_is_not_asked_for_every_segment_that_is_to_be_cut(history: History) -> None:
+    bucket = FailingBucket(history.segments)
+    locator = ModelLocator(history, bucket.fetcher(), IsolationLevel.READ_UNCOMMITTED, falls_back=True)
+    with closing(locator):
+        whole = list(locator.locate(ALL)[PARTITION])
+        bucket.fails = of_segment(*EVERY, error=StorageReadTimeoutError)  # type: ignore[method-assign]
+        before = bucket.asked
+        for look_up in (
+            lambda: chain(*locator.cut_all([(location, 10) for location in whole])),
+            lambda: chain(*locator.cut_at([(location, [location.offsets.start + 5]) for location in whole])),
+            lambda: locator.since_all(whole, 1 << 50),
+        ):
+            assert list(look_up()) == whole
+        assert bucket.asked - before <= 2 * 16
+        bucket.fails = lambda key: None  # type: ignore[method-assign]
+        assert locator.cut(whole[0], 10) == [whole[0]], "all splits of a micro-batch share the count"
+        locator.locate(ALL)
+        assert len(locator.cut_at([(whole[0], [5])])[0]) == 2
 
 
 class _WithoutListing(BaseHTTPRequestHandler):

@@ -6,12 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from random import Random
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.locate.log_model import PARTITION, CurrentFetcher, Log, MemoryBucket, Row, TieredSegment, tiered
+from tests.depth import examples
+from tests.locate.log_model import PARTITION, CurrentFetcher, Log, Row, tiered_of
+from tests.tier.layouts import MemoryBucket
+from tests.tier.segments import TieredSegment
 from tiered_stream.locate.archive.archive_locator import ArchiveLocator
 from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
 from tiered_stream.locate.archive.archived_partitions import Archive
@@ -47,13 +51,10 @@ def histories(draw: st.DrawFn, *, compacted: bool = False) -> History:
     """
     random = Random(draw(st.integers(0, 1 << 32)))
     says_empty, interval = draw(st.booleans()), draw(st.sampled_from([0, 100, 1 << 20]))
-    log, lost, numbers = Log(), [], count(1)
+    log, lost, ids = Log(), [], (UUID(int=number) for number in count(1))
 
     def upload(leader: Log) -> list[TieredSegment]:
-        return [
-            tiered(leader, start, end, next(numbers), index_interval=interval, says_empty=says_empty)
-            for start, end in leader.closed_segments()
-        ]
+        return tiered_of(leader, ids, index_interval=interval, says_empty=says_empty)
 
     for leader in range(1 if compacted else draw(st.integers(1, 3))):
         if leader:
@@ -148,7 +149,7 @@ SPLIT_BYTES = st.sampled_from([1, 150, 600, 1 << 20])
 
 
 @pytest.mark.parametrize("isolation", list(IsolationLevel), ids=lambda level: level.value)
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(data=st.data(), history=histories())
 def test_of_a_cluster_any_range_of_any_history_is_read(
     data: st.DataObject, history: History, isolation: IsolationLevel
@@ -157,7 +158,7 @@ def test_of_a_cluster_any_range_of_any_history_is_read(
 
 
 @pytest.mark.parametrize("isolation", list(IsolationLevel), ids=lambda level: level.value)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), history=histories(compacted=True))
 def test_any_range_is_read_of_a_log_that_was_once_compacted(
     data: st.DataObject, history: History, isolation: IsolationLevel
@@ -189,7 +190,7 @@ def check_ranges(data: st.DataObject, history: History, isolation: IsolationLeve
         locator.close()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), history=histories())
 def test_what_is_located_is_read_whichever_indexes_are_missing(data: st.DataObject, history: History) -> None:
     bucket = MemoryBucket([*history.segments, *history.lost])
@@ -212,7 +213,7 @@ def test_what_is_located_is_read_whichever_indexes_are_missing(data: st.DataObje
 
 
 @pytest.mark.parametrize("isolation", list(IsolationLevel), ids=lambda level: level.value)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), history=histories().filter(lambda history: len(history.segments) > 0))
 def test_of_an_archive_that_ends_anywhere_all_is_read_that_is_decided(
     data: st.DataObject, history: History, isolation: IsolationLevel

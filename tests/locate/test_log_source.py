@@ -10,9 +10,9 @@ import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from tests.broker.scripted import ScriptedClient, metadata
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE
-from tiered_stream.errors import BrokerUnavailableError, ConfigurationError
+from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.locate.prefer_local import PreferLocal
 from tiered_stream.options.parsing import parse_options
@@ -52,7 +52,7 @@ def test_auto_without_a_storage_leaves_all_to_the_brokers_and_says_so(
     scripted(monkeypatch, metadata())
     tier = opened()
     assert tier.locator is None
-    assert "everything is read through the brokers: no remote.storage.uri" in said(caplog)
+    assert ": no remote.storage.uri" in said(caplog)
     tier.close()
 
 
@@ -101,12 +101,15 @@ def test_without_a_fetcher_unsigned_locations_are_never_asked_for(monkeypatch: p
     assert opened().locator is None
 
 
-def test_auto_leaves_all_to_the_brokers_where_the_metadata_topic_may_not_be_read(
+def test_a_metadata_topic_that_cannot_be_read_leaves_all_to_the_brokers_only_if_the_user_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     scripted(monkeypatch, metadata(error_code=TOPIC_AUTHORIZATION_FAILED))
-    assert opened(**{"remote.storage.uri": tmp_path.as_uri()}).locator is None
-    assert "everything is read through the brokers: __remote_log_metadata cannot be read" in said(caplog)
+    place = {"remote.storage.uri": tmp_path.as_uri()}
+    with pytest.raises(BrokerAuthorizationError, match="READ and DESCRIBE on the topic __remote_log_metadata"):
+        opened(**place)
+    assert opened(**place, **{"remote.fallback": "broker"}).locator is None
+    assert ": __remote_log_metadata cannot be read" in said(caplog)
 
 
 def test_auto_does_not_take_a_broker_that_is_away_for_one_without_a_tier(

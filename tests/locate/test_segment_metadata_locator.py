@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.golden import NAMES, golden
 from tests.locate.golden_locator import PLAIN, GoldenLocator, expected, read
 from tests.locate.segments import PARTITION as SEGMENT_PARTITION
@@ -63,7 +64,7 @@ def test_whole_partitions_read_back_as_a_consumer_returned_them(name: str, isola
     locator.close()
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_any_range_reads_back_as_a_consumer_returned_it(data: st.DataObject, committed: GoldenLocator) -> None:
     partition = data.draw(st.sampled_from(sorted(committed.visible)))
@@ -75,7 +76,7 @@ def test_any_range_reads_back_as_a_consumer_returned_it(data: st.DataObject, com
     assert rows == expected(committed.golden_name, partition, first, last, COMMITTED)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_the_parts_of_a_cut_are_exactly_the_location(data: st.DataObject, committed: GoldenLocator) -> None:
     (big,) = (partition for partition in committed.visible if partition.topic.endswith("-big"))
@@ -102,26 +103,26 @@ def test_what_is_left_since_a_time_lacks_no_record_that_is_as_new(committed: Gol
             there = [(offset, timestamp) for offset, timestamp in rows if offset in location.offsets]
             newest = max((timestamp for _, timestamp in there), default=0)
             for timestamp in {newest, newest + 1, *(timestamp for _, timestamp in there[:: len(there) // 7 + 1])}:
-                rest = committed.since(location, timestamp)
+                (rest,) = committed.since_all([location], timestamp)
                 found = [row[0] for row in read(committed.fetcher, rest)] if rest else []
                 assert {offset for offset, at in there if at >= timestamp} <= set(found)
                 assert found == [offset for offset, _ in there if rest and offset >= rest.offsets.start]
                 clipped += rest is not None and rest.offsets.start > location.offsets.start
                 nothing += rest is None
-    assert clipped and committed.since(location, 0) == location
+    assert clipped and committed.since_all([location], 0) == [location]
 
 
 def test_beginnings_are_looked_for_side_by_side(fresh: GoldenLocator, monkeypatch: pytest.MonkeyPatch) -> None:
     locations = fresh.locate({BIG: OffsetRange(0, tier_end(fresh, BIG))})[BIG]
     newest = max(row[1] for row in golden(PLAIN).expected(BIG, "read_committed"))
-    apart = [fresh.since(each, newest) for each in locations]
-    both, since = Barrier(2, timeout=600), fresh.since
+    apart = [rest for each in locations for rest in fresh.since_all([each], newest)]
+    both, since = Barrier(2, timeout=600), fresh._positions.since
 
     def waiting(location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
         both.wait()  # for the other one to be asked for
         return since(location, timestamp)
 
-    monkeypatch.setattr(fresh, "since", waiting)
+    monkeypatch.setattr(fresh._positions, "since", waiting)
     assert fresh.since_all(locations, newest) == apart
 
 
@@ -137,13 +138,13 @@ def test_locations_are_cut_side_by_side(fresh: GoldenLocator, monkeypatch: pytes
     assert len(locations) == 2
     apart = [fresh.cut(each, 500_000) for each in locations]
     both = Barrier(2, timeout=600)
-    cut = fresh.cut
+    cut = fresh._positions.cut
 
     def waiting(location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         both.wait()  # for the other one to be asked for
         return cut(location, target_bytes)
 
-    monkeypatch.setattr(fresh, "cut", waiting)
+    monkeypatch.setattr(fresh._positions, "cut", waiting)
     assert fresh.cut_all([(each, 500_000) for each in locations]) == apart
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 import orjson
 import pytest
 
-from tests.stack.processes import wait_until
+from tests.rigs.stack.processes import wait_until
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.driver_log import BatchLog
 from tiered_stream.observe.metrics import ReadMetrics
@@ -28,7 +28,8 @@ def report(log: BatchLog, batch: int, metrics: ReadMetrics, query: str = "q", pa
     """Send the report of a task of the micro-batch."""
     host, _, port = log.address.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.sendto(orjson.dumps(asdict(metrics) | {"micro_batch": [query, batch], "part": part}), (host, int(port)))
+        content = orjson.dumps(asdict(metrics) | {"micro_batch": [query, batch], "part": part})
+        sender.sendto(log.report_to[0].token + content, (host, int(port)))
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -137,7 +138,7 @@ def test_tasks_that_cannot_reach_the_driver_are_named_with_their_address(
 def test_a_planner_without_a_port_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refused(family: int, address: object) -> socket.socket:
+    def refused(family: int, address: object, token: bytes) -> socket.socket:
         raise OSError("too many open files")
 
     monkeypatch.setattr("tiered_stream.observe.metrics_receiver._listening", refused)
@@ -208,4 +209,11 @@ def test_executors_are_told_one_address_where_the_driver_listens_at_all(
     monkeypatch.delenv("SPARK_LOCAL_HOSTNAME", raising=False)
     log = BatchLog()
     assert log.address.rpartition(":")[0] not in ("", "0.0.0.0", "::", "[::]")
+    log.close()
+
+
+def test_reports_of_tasks_on_the_drivers_machine_come_by_the_loopback_interface() -> None:
+    log = BatchLog(loopback=True)
+    assert log.address.rpartition(":")[0] == "127.0.0.1"
+    assert log._receiver._sockets[-1].getsockname()[0] == "127.0.0.1"
     log.close()

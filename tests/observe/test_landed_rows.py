@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tiered_stream.observe.landed_rows import LandedRows, describe_rows, landed_in, note_landed, summed
+from tiered_stream.observe.landed_rows import ChangedKeys, LandedRows, describe_rows, landed_in, note_landed, summed
 
 ORDERS, USERS = LandedRows("orders", 5, 2, "dead"), LandedRows("users", 7)
 
@@ -45,3 +45,12 @@ def test_dead_letters_of_a_micro_batch_are_logged_once_it_is_committed(caplog: p
     note_landed(("q", 4), [ORDERS])
     assert caplog.messages == ["micro-batch 4 of query q: 5 rows landed, 2 dead letters in dead"]
     assert (landed_in(("q", 3)), landed_in(("q", 4)), landed_in(("q", 5))) == ((USERS,), (ORDERS,), None)
+
+
+def test_a_table_of_the_latest_state_has_keys_in_place_of_rows() -> None:
+    tables = [LandedRows("a", 11, keys=ChangedKeys(8, 2, 1)), LandedRows("a", 1004, 2, "dead", ChangedKeys(1000, 0, 4))]
+    assert summed(tables) == (LandedRows("a", 1015, 2, "dead", ChangedKeys(1008, 2, 5)),)
+    said = "1,020 rows read, 1,008 keys inserted, 2 updated, 5 deleted, 2 dead letters in dead"
+    assert describe_rows(1020, summed(tables)) == said
+    both = [LandedRows("a", 3, keys=ChangedKeys(3, 0, 0)), LandedRows("b", 4)]
+    assert describe_rows(7, both) == "7 rows read, 4 rows landed, 3 keys inserted, 0 updated, 0 deleted in 2 tables"

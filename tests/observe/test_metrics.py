@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, fields, replace
 
 import orjson
@@ -9,9 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.stack.processes import wait_until
+from tests.rigs.stack.processes import wait_until
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.model import OffsetRange, ReportAddress, Split, TopicPartition
 from tiered_stream.observe.metrics import ReadMetrics, describe, send, within
-from tiered_stream.observe.metrics_receiver import MetricsReceiver
+from tiered_stream.observe.metrics_receiver import MetricsReceiver, _listening
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.options.remote_options import REPORT_ADDRESSES
+from tiered_stream.spark.split_partition import SplitPartition
 
 COUNTED = ReadMetrics(
     records=10,
@@ -35,8 +42,14 @@ def receiver() -> Iterator[MetricsReceiver]:
         yield listening
 
 
-def send_bytes(datagram: bytes, address: str) -> None:
-    host, _, port = address.rpartition(":")
+def send_bytes(content: bytes, to: MetricsReceiver) -> None:
+    """Send a datagram of the receiver's token and the content."""
+    (report_to,) = to.report_to
+    send_without_token(report_to.token + content, to)
+
+
+def send_without_token(datagram: bytes, to: MetricsReceiver) -> None:
+    host, _, port = to.address.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(datagram, (host, int(port)))
 
@@ -107,8 +120,8 @@ def test_latencies_errors_and_fallbacks_are_told_when_there_were_any() -> None:
 
 
 def test_what_tasks_send_is_added_up(receiver: MetricsReceiver) -> None:
-    send(COUNTED, [receiver.address])
-    send(COUNTED, [receiver.address])
+    send(COUNTED, receiver.report_to)
+    send(COUNTED, receiver.report_to)
     wait_for_records(receiver, 20)
     doubled = ReadMetrics()
     doubled.add(COUNTED)
@@ -118,8 +131,8 @@ def test_what_tasks_send_is_added_up(receiver: MetricsReceiver) -> None:
 
 def test_what_tasks_of_a_micro_batch_send_is_told_once(receiver: MetricsReceiver) -> None:
     for batch in (7, 8, 7):
-        send_bytes(orjson.dumps({**WHOLE, "micro_batch": ["query", batch]}), receiver.address)
-    send(COUNTED, [receiver.address])
+        send_bytes(orjson.dumps({**WHOLE, "micro_batch": ["query", batch]}), receiver)
+    send(COUNTED, receiver.report_to)
     wait_for_records(receiver, 4 * COUNTED.records)
     assert receiver.take_micro_batch(("query", 7)).records == 2 * COUNTED.records
     assert receiver.take_micro_batch(("query", 7)) == ReadMetrics()
@@ -128,7 +141,7 @@ def test_what_tasks_of_a_micro_batch_send_is_told_once(receiver: MetricsReceiver
 
 def test_an_input_partition_that_is_read_twice_has_its_rows_once_and_its_cost_twice(receiver: MetricsReceiver) -> None:
     for part in ("one", "one", "another"):
-        send_bytes(orjson.dumps({**WHOLE, "micro_batch": ["query", 7], "part": part}), receiver.address)
+        send_bytes(orjson.dumps({**WHOLE, "micro_batch": ["query", 7], "part": part}), receiver)
     counted = receiver.take_micro_batch(("query", 7))
     assert counted == receiver.total()
     assert (counted.records, counted.record_bytes, counted.remote_fetch_fallbacks) == (20, 4000, 2)
@@ -138,9 +151,9 @@ def test_an_input_partition_that_is_read_twice_has_its_rows_once_and_its_cost_tw
 def test_sums_have_what_has_arrived_though_the_receivers_thread_has_not_run_yet() -> None:
     with MetricsReceiver() as receiver, receiver._lock:  # so long its thread cannot count
         for batch in range(3):
-            send_bytes(orjson.dumps({**WHOLE, "micro_batch": ["query", batch]}), receiver.address)
+            send_bytes(orjson.dumps({**WHOLE, "micro_batch": ["query", batch]}), receiver)
         assert receiver.take_micro_batch(("query", 0)) == COUNTED
-        send(COUNTED, [receiver.address])
+        send(COUNTED, receiver.report_to)
         assert receiver.total().records == 4 * COUNTED.records
 
 
@@ -150,7 +163,7 @@ def test_what_has_arrived_when_a_receiver_is_closed_is_counted(monkeypatch: pyte
 
         def end() -> None:
             ended()
-            send(COUNTED, [receiver.address])
+            send(COUNTED, receiver.report_to)
 
         monkeypatch.setattr(receiver._thread, "join", end)
     assert receiver.total() == COUNTED
@@ -158,7 +171,7 @@ def test_what_has_arrived_when_a_receiver_is_closed_is_counted(monkeypatch: pyte
 
 def test_a_micro_batch_that_another_run_repeats_has_its_own_cost(receiver: MetricsReceiver) -> None:
     for query in ("failed", "another"):
-        send_bytes(orjson.dumps({**WHOLE, "micro_batch": [query, 7]}), receiver.address)
+        send_bytes(orjson.dumps({**WHOLE, "micro_batch": [query, 7]}), receiver)
     receiver.forget("failed")
     assert receiver.take_micro_batch(("failed", 7)) == ReadMetrics()
     assert receiver.take_micro_batch(("another", 7)) == COUNTED
@@ -167,13 +180,13 @@ def test_a_micro_batch_that_another_run_repeats_has_its_own_cost(receiver: Metri
 def test_as_many_reports_wait_as_a_whole_cluster_may_send_at_once() -> None:
     with MetricsReceiver() as receiver, receiver._lock:
         for _ in range(150):
-            send(COUNTED, [receiver.address])
+            send(COUNTED, receiver.report_to)
         assert receiver.total().records == 150 * COUNTED.records
 
 
 def test_micro_batches_that_nobody_asks_for_do_not_heap_up(receiver: MetricsReceiver) -> None:
     for batch in range(3_000):
-        receiver._take(orjson.dumps({**WHOLE, "micro_batch": ["query", batch]}))
+        receiver._take(receiver.report_to[0].token + orjson.dumps({**WHOLE, "micro_batch": ["query", batch]}))
     assert receiver.take_micro_batch(("query", 0)) == ReadMetrics()
     assert receiver.take_micro_batch(("query", 2_999)) == COUNTED
 
@@ -203,19 +216,78 @@ def test_a_total_is_a_copy(receiver: MetricsReceiver) -> None:
         orjson.dumps({**WHOLE, "micro_batch": ["query"]}),
         orjson.dumps({**WHOLE, "micro_batch": ["query", "7"]}),
         orjson.dumps({**WHOLE, "part": 7}),
+        orjson.dumps({**WHOLE, "part": "p" * 3_000}),
+        orjson.dumps({**WHOLE, "part": "a\nforged line"}),
+        orjson.dumps({**WHOLE, "micro_batch": ["a\nforged line", 7]}),
+        orjson.dumps({**WHOLE, "micro_batch": ["q" * 3_000, 7]}),
+        orjson.dumps({**WHOLE, "micro_batch": ["query", -1]}),
+        orjson.dumps({**WHOLE, "micro_batch": ["query", 2**64 - 1]}),
+        orjson.dumps({**WHOLE, "records": 1.5}),
+        orjson.dumps({**WHOLE, "record_bytes": 2**64 - 1}),
+        orjson.dumps({**WHOLE, "remote_fetch_requests": 10**18}),
+        orjson.dumps({**WHOLE, "decode_seconds": 1e300}),
+        orjson.dumps({**WHOLE, "remote_fetches_within_10_ms": 4}),
         b"[" * 4000,
     ],
 )
 def test_a_datagram_that_is_none_of_ours_is_ignored(receiver: MetricsReceiver, datagram: bytes) -> None:
-    send_bytes(datagram, receiver.address)
-    send(COUNTED, [receiver.address])
+    send_bytes(datagram, receiver)
+    send(COUNTED, receiver.report_to)
     wait_for_records(receiver, COUNTED.records)
     assert receiver.total() == COUNTED
 
 
+def test_a_report_without_the_token_of_the_run_is_not_counted(receiver: MetricsReceiver) -> None:
+    report = orjson.dumps(WHOLE)
+    for forged in (report, bytes(16) + report, receiver.report_to[0].token[:15], b""):
+        send_without_token(forged, receiver)
+        receiver._take(forged)  # as on a system whose kernel lets it pass
+    with MetricsReceiver() as other:
+        send_without_token(other.report_to[0].token + report, receiver)
+    send(COUNTED, receiver.report_to)
+    wait_for_records(receiver, COUNTED.records)
+    assert receiver.total() == COUNTED
+
+
+def test_forged_reports_leave_room_for_the_tasks_reports(receiver: MetricsReceiver) -> None:
+    with receiver._lock:  # so long its thread cannot count
+        for _ in range(5_000):
+            send_without_token(bytes(4_000), receiver)
+        send(COUNTED, receiver.report_to)
+        assert receiver.total() == COUNTED
+
+
+@pytest.mark.parametrize("token", [bytes(16), bytes(range(0xF0, 0x100))])
+def test_the_kernel_drops_datagrams_in_which_any_bit_of_the_secret_differs(token: bytes) -> None:
+    with closing(_listening(socket.AF_INET, ("127.0.0.1", 0), token)) as listening:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for bit in range(128):
+                other = (int.from_bytes(token, "big") ^ 1 << bit).to_bytes(16, "big")
+                sender.sendto(other, listening.getsockname())
+            sender.sendto(token + b"ours", listening.getsockname())
+        assert listening.recv(100) == token + b"ours"
+
+
+def test_nothing_shows_the_token(receiver: MetricsReceiver) -> None:
+    (address,) = receiver.report_to
+    given = {"subscribe": "t", "kafka.bootstrap.servers": "k:9092", REPORT_ADDRESSES.name: address.to_option()}
+    options = parse_options(given, streaming=True)
+    assert options.report_addresses == receiver.report_to
+    for shown in (
+        repr(address),
+        repr(options),
+        repr(SplitPartition(Split(TopicPartition("t", 0), OffsetRange(0, 1)), receiver.report_to)),
+    ):
+        assert address.token.hex() not in shown and repr(address.token)[2:-1] not in shown
+    with pytest.raises(ConfigurationError) as refused:
+        parse_options(given | {REPORT_ADDRESSES.name: f"{address.to_option()}x"}, streaming=True)
+    assert address.token.hex() not in str(refused.value)
+    assert re.search(r"(?i)secret|password|token|access[.]?key", REPORT_ADDRESSES.name), "Spark redacts its value"
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no.such.host.invalid:9", "no port", "127.0.0.1:port", ":0", ""])
 def test_counters_that_cannot_be_sent_are_nobodys_business(address: str) -> None:
-    send(COUNTED, [address])
+    send(COUNTED, [ReportAddress(address, bytes(16))])
 
 
 def test_a_closed_receiver_lets_go_of_its_port(receiver: MetricsReceiver) -> None:
@@ -242,7 +314,7 @@ def test_a_host_that_is_not_this_machines_own_costs_no_query(host: str, bind: st
     with MetricsReceiver(host, bind) as receiver:
         told, _, port = receiver.address.rpartition(":")
         assert told == address
-        send(COUNTED, [f"127.0.0.1:{port}"])
+        send(COUNTED, [ReportAddress(f"127.0.0.1:{port}", receiver.report_to[0].token)])
         wait_for_records(receiver, COUNTED.records)
 
 
@@ -260,19 +332,19 @@ def has_ipv6() -> bool:
 def test_ipv6_works_too(host: str) -> None:
     with MetricsReceiver(host) as receiver:
         assert receiver.address.startswith("[::1]:")
-        send(COUNTED, [receiver.address])
+        send(COUNTED, receiver.report_to)
         wait_for_records(receiver, COUNTED.records)
 
 
 def test_where_nothing_can_be_listened_at_a_line_says_so_and_the_query_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refused(family: int, address: object) -> socket.socket:
+    def refused(family: int, address: object, token: bytes) -> socket.socket:
         raise OSError("too many open files")
 
     monkeypatch.setattr("tiered_stream.observe.metrics_receiver._listening", refused)
     with MetricsReceiver() as receiver:
-        send(COUNTED, [receiver.address])
-        assert (receiver.address, receiver.total()) == ("", ReadMetrics())
+        send(COUNTED, receiver.report_to)
+        assert (receiver.address, receiver.report_to, receiver.total()) == ("", (), ReadMetrics())
     (said,) = caplog.messages
     assert "the costs of reading are not counted" in said and "too many open files" in said

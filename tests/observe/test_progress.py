@@ -77,6 +77,11 @@ def test_the_lags_of_several_sources_are_added_up() -> None:
     assert describe_batch(finished_batch(progress(*sources), ReadMetrics())).endswith("lag 3 offsets (2 in t-0)")
 
 
+def test_a_server_that_repeats_the_end_as_the_latest_offset_has_no_lag() -> None:
+    end = {"t": {"0": 3}}
+    assert finished_batch(progress(source(end, end)), ReadMetrics(), reports_lag=False).lag is None
+
+
 @pytest.mark.parametrize("offsets", [(None, None), ({"t": {"0": 3}}, None), (None, {"t": {"0": 3}})])
 def test_a_lag_that_nobody_knows_is_left_out(offsets: tuple[Any, Any]) -> None:
     assert describe_batch(finished_batch(progress(source(*offsets)), ReadMetrics())).endswith("from brokers")

@@ -47,6 +47,6 @@ def test_rows_and_dead_letters_are_counted_by_table() -> None:
 def test_json_lines_have_rows_and_dead_letters_by_table() -> None:
     line = orjson.loads(as_json(replace(batch("orders", 1, lag=0), tables=(LandedRows("a", 5, 2, "dead"),))))
     assert (line["landed_rows"], line["dead_letters"]) == (5, 2)
-    assert line["tables"] == [{"table": "a", "rows": 5, "dead_letters": 2, "dead_letter_table": "dead"}]
+    assert line["tables"] == [{"table": "a", "rows": 5, "dead_letters": 2, "dead_letter_table": "dead", "keys": None}]
     unknown = orjson.loads(as_json(batch("orders", 1, lag=0)))
     assert (unknown["landed_rows"], unknown["dead_letters"], unknown["tables"]) == (None, None, None)

@@ -69,9 +69,7 @@ def test_offset_json_is_read_as_spark_reads_it(text: str, offsets: dict[TopicPar
     ],
 )
 def test_malformed_offset_json_names_the_option_and_shows_the_form(text: str) -> None:
-    with pytest.raises(
-        ConfigurationError, match=r'option remote.stream.ending.offsets: .*expected e\.g\. \{"topicA":\{"0":23'
-    ) as raised:
+    with pytest.raises(ConfigurationError, match=r'remote\.stream\.ending\.offsets: .*\{"topicA":\{"0":23') as raised:
         GivenOptions({ENDING_OFFSETS.name: text}).read(ENDING_OFFSETS)
     assert len(str(raised.value)) < 600
 
@@ -109,7 +107,7 @@ def test_assigned_partitions_are_read(text: str, partitions: tuple[TopicPartitio
     "text", ["", "t", "null", '{"t":["0"]}', '{"t":{"0":1}}', '{"t":[2147483648]}', '{"t":[4294967296]}', '{"t":[0]}x']
 )
 def test_a_malformed_assign_names_the_option_and_shows_the_form(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r'option assign: .*expected e\.g\. \{"topicA":\[0,1\]'):
+    with pytest.raises(ConfigurationError, match=r'option assign: .*\{"topicA":\[0,1\]'):
         GivenOptions({ASSIGN.name: text}).read(ASSIGN)
 
 
@@ -122,7 +120,7 @@ def test_offset_json_is_written_without_spaces_in_numeric_order() -> None:
 
 
 def test_an_offset_range_refuses_an_end_before_its_start() -> None:
-    with pytest.raises(ValueError, match="start 5, end 4"):
+    with pytest.raises(ValueError, match="5.* 4"):
         OffsetRange(5, 4)
 
 

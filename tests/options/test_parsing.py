@@ -12,7 +12,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from tests.docs.docs_tables import render_option_table
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
-from tiered_stream.model import TopicPartition
+from tiered_stream.model import ReportAddress, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.limit_options import LIMIT_OPTIONS
 from tiered_stream.options.parsing import (
@@ -87,21 +87,21 @@ def test_a_subscription_chooses_partitions(subscription: Subscription, chosen: l
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "none is given"),
-        ({"subscribe": "t", "subscribePattern": "t"}, "subscribe and subscribePattern are given"),
-        ({"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe and assign are given"),
-        ({"subscribe": ""}, "option subscribe: '' names no topic"),
-        ({"subscribe": " , "}, "option subscribe: ' , ' names no topic"),
-        ({"subscribePattern": "  "}, "option subscribePattern: '  ' is an empty pattern"),
-        ({"subscribePattern": "a["}, "option subscribePattern: 'a\\[' is no regular expression"),
-        ({"subscribePattern": "[a[b]]"}, "a set within a set"),
-        ({"subscribePattern": "[a-z&&[^b]]"}, "a set within a set"),
-        ({"subscribePattern": "[a-z&&b]"}, "Java and Python read alike"),
-        ({"subscribePattern": r"\p{Alpha}"}, "Java and Python read alike"),
-        ({"subscribePattern": "(?P<name>a)"}, "a group that Java does not know"),
-        ({"subscribePattern": "a(?#comment)"}, "a group that Java does not know"),
-        ({"assign": ""}, "option assign: "),
-        ({"assign": "t"}, "option assign: "),
+        ({}, "subscribe, subscribePattern, assign .*: none"),
+        ({"subscribe": "t", "subscribePattern": "t"}, "subscribe and subscribePattern"),
+        ({"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe and assign"),
+        ({"subscribe": ""}, "subscribe: ''"),
+        ({"subscribe": " , "}, "subscribe: ' , '"),
+        ({"subscribePattern": "  "}, "subscribePattern: '  '"),
+        ({"subscribePattern": "a["}, r"subscribePattern: 'a\['"),
+        ({"subscribePattern": "[a[b]]"}, r"subscribePattern: '\[a\[b]]'.* set"),
+        ({"subscribePattern": "[a-z&&[^b]]"}, r"subscribePattern: '\[a-z&&\[\^b]]'.* set"),
+        ({"subscribePattern": "[a-z&&b]"}, r"subscribePattern: '\[a-z&&b]'.* set"),
+        ({"subscribePattern": r"\p{Alpha}"}, r"subscribePattern: .*\bp{Alpha}'"),
+        ({"subscribePattern": "(?P<name>a)"}, r"subscribePattern: '\(\?P<name>a\)'.* group"),
+        ({"subscribePattern": "a(?#comment)"}, r"subscribePattern: 'a\(\?#comment\)'.* group"),
+        ({"assign": ""}, "assign: ''"),
+        ({"assign": "t"}, "assign: 't'"),
     ],
 )
 @pytest.mark.parametrize("streaming", [True, False])
@@ -120,7 +120,7 @@ def test_patterns_that_java_and_python_read_alike_pass(pattern: str) -> None:
 
 @pytest.mark.contract("1.2 kafka.bootstrap.servers")
 def test_brokers_must_be_named() -> None:
-    assert "kafka.bootstrap.servers must be given" in refusal({"subscribe": "t"})
+    assert "kafka.bootstrap.servers" in refusal({"subscribe": "t"})
     assert "kafka.bootstrap.servers" in refusal({"subscribe": "t", "kafka.bootstrap.servers": " "})
 
 
@@ -165,28 +165,33 @@ def test_option_names_are_taken_in_any_case_and_values_keep_theirs() -> None:
         ("remote.storage.url", "remote.storage.uri"),
         ("remote.log.locater", "remote.log.locator"),
         ("remote.splitBytes", "remote.split.bytes"),
+        ("startingOffset", "startingOffsets"),
+        ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
+        ("subscribePattren", "subscribePattern"),
+        ("startingOffsetts", "startingOffsets"),
+        ("includeheoders", "includeHeaders"),
+        ("kafka.fetch.remote.enable", "kafka.fetch.remote.enabled"),
     ],
 )
-def test_an_unknown_remote_option_is_refused_with_the_nearest_known_one(name: str, nearest: str) -> None:
-    assert f"the nearest known one is {nearest}" in refusal({**TOPIC, name: "x"})
+def test_an_unknown_remote_option_or_a_slip_is_refused_with_the_nearest_known_one(name: str, nearest: str) -> None:
+    said = refusal({**TOPIC, name: "x"})
+    assert name.lower() in said and nearest in said
 
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [
-        ("startingOffset", "startingOffsets"),
-        ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
-        ("subscribePatern", "subscribePattern"),
-        ("kafka.fetch.remote.enable", "kafka.fetch.remote.enabled"),
+        ("startOffset", "startingOffsets"),
+        ("maxOffsetPerTriger", "maxOffsetsPerTrigger"),
+        ("kafka.fetch.remote.enables.it", "kafka.fetch.remote.enabled"),
     ],
 )
-def test_what_looks_like_a_slip_is_ignored_with_a_warning(
+def test_what_looks_like_a_known_name_is_ignored_with_a_warning(
     name: str, nearest: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream(**{name: "x"})
-    assert [record.message for record in caplog.records] == [
-        f"option {name.lower()} is unknown and ignored; did you mean {nearest}?"
-    ]
+    (said,) = caplog.messages
+    assert name.lower() in said and nearest in said
 
 
 @pytest.mark.contract("1.2 names in any case")
@@ -260,27 +265,36 @@ def test_a_timestamp_goes_before_timestamps_by_partition_and_those_before_offset
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"startingOffsets": "latest"}, "startingOffsets must not be latest"),
-        ({"startingOffsets": '{"t":{"0":-1}}'}, r"startingOffsets: t-0 must not be -1 \(latest\)"),
-        ({"endingOffsets": "earliest"}, "endingOffsets must not be earliest"),
-        ({"endingOffsets": '{"t":{"0":-2}}'}, r"endingOffsets: t-0 must not be -2 \(earliest\)"),
-        ({"startingOffsets": "x"}, "option startingOffsets: 'x' is not JSON"),
-        ({"endingOffsets": "x"}, "option endingOffsets: 'x' is not JSON"),
-        ({"startingTimestamp": "soon"}, "option startingTimestamp: 'soon' must be a timestamp"),
-        ({"endingTimestamp": "1.5"}, "option endingTimestamp: '1.5' must be a timestamp"),
-        ({"startingTimestamp": "-1y"}, "option startingTimestamp: '-1y' must be a timestamp"),
-        ({"startingTimestamp": "2026-11-01T00:00:00"}, "has no zone: write 2026-11-01T00:00:00Z for UTC"),
-        ({"startingTimestamp": "1969-12-31T23:59:59.999Z"}, "is before 1970"),
-        ({"startingTimestamp": "2026-13-01T00:00:00Z"}, "is no time: write 2026-11-01T00:00:00Z, 1793491200000"),
-        ({"startingOffsets": '{"t":"latest"}'}, "startingOffsets: topic t must not be latest"),
-        ({"endingOffsets": '{"t":"earliest"}'}, "endingOffsets: topic t must not be earliest"),
-        ({"startingOffsets": '{"t":"first"}'}, "has 'first' for topic 't', neither earliest nor latest"),
-        ({"startingOffsets": '{"t":{"0":"earliest"}}'}, "has 'earliest' for t-0, which is not an offset"),
-        ({"startingOffsets": "group: "}, "option startingOffsets: 'group: ' must not be empty"),
-        ({"endingOffsets": "group:app"}, "option endingOffsets: 'group:app' is not JSON"),
-        ({"startingOffsets": "group:app", "startingOffsetsByGroupStrategy": "none"}, "one of error, earliest, latest"),
-        ({"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "never"}, "one of error, latest"),
-        ({"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"1":1}}'}, "MISMATCHED_TOPIC_PARTITIONS_BETWEEN"),
+        ({"startingOffsets": "latest"}, "startingOffsets .*latest .*batch"),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, r"startingOffsets: t-0 .*-1 \(latest\) .*batch"),
+        ({"endingOffsets": "earliest"}, "endingOffsets .*earliest .*batch"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, r"endingOffsets: t-0 .*-2 \(earliest\) .*batch"),
+        ({"startingOffsets": "x"}, "startingOffsets: 'x' .*JSON"),
+        ({"endingOffsets": "x"}, "endingOffsets: 'x' .*JSON"),
+        ({"startingTimestamp": "soon"}, "startingTimestamp: 'soon' .*timestamp"),
+        ({"endingTimestamp": "1.5"}, r"endingTimestamp: '1\.5' .*timestamp"),
+        ({"startingTimestamp": "-1y"}, "startingTimestamp: '-1y' .*timestamp"),
+        ({"startingTimestamp": "2026-11-01T00:00:00"}, "'2026-11-01T00:00:00' .*zone.*2026-11-01T00:00:00Z"),
+        ({"startingTimestamp": "1969-12-31T23:59:59.999Z"}, r"'1969-12-31T23:59:59\.999Z' .*1970"),
+        ({"startingTimestamp": "2026-13-01T00:00:00Z"}, "'2026-13-01T00:00:00Z' .*2026-11-01T00:00:00Z, 1793491200000"),
+        ({"startingOffsets": '{"t":"latest"}'}, "startingOffsets: topic t .*latest .*batch"),
+        ({"endingOffsets": '{"t":"earliest"}'}, "endingOffsets: topic t .*earliest .*batch"),
+        ({"startingOffsets": '{"t":"first"}'}, "startingOffsets: .*'first' .*topic 't'"),
+        ({"startingOffsets": '{"t":{"0":"earliest"}}'}, "startingOffsets: .*'earliest' .*t-0.*offset"),
+        ({"startingOffsets": "group: "}, "startingOffsets: 'group: ' .*empty"),
+        ({"endingOffsets": "group:app"}, "endingOffsets: 'group:app' .*JSON"),
+        (
+            {"startingOffsets": "group:app", "startingOffsetsByGroupStrategy": "none"},
+            "startingOffsetsByGroupStrategy: 'none' .*error, earliest, latest",
+        ),
+        (
+            {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "never"},
+            "startingOffsetsByTimestampStrategy: 'never' .*error, latest",
+        ),
+        (
+            {"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"1":1}}'},
+            "MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET.*t-0, t-1",
+        ),
         (
             {"startingOffsetsByTimestamp": '{"t":{"0":1}}', "endingOffsetsByTimestamp": '{"t":{"1":1}}'},
             "MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET.*t-0, t-1",
@@ -321,7 +335,8 @@ def test_what_can_only_be_compared_later_passes(given: dict[str, str]) -> None:
 @pytest.mark.contract("1.2 endingOffsets", "1.2 endingOffsetsByTimestamp", "2.10", "2.11")
 @pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_ending_offsets(name: str) -> None:
-    assert f"option {name} is not for streaming queries" in refusal({**TOPIC, name: "latest"})
+    said = refusal({**TOPIC, name: "latest"})
+    assert said.startswith(f"option {name} ") and "streaming" in said
 
 
 @pytest.mark.parametrize(
@@ -351,13 +366,14 @@ def test_a_bounded_stream_ends_where_a_batch_query_would(
     ],
 )
 def test_a_bounded_stream_needs_an_end_that_stays(given: dict[str, str]) -> None:
-    assert "the stream needs a fixed end" in refusal({**TOPIC, "boundedStreaming": "true", **given})
+    assert refusal({**TOPIC, "boundedStreaming": "true", **given}).startswith("option boundedStreaming:")
 
 
 @pytest.mark.contract("1.2 endingTimestamp")
 def test_an_ending_timestamp_is_ignored_in_a_stream(caplog: pytest.LogCaptureFixture) -> None:
     assert stream(endingTimestamp="junk").ending is LogEnd.LATEST
-    assert "endingTimestamp is ignored in streaming queries" in caplog.text
+    (said,) = caplog.messages
+    assert "endingTimestamp" in said and "streaming" in said
 
 
 @pytest.mark.contract("1.2 startingOffsetsByTimestampStrategy")
@@ -414,27 +430,27 @@ def test_the_strategy_applies_to_either_form_of_timestamp(streaming: bool) -> No
         ("remote.fetch.request.bytes", "512k", "at least 1048576"),
         ("remote.fetch.request.bytes", "65m", "at most 67108864"),
         ("remote.fetch.requests.in.flight", "0", "at least 1"),
-        ("remote.fetch.memory.bytes", "4m", "must hold at least one request"),
+        ("remote.fetch.memory.bytes", "4m", "remote.fetch.request.bytes is 8388608"),
         ("remote.storage.uri", "/data/tier", "s3://bucket/prefix"),
-        ("remote.storage.uri", "s3:///prefix", "names no bucket"),
+        ("remote.storage.uri", "s3:///prefix", "bucket"),
         ("remote.storage.uri", "file://data", "absolute path"),
-        ("remote.storage.uri", "", "must not be empty"),
+        ("remote.storage.uri", "", "empty"),
         ("remote.storage.layout", "confluent", "local, aiven"),
-        ("remote.storage.s3.endpoint.url", "minio:9000", "must be a URL"),
-        ("remote.storage.s3.endpoint.url", "http://minio:port", "must be a URL"),
-        ("remote.storage.s3.endpoint.url", "http://[minio", "Invalid IPv6 URL"),
-        ("remote.signed.location.hosts", "http://minio:9000/bucket", "must be hosts"),
-        ("remote.signed.location.hosts", "minio:0", "must be a URL"),
-        ("remote.signed.location.hosts", "minio,", "must be a URL"),
-        ("remote.signed.location.hosts", "ftp://minio", "must be a URL"),
-        ("remote.topic.id", "t", "topic id of 22"),
-        ("remote.topic.id", '{"t":1}', "topic id of 22"),
+        ("remote.storage.s3.endpoint.url", "minio:9000", "URL"),
+        ("remote.storage.s3.endpoint.url", "http://minio:port", "URL"),
+        ("remote.storage.s3.endpoint.url", "http://[minio", "IPv6"),
+        ("remote.signed.location.hosts", "http://minio:9000/bucket", "hosts"),
+        ("remote.signed.location.hosts", "minio:0", "URL"),
+        ("remote.signed.location.hosts", "minio,", "URL"),
+        ("remote.signed.location.hosts", "ftp://minio", "URL"),
+        ("remote.topic.id", "t", "topic id"),
+        ("remote.topic.id", '{"t":1}', "topic id"),
         ("remote.log.storage.manager.class.name", "com.example.Rsm", f"{LOCAL_PLUGIN} and {AIVEN_PLUGIN}"),
     ],
 )
 def test_a_bad_value_is_refused_by_name_value_and_remedy(name: str, value: str, said: str) -> None:
     message = refusal({**TOPIC, name: value})
-    assert message.startswith(f"option {name}")
+    assert message.startswith((f"option {name}: {value!r} ", f"option {name}: {value} ", f"option {name} ("))
     assert said in message
 
 
@@ -455,7 +471,7 @@ def test_kafka_settings_that_the_source_decides_are_refused_whatever_their_value
     name: str, said: str, value: str, streaming: bool
 ) -> None:
     message = refusal({**TOPIC, name.upper(): value}, streaming=streaming)
-    assert message.startswith(f"option {name}: {value!r} is not supported")
+    assert message.startswith(f"option {name}: {value!r} ")
     assert said in message
 
 
@@ -485,9 +501,8 @@ def test_sizes_are_spark_sizes(text: str, size: int) -> None:
 @pytest.mark.parametrize("streaming", [True, False])
 def test_the_least_offsets_of_a_trigger_must_not_be_above_the_most(streaming: bool) -> None:
     raw = {**TOPIC, "minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}
-    assert "minOffsetsPerTrigger (6) must not be higher than maxOffsetsPerTrigger (5)" in refusal(
-        raw, streaming=streaming
-    )
+    said = refusal(raw, streaming=streaming)
+    assert "minOffsetsPerTrigger (6)" in said and "maxOffsetsPerTrigger (5)" in said
 
 
 @pytest.mark.contract("1.2 maxOffsetsPerTrigger", "1.2 minOffsetsPerTrigger", "1.2 maxTriggerDelay")
@@ -496,7 +511,8 @@ def test_a_batch_query_ignores_trigger_limits_with_a_warning(name: str, caplog: 
     options = batch(**{name: "5"})
     assert options.max_offsets_per_trigger is None
     assert options.min_offsets_per_trigger is None
-    assert f"{name} is ignored in batch queries" in caplog.text
+    (said,) = caplog.messages
+    assert name in said and "batch" in said
 
 
 @pytest.mark.contract("1.2 kafka.isolation.level", "2.90")
@@ -508,7 +524,8 @@ def test_records_of_open_transactions_are_left_out_unless_asked_for() -> None:
 @pytest.mark.contract("1.2 groupIdPrefix", "1.2 kafka.group.id")
 def test_a_group_id_is_allowed_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert stream(kafka__group__id="g", groupIdPrefix="p").kafka["group.id"] == "g"
-    assert "kafka.group.id has no effect" in caplog.text
+    (said,) = caplog.messages
+    assert "kafka.group.id" in said
 
 
 # Tiered storage
@@ -576,13 +593,14 @@ def test_the_plugins_properties_tell_its_layout_without_its_class(locator: str, 
 
 
 def test_properties_of_no_plugin_that_is_known_need_its_class() -> None:
-    assert "add remote.log.storage.manager.class.name" in refusal({**TOPIC, "rsm.config.bucket": "b"})
+    assert "remote.log.storage.manager.class.name" in refusal({**TOPIC, "rsm.config.bucket": "b"})
 
 
 @pytest.mark.parametrize("named", [{}, {"remote.log.storage.manager.class.name": AIVEN_PLUGIN}])
 def test_properties_that_do_not_say_where_the_segments_are_are_refused(named: dict[str, str]) -> None:
     pasted = {name: value for name, value in STRIMZI.items() if "bucket" not in name}
-    assert "add rsm.config.storage.s3.bucket.name, or remote.storage.uri" in refusal({**TOPIC, **named, **pasted})
+    said = refusal({**TOPIC, **named, **pasted})
+    assert "rsm.config.storage.s3.bucket.name" in said and "remote.storage.uri" in said
     assert stream(**pasted, **{"remote.storage.uri": "s3://own"}).storage.uri == "s3://own"
 
 
@@ -629,7 +647,7 @@ def test_a_placeholder_that_only_a_broker_fills_in_is_refused(name: str) -> None
     for refused in (partial(parse_options, {**TOPIC, **given}, streaming=True), partial(parse_storage_options, given)):
         with pytest.raises(ConfigurationError) as caught:
             refused()
-        assert f"option {name} has a placeholder ${{{provider}:…}}" in str(caught.value)
+        assert f"option {name} " in str(caught.value) and f"${{{provider}:…}}" in str(caught.value)
         assert "AWS_SECRET" not in str(caught.value)
 
 
@@ -645,12 +663,14 @@ def test_a_plugins_bucket_that_no_uri_can_name_is_an_error_of_ours() -> None:
 
 def test_a_layout_that_contradicts_the_plugin_is_refused() -> None:
     raw = {**TOPIC, "remote.storage.layout": "local", "remote.log.storage.manager.class.name": AIVEN_PLUGIN}
-    assert "remote.storage.layout is local, but remote.log.storage.manager.class.name" in refusal(raw)
+    said = refusal(raw)
+    assert "remote.storage.layout is local" in said and "remote.log.storage.manager.class.name" in said
 
 
 @pytest.mark.parametrize("locator", ["archive", "metadata-topic"])
 def test_a_locator_that_reads_the_storage_itself_needs_one(locator: str) -> None:
-    assert f"{locator} needs remote.storage.uri" in refusal({**TOPIC, "remote.log.locator": locator})
+    said = refusal({**TOPIC, "remote.log.locator": locator})
+    assert said.startswith(f"option remote.log.locator: {locator} ") and "remote.storage.uri" in said
     own = {"remote.log.locator": locator, "kafka.remote.storage.fetcher.class": "my.Fetcher"}
     assert stream(**own).fetcher_class == "my.Fetcher"
 
@@ -659,14 +679,16 @@ def test_key_prefixes_of_an_archive_are_a_list_without_empty_ones() -> None:
     archive = {"remote.log.locator": "archive", "remote.storage.uri": "s3://b"}
     assert stream(**archive, **{"remote.archive.key.prefixes": "old/, v1-"}).storage.key_prefixes == ("old/", "v1-")
     for wrong in ("", "old/,", ","):
-        assert "none empty" in refusal({**TOPIC, **archive, "remote.archive.key.prefixes": wrong})
+        said = refusal({**TOPIC, **archive, "remote.archive.key.prefixes": wrong})
+        assert said.startswith(f"option remote.archive.key.prefixes: {wrong!r} ")
 
 
 def test_switching_remote_fetches_off_leaves_the_brokers() -> None:
     off = {"kafka.fetch.remote.enabled": "false"}
     assert stream(**off, remote__log__locator="broker").locator == "none"
     archive = {**TOPIC, **off, "remote.log.locator": "archive", "remote.storage.uri": "s3://b"}
-    assert "kafka.fetch.remote.enabled=false forbids" in refusal(archive)
+    said = refusal(archive)
+    assert said.startswith("option remote.log.locator: archive ") and "kafka.fetch.remote.enabled=false" in said
 
 
 def test_topic_ids_are_given_singly_or_by_topic() -> None:
@@ -674,7 +696,7 @@ def test_topic_ids_are_given_singly_or_by_topic() -> None:
     assert topic_id.int == 1
     assert stream(remote__topic__id='{"T":"AAAAAAAAAAAAAAAAAAAAAQ"}').topic_ids == {"T": topic_id}
     two = {**BROKERS, "subscribe": "t,u", "remote.topic.id": "AAAAAAAAAAAAAAAAAAAAAQ"}
-    assert "a single id needs a single topic" in refusal(two)
+    assert refusal(two).startswith("option remote.topic.id:")
 
 
 # Secrets
@@ -730,8 +752,18 @@ def test_every_option_is_declared_once() -> None:
 
 
 def test_internal_options_stay_out_of_the_table() -> None:
-    assert "remote.metrics.address" not in render_option_table()
-    assert stream(remote__metrics__address="10.0.0.1:4000").metrics_addresses == ("10.0.0.1:4000",)
+    assert "remote.metrics.secret.addresses" not in render_option_table()
+
+
+ADDRESS = ReportAddress("10.0.0.1:4000", bytes(range(16)))
+
+
+@pytest.mark.parametrize(
+    ("given", "addresses"),
+    [("", ()), (f",{ADDRESS.to_option()}", (ADDRESS,)), (",", ()), (ADDRESS.to_option(), (ADDRESS,))],
+)
+def test_a_receiver_that_found_no_free_port_costs_no_query(given: str, addresses: tuple[ReportAddress, ...]) -> None:
+    assert stream(remote__metrics__secret__addresses=given).report_addresses == addresses
 
 
 def test_each_limit_is_an_option_and_goes_to_records_and_storage_alike() -> None:
@@ -744,14 +776,14 @@ def test_each_limit_is_an_option_and_goes_to_records_and_storage_alike() -> None
     assert {getattr(options.limits, field).maximum for field in names} == {7}
     assert options.limits is options.storage.limits
     assert parse_options({**given, "remote.max.batch.bytes": "1g"}, streaming=False).limits.batch.maximum == 1 << 30
-    with pytest.raises(ConfigurationError, match=r"option remote.max.batch.bytes: '2g' must be at most 2147483647"):
+    with pytest.raises(ConfigurationError, match=r"remote\.max\.batch\.bytes: '2g' .*2147483647"):
         parse_options({**given, "remote.max.batch.bytes": "2g"}, streaming=False)
 
 
 @pytest.mark.parametrize(("start", "end"), [(None, "0"), ("7", "7"), ("8", "7")])
 def test_a_range_of_times_that_holds_nothing_is_refused(start: str | None, end: str) -> None:
     given = {"remote.to.timestamp": end, **({"remote.from.timestamp": start} if start else {})}
-    with pytest.raises(ConfigurationError, match=f"remote.to.timestamp: {end} is not after"):
+    with pytest.raises(ConfigurationError, match=rf"remote\.to\.timestamp: {end} "):
         parse_options({**TOPIC, **given}, streaming=False)
 
 
@@ -760,8 +792,8 @@ def test_columns_are_named_once_each_and_headers_where_they_are_there() -> None:
     assert stream(columns=" offset,value ").columns == ("offset", "value")
     assert batch(columns="headers,key", includeHeaders="true").columns == ("headers", "key")
     for wrong in ("", "offset,", "offset,offset", "Offset", "offset value", "rowid"):
-        assert "must name columns, each once, of key, value, topic" in refusal({**TOPIC, "columns": wrong})
-    assert "set includeHeaders to true" in refusal({**TOPIC, "columns": "offset,headers"})
+        assert f"option columns: {wrong!r} " in refusal({**TOPIC, "columns": wrong})
+    assert "includeHeaders" in refusal({**TOPIC, "columns": "offset,headers"})
 
 
 def test_the_columns_that_may_be_named_are_those_of_a_row() -> None:
@@ -776,7 +808,7 @@ def test_what_no_query_takes_is_refused_before_its_kind_is_known(
     given: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ConfigurationError, match=f"option {next(iter(given))}"):
-        check_for_any_query({**TOPIC, **given, "startingOffset": "a slip"})
+        check_for_any_query({**TOPIC, **given, "startOffset": "a slip"})
     assert not caplog.records
 
 
@@ -800,12 +832,13 @@ def test_numbers_are_read_as_java_reads_them(number: str) -> None:
 
 @pytest.mark.parametrize("number", ["5 ", " 5", "1_000", "²", "\U0001d7d3", "+", "5L", "0x5", "1e3"])
 def test_what_java_does_not_read_is_refused(number: str) -> None:
-    assert "must be a whole number" in refusal({**TOPIC, "minPartitions": number})
+    assert f"option minPartitions: {number!r} " in refusal({**TOPIC, "minPartitions": number})
 
 
 @pytest.mark.parametrize("text", [" latest", "latest ", ""])
 def test_blanks_do_not_belong_to_words(text: str) -> None:
-    assert "must be one of error, latest" in refusal({**TOPIC, "startingOffsetsByTimestampStrategy": text})
+    name = "startingOffsetsByTimestampStrategy"
+    assert f"option {name}: {text!r} " in refusal({**TOPIC, name: text})
 
 
 def test_waiting_between_attempts_may_be_nothing() -> None:
@@ -816,7 +849,7 @@ def test_the_least_offsets_may_be_negative_and_the_most_only_in_a_batch_query() 
     assert stream(minOffsetsPerTrigger="-5").min_offsets_per_trigger == -5
     limits = {"minOffsetsPerTrigger": "-6", "maxOffsetsPerTrigger": "-5"}
     assert batch(**limits).max_offsets_per_trigger is None
-    assert "must be at least 1" in refusal({**TOPIC, **limits})
+    assert "option maxOffsetsPerTrigger: -5 " in refusal({**TOPIC, **limits})
 
 
 def test_a_consumer_group_may_have_an_empty_name() -> None:
@@ -829,9 +862,10 @@ def test_a_consumer_group_may_have_an_empty_name() -> None:
 def test_offsets_are_committed_to_a_group_only_where_one_is_named() -> None:
     assert stream().commit_group_id is None
     assert stream(kafka__consumer__commit__groupid=" g ").commit_group_id == "g"
-    assert "must not be empty" in refusal({**TOPIC, "kafka.consumer.commit.groupid": " "})
+    name = "kafka.consumer.commit.groupid"
+    assert f"option {name}: ' ' " in refusal({**TOPIC, name: " "})
 
 
 def test_an_archive_has_no_consumer_groups() -> None:
     archive = {"subscribe": "t", "remote.log.locator": "archive", "remote.storage.uri": "s3://bucket"}
-    assert "needs brokers" in refusal({**archive, "kafka.consumer.commit.groupid": "g"})
+    assert "kafka.consumer.commit.groupid" in refusal({**archive, "kafka.consumer.commit.groupid": "g"})

@@ -89,21 +89,17 @@ def test_each_setting_of_the_plugins_page_is_honoured_or_without_effect_or_refus
 @pytest.mark.parametrize(
     "name,value,said",
     [
-        ("segment.format", "iceberg", "only kafka is read"),
-        (
-            "storage.backend.class",
-            "io.aiven.kafka.tieredstorage.storage.oss.OssStorage",
-            "only S3's, Google's, Azure's and Oracle's",
-        ),
-        ("storage.oci.bucket.name", "tier", "customer secret key: set remote.storage.aws.access.key.id and"),
-        ("storage.oss.bucket.name", "tier", "set remote.storage.uri=s3://BUCKET, remote.storage.s3.endpoint.url=https"),
-        ("storage.aws.credentials.file", "/etc/aws", "the file is not read: give remote.storage.aws.access.key.id"),
+        ("segment.format", "iceberg", "iceberg"),
+        ("storage.backend.class", "io.aiven.kafka.tieredstorage.storage.oss.OssStorage", "OssStorage"),
+        ("storage.oci.bucket.name", "tier", "remote.storage.aws.access.key.id"),
+        ("storage.oss.bucket.name", "tier", "remote.storage.s3.endpoint.url=https"),
+        ("storage.aws.credentials.file", "/etc/aws", "remote.storage.aws.access.key.id"),
         ("storage.aws.certificate.check.enabled", "false", "AWS_CA_BUNDLE"),
-        ("storage.proxy.host", "socks", "SOCKS proxies are not spoken"),
+        ("storage.proxy.host", "socks", "SOCKS"),
     ],
 )
 def test_a_setting_that_cannot_be_followed_is_refused_with_what_to_do(name: str, value: str, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=f"rsm.config.{name}.*{said}"):
         parsed(name, value)
 
 
@@ -153,10 +149,9 @@ def test_a_setting_that_is_unknown_is_named_in_a_warning(caplog: pytest.LogCaptu
     for parse in (parse_storage_options, partial(parse_options, streaming=False)):
         caplog.clear()
         parse({**PLUGIN, **given, **(query if parse is not parse_storage_options else {})})
-        assert "rsm.config.key.prefx is no known property" in caplog.text
-    assert "did you mean rsm.config.key.prefix?" in caplog.text
-    assert "rsm.config.something.new is no known property of the Aiven plugin, and has no effect\n" in caplog.text
-    assert "bucket.name" not in caplog.text
+        assert "rsm.config.key.prefx" in caplog.text and "bucket.name" not in caplog.text
+    slip, unknown = sorted(caplog.messages)
+    assert "rsm.config.key.prefix?" in slip and "rsm.config.something.new" in unknown and "?" not in unknown
 
 
 def test_another_plugins_settings_are_not_looked_at() -> None:
@@ -167,13 +162,13 @@ def test_a_container_of_azure_is_no_credential() -> None:
     uri = "abfss://container@account.dfs.core.windows.net/tier"
     assert parse_storage_options({"remote.storage.uri": uri}).uri == uri
     for hidden in (f"abfss://container:{SECRET}@account.dfs.core.windows.net", f"s3://{SECRET}@bucket"):
-        with pytest.raises(ConfigurationError, match="must not carry credentials") as caught:
+        with pytest.raises(ConfigurationError, match=r"remote\.storage\.uri.* credentials") as caught:
             parse_storage_options({"remote.storage.uri": hidden})
         assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("uri", ["az://container/tier?sig={}", "hdfs://namenode/tier#{}", "file:///tier?{}"])
 def test_a_uri_whose_end_would_be_ignored_is_refused_and_not_shown(uri: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"option remote.storage.uri.* must not have \? or #") as caught:
+    with pytest.raises(ConfigurationError, match=r"remote\.storage\.uri.* \? or #") as caught:
         parse_storage_options({"remote.storage.uri": uri.format(SECRET)})
     assert SECRET not in str(caught.value)

@@ -66,7 +66,7 @@ def test_a_backslash_joins_a_line_with_the_next(tmp_path: Path) -> None:
 
 def test_a_name_that_is_there_twice_is_refused_without_its_values(tmp_path: Path) -> None:
     path = written(tmp_path, "a=1\n\n#\na=secret\n")
-    with pytest.raises(ConfigurationError, match=f"{path} gives a twice") as refused:
+    with pytest.raises(ConfigurationError, match=f"{path} .*a twice") as refused:
         read_settings(path)
     assert "secret" not in str(refused.value)
 
@@ -105,14 +105,14 @@ def test_what_java_itself_writes_comes_back(spark: SparkSession, tmp_path: Path)
 
 
 def test_a_file_in_another_encoding_is_refused_without_showing_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"job.properties is not UTF-8") as refused:
+    with pytest.raises(ConfigurationError, match=r"job\.properties .*UTF-8") as refused:
         read_settings(written(tmp_path, b"a=\xffsecret\n"))
     assert refused.value.__suppress_context__
 
 
 @pytest.mark.parametrize(("name", "reason"), [("missing", "No such file"), (".", "Is a directory")])
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, reason: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"the settings file {tmp_path / name} cannot be read: {reason}"):
+    with pytest.raises(ConfigurationError, match=f"{tmp_path / name} .*{reason}"):
         read_settings(tmp_path / name)
 
 
@@ -125,14 +125,14 @@ def test_an_assignment_is_cut_at_the_first_equals_sign() -> None:
 @pytest.mark.parametrize("text", ["name", "=value", ""])
 def test_an_assignment_needs_a_name_and_a_value(text: str) -> None:
     for option in ("--option", "--spark-conf"):
-        with pytest.raises(ConfigurationError, match=f"^{option} needs name=value"):
+        with pytest.raises(ConfigurationError, match=f"{option} .*name=value"):
             parse_assignments(["a=b", text], option)
 
 
 def test_sparks_own_file_may_repeat_a_name_as_spark_takes_it(tmp_path: Path) -> None:
     file = written(tmp_path, b"spark.a=1 \t\nspark.b = x\\n\nspark.a 2 \n")
     assert read_spark_properties(file) == {"spark.a": "2", "spark.b": "x\n"}
-    with pytest.raises(ConfigurationError, match="gives spark.a twice"):
+    with pytest.raises(ConfigurationError, match=r"spark\.a twice"):
         read_settings(file)
 
 

@@ -69,14 +69,14 @@ def test_an_empty_topic_has_no_splits() -> None:
 
 @pytest.mark.contract("1.2 subscribe")
 def test_a_topic_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(UnknownTopicError, match="the topic t does not exist"):
+    with pytest.raises(UnknownTopicError, match="topic t "):
         plan(InMemoryOffsets())
 
 
 def test_a_topic_that_is_not_the_one_it_is_pinned_to_is_data_loss() -> None:
     reader = logs()
     present, other = uuid_to_text(reader.ids["t"]), uuid_to_text(UUID(int=99))
-    with pytest.raises(DataLossError, match=f"its id was {other} and is {present}"):
+    with pytest.raises(DataLossError, match=f"{other} .*{present}"):
         plan(reader, **{"remote.topic.id": other})
     assert len(plan(reader, **{"remote.topic.id": present})) == 2
 
@@ -84,9 +84,9 @@ def test_a_topic_that_is_not_the_one_it_is_pinned_to_is_data_loss() -> None:
 @pytest.mark.contract("1.6 range beyond the last stable offset")
 def test_an_end_in_an_open_transaction_is_an_error_where_nothing_may_be_left_out() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 100, high_watermark=200)]})
-    with pytest.raises(OpenTransactionError, match="up to 150 of t-0 .* from offset 100 on"):
+    with pytest.raises(OpenTransactionError, match="150 of t-0 .*offset 100"):
         plan(reader, startingOffsets='{"t":{"0":120}}', endingOffsets='{"t":{"0":150}}')
-    with pytest.raises(ConfigurationError, match="RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET.* resolves to 100"):
+    with pytest.raises(ConfigurationError, match="RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET.* 100"):
         plan(reader, startingOffsets='{"t":{"0":120}}')  # as Spark's source
     assert [each.offsets for each in plan(reader)] == [OffsetRange(0, 100)]
 
@@ -101,7 +101,7 @@ def test_an_end_in_an_open_transaction_is_cut_with_a_warning_where_offsets_may_b
     splits = plan(reader, **given, endingOffsets='{"t":{"0":150,"1":50}}')
     assert [each.offsets for each in splits] == [OffsetRange(0, 100), OffsetRange(0, 50)]
     (warning,) = caplog.messages
-    assert "offsets up to 150 of t-0" in warning and "open from offset 100 on" in warning
+    assert "150 of t-0" in warning and "offset 100" in warning
     splits = plan(reader, **given, startingOffsets='{"t":{"0":120,"1":50}}', endingOffsets='{"t":{"0":150,"1":50}}')
     assert splits == []
 

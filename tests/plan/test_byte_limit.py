@@ -131,7 +131,18 @@ class Unasked(MadeUpTier):
 
 
 def test_of_a_few_records_nobody_has_to_be_asked_how_large_they_are() -> None:
-    assert ends_by_bytes(Backlog({T0: 0}, {T0: 1000}, Unasked({})), 1000 << 20) == {T0: 1000}
+    assert ends_by_bytes(Backlog({T0: 0}, {T0: 32}, Unasked({})), 64 << 30) == {T0: 32}
+
+
+@pytest.mark.parametrize(("limit", "records"), [("1g", 51), ("64g", 3276), ("70g", 3584)])
+def test_records_above_the_brokers_default_limit_count_with_their_own_size(limit: str, records: int) -> None:
+    tier = MadeUpTier({T0: [TieredLog(0, 60_000, 1, 20 << 20)]})
+    raw = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "startingOffsets": "earliest"}
+    reader = InMemoryOffsets({"t": [Log(0, 60_010)]})
+    stream = StreamPlanner(parse_options({**raw, "maxBytesPerTrigger": limit}, streaming=True), reader, tier)
+    assert stream.next_end(stream.initial(), limited=True) == {T0: records}
+    tail = stream.next_end({T0: 60_000}, limited=True)
+    assert tail == {T0: 60_010}, "offsets that are not tiered yet have the size of the tiered ones"
 
 
 @given(

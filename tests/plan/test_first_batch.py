@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tiered_stream.errors import ConfigurationError, DataLossError
-from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
+from tiered_stream.options.offset_json import LastOffsets, notes_of
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.stream import StreamPlanner
 
@@ -19,8 +22,11 @@ AT_TIME = {"startingTimestamp": "100"}
 TIMES = {offset: offset * 10 for offset in range(100)}
 """Offset 10 was written at 100 ms."""
 
-STARTS = [EARLIEST, LATEST, AT_0_AND_5, AT_TIME]
-STARTS_IDS = ["earliest", "latest", "offsets", "timestamp"]
+A_WHILE_AGO = {"startingTimestamp": "-40000d"}
+AT_GROUP = {"startingOffsets": "group:g", "startingOffsetsByGroupStrategy": "earliest"}
+
+STARTS = [EARLIEST, LATEST, AT_0_AND_5, AT_TIME, A_WHILE_AGO, AT_GROUP]
+STARTS_IDS = ["earliest", "latest", "offsets", "timestamp", "before now", "group"]
 BOTH = pytest.mark.parametrize("go_on", [{}, GO_ON], ids=["fail", "go on"])
 
 Offsets = dict[TopicPartition, int]
@@ -38,7 +44,14 @@ def logged(reader: InMemoryOffsets, given: dict[str, str], *, limited: bool = Tr
     start = stream.initial()
     end = stream.next_end(start, limited=limited)
     stream.ranges(start, end)
-    return end
+    return through_log(end)
+
+
+def through_log(end: PartitionOffsets) -> Offsets:
+    """The offsets after they were JSON in Spark's offset log."""
+    offsets = LastOffsets().from_dict(json.loads(json.dumps(LastOffsets().to_dict(end))))
+    assert isinstance(offsets, dict)
+    return offsets
 
 
 def again(reader: InMemoryOffsets, given: dict[str, str], end: Offsets) -> tuple[Ranges, Ranges]:
@@ -62,26 +75,56 @@ def _offsets(offsets: OffsetRange) -> range:
     return range(offsets.start, offsets.end)
 
 
-def test_a_start_that_cannot_move_unnoticed_needs_no_empty_batch() -> None:
-    reader = InMemoryOffsets({"t": [Log(0, 100), Log(0, 10)]})
-    assert logged(reader, EARLIEST) == {T0: 100, T1: 10}
-    assert logged(reader, AT_0_AND_5) == {T0: 100, T1: 10}
+@pytest.mark.contract("1.4 file of initial offsets", "2.25")
+@pytest.mark.parametrize("limited", [True, False], ids=["limited", "all"])
+def test_the_start_of_the_first_batch_is_written_down_with_its_end(limited: bool) -> None:
+    reader = InMemoryOffsets({"t": [Log(5, 100, TIMES), Log(0, 20, TIMES)]})
+    reader.groups["g"] = {T0: 7}
+    for given, start in [
+        (EARLIEST, {T0: 5, T1: 0}),
+        (LATEST, {T0: 100, T1: 20}),
+        (AT_0_AND_5, {T0: 0, T1: 5}),
+        (AT_TIME, {T0: 10, T1: 10}),
+        (A_WHILE_AGO, {T0: 0, T1: 0}),
+        (AT_GROUP, {T0: 7, T1: 0}),
+    ]:
+        end = logged(reader, {**given, **GO_ON}, limited=limited)
+        assert (end, notes_of(end).start) == ({T0: 100, T1: 20}, start)
 
 
 @pytest.mark.contract("1.4 file of initial offsets", "2.25")
-def test_a_start_that_may_move_is_written_down_by_an_empty_first_batch() -> None:
-    reader = InMemoryOffsets({"t": [Log(5, 100, TIMES), Log(0, 20, TIMES)]})
-    assert logged(reader, EARLIEST) == {T0: 5, T1: 0}
-    assert logged(reader, AT_TIME) == {T0: 10, T1: 10}
-    assert logged(reader, LATEST) == {T0: 100, T1: 20}
+@pytest.mark.parametrize("limited", [True, False], ids=["limited", "all"])
+@pytest.mark.parametrize(("ago", "start"), [(60, 0), (15, 3)])
+def test_a_start_before_now_stays_when_days_have_passed(
+    ago: int, start: int, limited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, now = {"startingTimestamp": f"-{ago}m"}, 50 * 60_000_000_000
+    monkeypatch.setattr("time.time_ns", lambda: now)
+    reader = InMemoryOffsets({"t": [Log(0, 10, {offset: (32 + offset) * 60_000 for offset in range(10)})]})
+    end = logged(reader, given, limited=limited)
+    now += 5 * 60_000_000_000
+    assert again(reader, given, end)[0] == {T0: OffsetRange(start, 10)}
 
 
-def test_where_no_other_batch_follows_only_a_start_at_the_end_is_an_empty_one() -> None:
-    reader = InMemoryOffsets({"t": [Log(5, 100, TIMES)]})
-    assert logged(reader, EARLIEST, limited=False) == {T0: 100}
-    assert logged(reader, AT_TIME, limited=False) == {T0: 100}
-    reader = InMemoryOffsets({"t": [Log(0, 100)]})
-    assert logged(reader, LATEST, limited=False) == {T0: 100}
+def test_a_start_at_a_group_stays_when_the_group_has_committed_since() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 10)]})
+    reader.groups["g"] = {T0: 0}
+    end = logged(reader, AT_GROUP)
+    reader.groups["g"] = {T0: 8}
+    assert again(reader, AT_GROUP, end)[0] == {T0: OffsetRange(0, 10)}
+
+
+def test_another_start_in_the_options_does_not_move_a_first_batch_that_is_planned() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 10), Log(0, 10)]})
+    end = logged(reader, AT_0_AND_5)
+    assert again(reader, EARLIEST, end)[0] == {T0: OffsetRange(0, 10), T1: OffsetRange(5, 10)}
+
+
+def test_a_first_batch_without_news_is_followed_by_none() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 10)]})
+    stream = planner(reader, LATEST)
+    end = stream.next_end(stream.initial(), limited=True)
+    assert stream.next_end(end, limited=True) is end
 
 
 @pytest.mark.contract("1.4 file of initial offsets")
@@ -125,31 +168,25 @@ def test_a_log_start_that_has_moved_past_what_was_to_be_read_is_told(
     assert "COULD_NOT_READ_OFFSET_RANGE" in caplog.text
 
 
-def test_the_log_start_moves_into_a_first_batch_that_began_at_0() -> None:
-    reader = InMemoryOffsets({"t": [Log(0, 100)]})
-    end = logged(reader, EARLIEST)
-    reader.log(T0).earliest = 60
-    with pytest.raises(DataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*offset 100 of t-0.*before offset 60"):
-        again(reader, EARLIEST, end)
-    assert again(reader, {**EARLIEST, **GO_ON}, end)[0] == {T0: OffsetRange(60, 100)}
-
-
-def test_the_log_start_moves_past_a_first_batch_that_began_at_0(caplog: pytest.LogCaptureFixture) -> None:
-    given = {**EARLIEST, "maxOffsetsPerTrigger": "25"}
-    reader = InMemoryOffsets({"t": [Log(0, 100)]})
+@pytest.mark.parametrize("until", [60, 100, 120])
+def test_rows_of_the_first_batch_that_retention_has_removed_are_reported(
+    until: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 120)]})
+    given = {**EARLIEST, "maxOffsetsPerTrigger": "100"}
     end = logged(reader, given)
-    reader.log(T0).earliest = 60
-    with pytest.raises(DataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*offset 25 of t-0.*before offset 60"):
+    reader.log(T0).earliest = until
+    with pytest.raises(DataLossError, match=rf"COULD_NOT_READ_OFFSET_RANGE.*0 to 100 of t-0 .* holds {until} to 120"):
         again(reader, given, end)
-    assert read(again(reader, {**given, **GO_ON}, end)[0]) == {}
-    assert "up to offset 25 of t-0" in caplog.text and "offsets 25 to 50 of t-0 are wanted" in caplog.text
+    first, second = again(reader, {**given, **GO_ON}, end)
+    assert all_read(first, second) == {T0: list(range(until, 120))}
+    assert f"holds {until} to 120" in caplog.text
 
 
 def test_a_log_that_began_beyond_0_all_the_time_is_no_loss() -> None:
     reader = InMemoryOffsets({"t": [Log(60, 100)]})
     end = logged(reader, EARLIEST)
-    first, second = again(reader, EARLIEST, end)
-    assert (read(first), second) == ({}, {T0: OffsetRange(60, 100)})
+    assert again(reader, EARLIEST, end) == ({T0: OffsetRange(60, 100)}, {T0: OffsetRange(100, 100)})
 
 
 def test_a_timestamp_without_a_match_any_more_does_not_matter_to_a_batch_that_is_planned() -> None:
@@ -193,6 +230,31 @@ def test_a_topic_that_is_gone_meanwhile_is_told(go_on: dict[str, str]) -> None:
             stream.ranges(stream.initial(), end)
 
 
+# What an older release planned, without notes: an empty batch, unless it began at 0 or at offsets in the options
+
+
+def test_the_log_start_moves_into_an_older_release_s_batch_that_began_at_0() -> None:
+    reader, end = InMemoryOffsets({"t": [Log(60, 100)]}), {T0: 100}
+    with pytest.raises(DataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*offset 100 of t-0.*before offset 60"):
+        again(reader, EARLIEST, end)
+    assert again(reader, {**EARLIEST, **GO_ON}, end)[0] == {T0: OffsetRange(60, 100)}
+
+
+def test_the_log_start_moves_past_an_older_release_s_batch_that_began_at_0(caplog: pytest.LogCaptureFixture) -> None:
+    given = {**EARLIEST, "maxOffsetsPerTrigger": "25"}
+    reader, end = InMemoryOffsets({"t": [Log(60, 100)]}), {T0: 25}
+    with pytest.raises(DataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*offset 25 of t-0.*before offset 60"):
+        again(reader, given, end)
+    assert read(again(reader, {**given, **GO_ON}, end)[0]) == {}
+    assert "up to offset 25 of t-0" in caplog.text and "offsets 25 to 50 of t-0 are wanted" in caplog.text
+
+
+def test_an_older_release_s_empty_batch_is_no_loss() -> None:
+    reader = InMemoryOffsets({"t": [Log(60, 100)]})
+    first, second = again(reader, EARLIEST, {T0: 60})
+    assert (read(first), second) == ({}, {T0: OffsetRange(60, 100)})
+
+
 # What Spark's `kafka` source planned: never an empty batch
 
 
@@ -205,7 +267,7 @@ def test_a_kafka_source_s_first_batch_from_latest_is_warned_of(caplog: pytest.Lo
     reader = InMemoryOffsets({"t": [Log(0, 100), Log(0, 0)]})
     first, second = again(reader, LATEST, {T0: 80, T1: 0})
     assert (read(first), second[T0]) == ({}, OffsetRange(80, 100))
-    assert caplog.text.count("taken to be empty, as tiered_stream plans it, in t-0. ") == 1
+    assert caplog.text.count("taken to be empty, as older releases of tiered_stream plan it, in t-0. ") == 1
 
 
 def test_a_kafka_source_s_first_batch_at_a_timestamp_above_the_log_start_is_read() -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.golden import NAMES
 from tests.locate.golden_locator import GoldenLocator, expected, read
 from tests.plan.made_up_tier import MADE_UP_ID, SIGNED_URL, MadeUpTier, TieredLog
@@ -291,7 +292,7 @@ def assert_located(split: Split, tier: MadeUpTier, tiered: Tiered) -> None:
         assert not any(len(split.offsets.intersect(OffsetRange(log.start, log.end))) for log in logs)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     tiered=tiers,
     ranges=some_ranges,
@@ -316,7 +317,7 @@ def test_each_offset_is_in_exactly_one_split_that_can_be_read(
         assert max_records is None or len(split.offsets) <= max_records
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(tiered=tiers, ranges=some_ranges, split_bytes=st.integers(1, 5000))
 def test_without_a_limit_no_byte_is_read_twice(tiered: Tiered, ranges: Ranges, split_bytes: int) -> None:
     tier = MadeUpTier(tiered)
@@ -325,7 +326,7 @@ def test_without_a_limit_no_byte_is_read_twice(tiered: Tiered, ranges: Ranges, s
     assert sum(split.storage_bytes for split in splits) == needed
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(ranges=some_ranges, min_partitions=st.none() | st.integers(1, 40), max_records=st.none() | st.integers(1, 400))
 def test_without_a_tier_each_offset_is_in_exactly_one_split(
     ranges: Ranges, min_partitions: int | None, max_records: int | None
@@ -373,7 +374,7 @@ def test_offsets_that_an_archive_lacks_are_data_loss_and_give_no_split() -> None
     tier = MadeUpTier({T0: [TieredLog(0, 10), TieredLog(20, 30)]})
     given = {"subscribe": "t", "remote.log.locator": "archive", "remote.storage.uri": "file:///archive"}
     strict = parse_options(given, streaming=False)
-    with pytest.raises(DataLossError, match=r"t-0: no segment in the archive holds the offsets 10 to 19\."):
+    with pytest.raises(DataLossError, match=r"t-0: .*offsets 10 to 19\."):
         splits_for({T0: OffsetRange(0, 30)}, strict, tier, {})
     assert len(splits_for({T0: OffsetRange(20, 30)}, strict, tier, {})) == 1
     lenient = parse_options({**given, "failOnDataLoss": "false"}, streaming=False)

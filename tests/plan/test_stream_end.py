@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tiered_stream.errors import ConfigurationError, DataLossError
-from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
+from tiered_stream.options.offset_json import LastOffsets, notes_of
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.stream import StreamPlanner
@@ -122,3 +124,87 @@ def test_what_a_bounded_stream_reads_is_no_gap() -> None:
     stream = planner(InMemoryOffsets({"t": [Log(0, 10)]}), endingOffsets='{"t":{"0":7}}')
     end = stream.next_end({T0: 0}, limited=True)
     assert stream.ranges({T0: 0}, end) == {T0: OffsetRange(0, 7)}
+
+
+# A new run goes on with the end that an earlier one has written down
+
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    clock = {"ms": 0}
+    monkeypatch.setattr("time.time_ns", lambda: clock["ms"] * 1_000_000)
+    return clock
+
+
+def a_record_a_minute(latest: int) -> Log:
+    return Log(0, latest, {offset: offset * MINUTE for offset in range(latest)})
+
+
+def batch(reader: InMemoryOffsets, start: PartitionOffsets | None, **given: str) -> PartitionOffsets:
+    """The end of the next micro-batch by a new run, after it was JSON in Spark's offset log."""
+    stream = planner(reader, **given)
+    end = stream.next_end(stream.initial() if start is None else start, limited=True)
+    return LastOffsets().from_dict(json.loads(json.dumps(LastOffsets().to_dict(end))))
+
+
+def test_an_end_before_now_stays_when_the_query_starts_again_later(clock: dict[str, int]) -> None:
+    given = {"endingTimestamp": "-10m", "maxOffsetsPerTrigger": "7"}
+    reader, ends = InMemoryOffsets({"t": [a_record_a_minute(100)]}), []
+    end: PartitionOffsets | None = None
+    for now in range(30, 100, 10):
+        clock["ms"] = now * MINUTE
+        end = batch(reader, end, **given)
+        ends.append(end[T0])
+    assert ends == [7, 14, 20, 20, 20, 20, 20]
+
+
+def test_another_end_in_the_options_is_taken(clock: dict[str, int]) -> None:
+    clock["ms"] = 30 * MINUTE
+    reader = InMemoryOffsets({"t": [a_record_a_minute(100)]})
+    end = batch(reader, None, endingTimestamp="-10m")
+    assert batch(reader, end, endingTimestamp="-5m") == {T0: 25}
+    assert batch(reader, end, endingTimestamp=str(40 * MINUTE)) == {T0: 40}
+
+
+def test_an_end_stays_when_retention_has_removed_the_record_that_gave_it(clock: dict[str, int]) -> None:
+    clock["ms"] = 200 * MINUTE
+    given = {"endingTimestamp": str(40 * MINUTE)}
+    reader = InMemoryOffsets({"t": [a_record_a_minute(100)]})
+    end = batch(reader, None, **given)
+    reader.log(T0).earliest, reader.log(T0).timestamps = 60, {offset: offset * MINUTE for offset in range(60, 100)}
+    assert end == batch(reader, end, **given) == {T0: 40}
+
+
+def test_an_end_where_the_log_ended_stays_when_late_records_follow(clock: dict[str, int]) -> None:
+    clock["ms"] = 200 * MINUTE
+    given = {"endingTimestamp": str(190 * MINUTE)}
+    reader = InMemoryOffsets({"t": [a_record_a_minute(100)]})
+    end = batch(reader, None, **given)
+    reader.log(T0).latest = 120
+    assert end == batch(reader, end, **given) == {T0: 100}
+
+
+def test_an_end_that_comes_without_news_is_written_down_once(clock: dict[str, int]) -> None:
+    clock["ms"], reader = 40 * MINUTE, InMemoryOffsets({"t": [a_record_a_minute(40)]})
+    stream = planner(reader, endingTimestamp=str(50 * MINUTE))
+    end = stream.next_end(stream.initial(), limited=True)
+    assert stream.next_end(end, limited=True) is end
+    clock["ms"] = 50 * MINUTE
+    last = stream.next_end(end, limited=True)
+    assert (last, notes_of(last) != notes_of(end)) == (end, True)
+    assert stream.next_end(last, limited=True) is last
+
+
+@pytest.mark.parametrize(
+    "given", [{"endingOffsets": '{"t":{"0":30}}'}, {"endingOffsetsByTimestamp": f'{{"t":{{"0":{30 * MINUTE}}}}}'}]
+)
+def test_a_partition_that_was_added_does_not_stop_a_new_run_whose_end_does_not_name_it(
+    given: dict[str, str], clock: dict[str, int]
+) -> None:
+    clock["ms"], reader = 10 * MINUTE, InMemoryOffsets({"t": [a_record_a_minute(10)]})
+    end = batch(reader, None, **given)
+    reader.logs["t"] = [a_record_a_minute(40), a_record_a_minute(5)]
+    assert batch(reader, end, **given) == {T0: 30}

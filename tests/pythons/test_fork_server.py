@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.delta.archive import ODD, everything
-from tests.stack.processes import wait_until
-from tests.stack.spark import ROOT, SPARK_SUBMIT, spark_environment, write_conf
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.spark import ROOT, SPARK_SUBMIT, spark_environment, write_conf
 from tiered_stream.pythons import forked_python as forked_python_module
 from tiered_stream.pythons.fork_server import (
     MAX_REQUEST_BYTES,
@@ -347,7 +347,7 @@ _READ = """
 import os, sys
 from pathlib import Path
 from tests.delta.archive import ODD, options
-from tests.stack.spark import spark_session
+from tests.rigs.stack.spark import spark_session
 
 spark = spark_session("forks", (), {"spark.tiered_stream.fork.server.enabled": sys.argv[1]})
 rows = spark.read.format("tiered_stream").options(**options(ODD)).load().count()
@@ -368,7 +368,7 @@ print("found", forked, rows)
 """
 
 
-@pytest.mark.stack
+@pytest.mark.starts_spark
 @pytest.mark.parametrize(
     ("enabled", "forked"),
     [
@@ -390,7 +390,7 @@ _HARMED = """
 import sys
 from tests.pythons import test_fork_server
 from tests.delta.archive import ODD, options
-from tests.stack.spark import spark_session
+from tests.rigs.stack.spark import spark_session
 from tiered_stream import register
 from tiered_stream.pythons import forked_python
 
@@ -407,7 +407,7 @@ spark.stop()
 """
 
 
-@pytest.mark.stack
+@pytest.mark.starts_spark
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", ["kill", "remove_folder", "stop", "fill"])
 def test_whatever_becomes_of_the_server_no_query_fails(harm: str) -> None:
@@ -440,7 +440,7 @@ spark.stop()
 """
 
 
-@pytest.mark.stack
+@pytest.mark.starts_spark
 @pytest.mark.parametrize("forgo", [True, False])
 def test_a_jobs_server_starts_before_spark_and_its_look_up_of_others_sources_can_be_spared(
     tmp_path: Path, forgo: bool

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.stack.processes import LONG
+from tests.rigs.stack.processes import LONG
 from tiered_stream.cli import app
 from tiered_stream.pythons.pyspark_archives import compile_archive, find_archives, loaded_modules
 from tiered_stream.records import compiled

@@ -24,9 +24,10 @@ from tests.archives import (
     planned,
     read_all,
 )
+from tests.depth import examples
 from tests.golden import NAMES, NEWER, golden
 from tests.locate.golden_locator import GoldenLocator
-from tests.stack.rows import Row
+from tests.rigs.stack.rows import Row
 from tests.storage.golden_aiven import KEY_PREFIX, segments
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.model import OffsetRange, TopicPartition
@@ -55,11 +56,12 @@ def test_rows_do_not_depend_on_how_segments_are_split(name: str, given: dict[str
     assert read_all(splits, options) == consumed(name, isolation)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", NAMES)
 def test_any_range_gives_what_a_consumer_returned(name: str) -> None:
     random = Random(4)
     options = archive_options(name, {"remote.split.bytes": "8k"})
-    for _ in range(6):
+    for _ in range(examples(6)):
         ranges, expected = {}, {}
         for partition, end in archive_ends(name, COMMITTED).items():
             start = random.randrange(end)
@@ -181,13 +183,14 @@ def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Damaged]
     opened._fetchers._caches.clear()
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("suffix", [".log", ".indexes", ".rsm-manifest"])
 def test_a_flipped_bit_gives_the_same_rows_or_an_error_that_names_the_segment(damaged: Damaged, suffix: str) -> None:
     """Of a plain log some bits do not matter, as those of the leader epoch in a batch."""
     random = Random(suffix)
     objects = sorted(damaged.bucket.rglob(f"*{suffix}"))
     errors = 0
-    for _ in range(100 if damaged.name == PLAIN else 25):
+    for _ in range(examples(100 if damaged.name == PLAIN else 50)):
         path = random.choice(objects)
         good = path.read_bytes()
         path.write_bytes(flipped(good, random.randrange(8 * len(good))))
@@ -203,7 +206,7 @@ def test_a_flipped_bit_gives_the_same_rows_or_an_error_that_names_the_segment(da
             assert missing or path.stem[-22:] in found, found
         else:
             assert found == damaged.expected(isolation, wanted)
-    assert errors > 5
+    assert errors > examples(5)
 
 
 def flipped(data: bytes, bit: int) -> bytes:

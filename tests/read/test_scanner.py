@@ -14,10 +14,10 @@ import pytest
 from tests.archives import COMMITTED, PLAIN, Rows, archive_options, arrow_rows, consumed
 from tests.golden import NAMES
 from tests.reading import options, records, tier_segments
-from tests.stack.consume import read_topic
-from tests.stack.processes import wait_until
-from tests.stack.produce import produce_segments
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.consume import read_topic
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.produce import produce_segments
+from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream import scan
 from tiered_stream.errors import ConfigurationError, StorageError
 from tiered_stream.model import OffsetRange, Split, TopicPartition

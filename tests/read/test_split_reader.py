@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,15 +20,15 @@ from kafka import TopicPartition as KafkaTopicPartition
 from tests.broker.scripted import MetadataRequest, ScriptedClient, fetched, metadata
 from tests.reading import BY_STEP, SEGMENT_STEP_MS, options, records
 from tests.records.batches import marker_batch, transactional_batch
-from tests.stack.batches import CODECS, record_batch
-from tests.stack.consume import read_topic
-from tests.stack.processes import wait_until
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record, Row
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import KEEP_LOCAL, create_tiered_topic, roll, wait_until_tiered
-from tests.stack.transactions import TransactionalProducer
-from tests.tier_folder import PARTITION, TierFolder, batches_of, record_at, rows_at
+from tests.rigs.stack.batches import CODECS, record_batch
+from tests.rigs.stack.consume import read_topic
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record, Row
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import KEEP_LOCAL, create_tiered_topic, roll, wait_until_tiered
+from tests.rigs.stack.transactions import TransactionalProducer
+from tests.tier.topics import PARTITION, TierFolder
 from tiered_stream.broker.record_fetch import FetchedRecords
 from tiered_stream.errors import (
     CorruptDataError,
@@ -54,8 +54,32 @@ from tiered_stream.read import split_reader as read_module
 from tiered_stream.read.split_reader import SplitReader, read_split
 from tiered_stream.read.task_storage import TaskStorage
 from tiered_stream.records.arrow import record_schema
+from tiered_stream.spark.report_addresses import addresses_option
 
 SMALL_REQUESTS = FetchOptions(request_bytes=1000, in_flight=3, memory_bytes=4000)
+
+
+def record_at(offset: int) -> Record:
+    """The record that tests put at an offset."""
+    headers = (("h", b"%d" % offset),) if offset % 3 else ()
+    return Record(b"key %d" % offset, b"value " * (offset % 50), headers, 1_700_000_000_000 + offset)
+
+
+def batches_of(start: int, end: int, size: int = 7, codecs: Sequence[str] = ("none",)) -> list[bytes]:
+    """Batches of `size` offsets from `start` to `end` (exclusive), the codecs taking turns."""
+    return [
+        record_batch(map(record_at, range(base, min(base + size, end))), codecs[index % len(codecs)], base_offset=base)
+        for index, base in enumerate(range(start, end, size))
+    ]
+
+
+def rows_at(*offsets: int) -> list[Row]:
+    """What must come out for the records at these offsets."""
+    return [
+        Row(PARTITION.partition, offset, each.timestamp_ms, 0, each.key, each.value, each.headers)
+        for offset in offsets
+        for each in [record_at(offset)]
+    ]
 
 
 @pytest.fixture
@@ -130,7 +154,7 @@ def test_a_split_of_a_task_that_storage_fails_to_give_leaves_the_others_as_they_
     tier: TierFolder, gone: int
 ) -> None:
     written = [tier.write(batches_of(start, start + 30), start + 30) for start in (0, 30, 60)]
-    written[gone].path.unlink()
+    tier.log(written[gone]).unlink()
     parsed = offline(tier)
     splits = [split_of(each.location()) for each in written]
     storage = TaskStorage(splits, parsed)
@@ -220,7 +244,8 @@ def test_a_split_whose_segments_hold_no_record_of_it_gives_nothing(tier: TierFol
 @pytest.mark.parametrize("remaining", [0, 30, 700, 1500])
 def test_a_truncated_object_is_corrupt_and_names_the_partition(tier: TierFolder, remaining: int) -> None:
     written = tier.write(batches_of(0, 70), 70)
-    written.path.write_bytes(written.path.read_bytes()[:remaining])
+    log = tier.log(written)
+    log.write_bytes(log.read_bytes()[:remaining])
     with pytest.raises(CorruptDataError, match="orders-3"):
         list(read_split(split_of(written.location()), offline(tier)))
 
@@ -249,14 +274,14 @@ def test_a_task_that_gets_nothing_for_the_poll_timeout_fails_whatever_may_be_los
 @pytest.mark.parametrize("fallback", ["fail", "broker"])
 def test_without_a_broker_a_missing_object_is_an_error_whatever_the_fallback(tier: TierFolder, fallback: str) -> None:
     written = tier.write(batches_of(0, 70), 70)
-    written.path.unlink()
-    with pytest.raises(StorageObjectNotFoundError, match=written.path.name):
+    tier.log(written).unlink()
+    with pytest.raises(StorageObjectNotFoundError, match=tier.log(written).name):
         list(read_split(split_of(written.location()), offline(tier, **{"remote.fallback": fallback})))
 
 
 def test_a_forbidden_fallback_leaves_the_brokers_alone(tier: TierFolder) -> None:
     written = tier.write(batches_of(0, 70), 70)
-    written.path.unlink()
+    tier.log(written).unlink()
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "remote.fallback": "fail"}
     with pytest.raises(StorageObjectNotFoundError):
         list(read_split(split_of(written.location()), offline(tier, **given)))
@@ -266,7 +291,7 @@ def test_what_reading_cost_is_counted_and_sent(tier: TierFolder) -> None:
     segments = [tier.write(batches_of(start, start + 100), start + 100) for start in range(0, 300, 100)]
     size = sum(each.segment.size for each in segments)
     with MetricsReceiver() as receiver:
-        given = offline(tier, **{"remote.metrics.address": receiver.address})
+        given = offline(tier, **{"remote.metrics.secret.addresses": addresses_option(receiver.report_to)})
         batches = list(read_split(split_of(*(each.location() for each in segments)), given))
         wait_until(lambda: receiver.total().records > 0, "the task's counters", pause=0.01)
         total = receiver.total()
@@ -348,7 +373,7 @@ def test_what_storage_no_longer_gives_comes_from_the_broker_once_and_in_order(
     assert (reader.metrics.remote_fetch_errors, reader.metrics.remote_fetch_fallbacks) == (1, 1)
     assert reader.metrics.broker_fetch_bytes > 0
     (warning,) = (record.getMessage() for record in caplog.records if record.name == "tiered_stream.read.split_reader")
-    assert "are read from the broker, because storage failed: no access" in warning
+    assert "broker" in warning and ": no access" in warning
 
 
 def test_an_object_that_is_gone_in_the_middle_of_a_split_is_read_from_the_broker(
@@ -360,7 +385,7 @@ def test_an_object_that_is_gone_in_the_middle_of_a_split_is_read_from_the_broker
     middle.unlink()
     try:
         with MetricsReceiver() as receiver:
-            found = rows_of(read_split(split, replace(parsed, metrics_addresses=(receiver.address,))))
+            found = rows_of(read_split(split, replace(parsed, report_addresses=receiver.report_to)))
             wait_until(lambda: receiver.total().records > 0, "the task's counters", pause=0.01)
             total = receiver.total()
     finally:
@@ -421,7 +446,7 @@ def test_records_of_a_topic_that_was_made_again_since_the_plan_are_data_loss(
     lenient = parse_options(options(stack, shortened, {"failOnDataLoss": "false"}), streaming=False)
     reader = SplitReader(split, lenient)
     assert (rows_of(reader.batches()), reader.metrics.lost_offsets) == ([], 10)
-    assert f"{shortened}-0: offsets 50 to 60 are lost: topic" in caplog.text
+    assert f"{shortened}-0: offsets 50 to 60 " in caplog.text
 
 
 @pytest.mark.contract("1.6 log start that moves during the read", "2.98")
@@ -543,7 +568,7 @@ def test_a_log_start_that_moves_twice_during_a_read_costs_only_what_it_passed(
     assert broker.asked == [OffsetRange(3, 90), OffsetRange(40, 90), OffsetRange(70, 90)]
     broker.start = 0
     strict = offline(tier, **{"kafka.bootstrap.servers": "b:1"})
-    with pytest.raises(DataLossError, match="orders-3: offsets 14 to 90 cannot all be read: the log begins at"):
+    with pytest.raises(DataLossError, match="orders-3: offsets 14 to 90 "):
         list(read_split(split, strict))
 
 
@@ -560,7 +585,7 @@ def test_a_segment_of_an_unknown_storage_format_is_left_to_the_broker_if_there_i
 ) -> None:
     known, other = (tier.write(batches_of(start, start + 70), start + 70).location() for start in (0, 70))
     split = split_of(known, replace(other, storage_format="parquet"))
-    with pytest.raises(StorageFormatError, match="is stored as 'parquet'"):
+    with pytest.raises(StorageFormatError, match="'parquet'"):
         list(read_split(split, offline(tier)))
     broker = BrokerLog(monkeypatch, batches_of(0, 140))
     with_broker = offline(tier, **{"kafka.bootstrap.servers": "b:1"})
@@ -580,7 +605,7 @@ def test_a_segment_whose_last_offsets_have_no_record_is_not_read_again_where_the
     tier: TierFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = tier.write(batches_of(0, 35), 60), tier.write(batches_of(60, 95), 95)
-    second.path.unlink()
+    tier.log(second).unlink()
     broker = BrokerLog(monkeypatch, [*batches_of(0, 35), *batches_of(60, 95)])
     with_broker = offline(tier, **{"kafka.bootstrap.servers": "b:1"})
     found = rows_of(read_split(split_of(first.location(), second.location()), with_broker))

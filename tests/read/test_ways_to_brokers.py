@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.reading import options, tier_segments
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.errors import BrokerError, ConfigurationError, StorageError, TieredStreamError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.observe.metrics import FIND_REASON, ReadMetrics, describe
@@ -78,7 +78,7 @@ def test_a_storage_that_does_not_respond_is_counted_and_named(tiered: Options, t
 
 def test_a_folder_without_the_topic_fails_any_query_at_its_start(tiered: Options, tmp_path: Path) -> None:
     for fallback in ("broker", "fail"):
-        with pytest.raises(ConfigurationError, match="nothing of its topic is where the settings say"):
+        with pytest.raises(ConfigurationError, match="empty.* does not exist; "):
             read({**with_folder("empty")(tiered, tmp_path), "remote.fallback": fallback})
 
 
@@ -94,7 +94,7 @@ def test_a_metadata_topic_that_cannot_be_read_is_counted_and_refused(
 ) -> None:
     refuse_metadata(monkeypatch)
     assert list(read(tiered).fallbacks) == ["no_metadata"]
-    with pytest.raises(ConfigurationError, match="__remote_log_metadata cannot be read: not authorized"):
+    with pytest.raises(ConfigurationError, match="__remote_log_metadata .*not authorized"):
         read({**tiered, "remote.fallback": "fail"})
 
 

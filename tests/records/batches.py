@@ -7,8 +7,8 @@ import struct
 import google_crc32c
 from kafka.record.memory_records import MemoryRecords
 
-from tests.stack.batches import ProducerState, record_batch
-from tests.stack.rows import Record
+from tests.rigs.stack.batches import ProducerState, record_batch
+from tests.rigs.stack.rows import Record
 
 
 def transactional_batch(records: list[Record], base_offset: int, producer_id: int) -> bytes:

@@ -16,8 +16,8 @@ from tiered_stream.records.compiled import cache_folder, kernel_key
 KEY = "0123456789abcdef"
 DECODE = """
 import sys
-from tests.stack.batches import record_batch
-from tests.stack.rows import Record
+from tests.rigs.stack.batches import record_batch
+from tests.rigs.stack.rows import Record
 from tiered_stream.records.decoder import RecordBatchDecoder
 (rows,) = RecordBatchDecoder("t", 0, 0, 1).feed(record_batch([Record(b"k", b"v")]))
 print(rows.num_rows, sys.modules["tiered_stream"].__file__)
@@ -150,8 +150,8 @@ def test_an_executor_that_can_keep_nothing_still_decodes(tmp_path: Path) -> None
 
 _RELEASE = """
 from pathlib import Path
-from tests.stack.batches import record_batch
-from tests.stack.rows import Record
+from tests.rigs.stack.batches import record_batch
+from tests.rigs.stack.rows import Record
 from tiered_stream.records.compiled import release_compiler
 from tiered_stream.records.decoder import RecordBatchDecoder
 

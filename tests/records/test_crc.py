@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.stack.batches import record_batch
-from tests.stack.rows import Record
+from tests.rigs.stack.batches import record_batch
+from tests.rigs.stack.rows import Record
 from tiered_stream.records import header
 from tiered_stream.records.kernels import crc_is_right
 

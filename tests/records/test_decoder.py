@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
+from tests.depth import examples
 from tests.records import hostile
 from tests.records.batches import (
     Row,
@@ -21,8 +22,8 @@ from tests.records.batches import (
     with_attributes,
     with_crc,
 )
-from tests.stack.batches import CODECS, ProducerState, record_batch
-from tests.stack.rows import Record
+from tests.rigs.stack.batches import CODECS, ProducerState, record_batch
+from tests.rigs.stack.rows import Record
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.model import AbortedTransaction
 from tiered_stream.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS
@@ -88,13 +89,13 @@ def damaged(log: bytes, data: st.DataObject) -> bytes:
 
 
 @given(logs())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_random_batches_decode_as_kafka_python_reads_them(log: bytes) -> None:
     assert rows_of(decode([log])) == read_by_kafka_python(log)
 
 
 @given(logs(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_log_in_pieces_decodes_as_the_whole(log: bytes, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(log)), max_size=8)))
     pieces = [log[start:end] for start, end in zip([0, *cuts], [*cuts, len(log)], strict=True)]
@@ -102,7 +103,7 @@ def test_a_log_in_pieces_decodes_as_the_whole(log: bytes, data: st.DataObject) -
 
 
 @given(logs(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_an_offset_range_gives_exactly_its_records(log: bytes, data: st.DataObject) -> None:
     rows = read_by_kafka_python(log)
     bound = st.integers(rows[0][0] - 1, rows[-1][0] + 2).map(lambda offset: max(offset, 0))
@@ -111,7 +112,7 @@ def test_an_offset_range_gives_exactly_its_records(log: bytes, data: st.DataObje
 
 
 @given(logs(), st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_damaged_bytes_give_records_or_the_format_error(log: bytes, data: st.DataObject) -> None:
     try:
         decode([damaged(log, data)], check_crcs=False)
@@ -120,7 +121,7 @@ def test_damaged_bytes_give_records_or_the_format_error(log: bytes, data: st.Dat
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_any_bytes_give_records_or_the_format_error(log: bytes) -> None:
     try:
         decode([log])

@@ -8,8 +8,8 @@ import pytest
 
 from tests.records import hostile
 from tests.records.batches import marker_batch, transactional_batch, with_attributes
-from tests.stack.batches import ProducerState, record_batch
-from tests.stack.rows import Record
+from tests.rigs.stack.batches import ProducerState, record_batch
+from tests.rigs.stack.rows import Record
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import AbortedTransaction
 from tiered_stream.records.decoder import RecordBatchDecoder

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.fuzz.targets.record_batches import with_crc
-from tests.stack.batches import record_batch
-from tests.stack.rows import Record
+from tests.rigs.fuzz.targets.record_batches import with_crc
+from tests.rigs.stack.batches import record_batch
+from tests.rigs.stack.rows import Record
 from tiered_stream.errors import CorruptDataError, TieredStreamError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import partition_of
 from tiered_stream.records.flexible_versions import compact_string

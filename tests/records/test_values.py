@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.records.batches import marker_batch, read_by_kafka_python, with_crc
 from tests.records.test_decoder import damaged, logs
-from tests.stack.batches import CODECS, record_batch
-from tests.stack.rows import Record
+from tests.rigs.stack.batches import CODECS, record_batch
+from tests.rigs.stack.rows import Record
 from tiered_stream.errors import CorruptDataError, DataLimitError, UnsupportedDataError
 from tiered_stream.limits import DEFAULT_LIMITS
 from tiered_stream.records.values import Value
@@ -23,7 +24,7 @@ def read_values(log: bytes) -> tuple[list[Value], int]:
 
 
 @given(logs())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_offsets_and_values_are_those_that_kafka_python_reads(log: bytes) -> None:
     values, next_offset = read_values(log)
     rows = read_by_kafka_python(log)
@@ -32,7 +33,7 @@ def test_offsets_and_values_are_those_that_kafka_python_reads(log: bytes) -> Non
 
 
 @given(logs(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_batch_that_is_cut_off_at_the_end_is_left_out(log: bytes, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(log) - 1))
     values, next_offset = read_values(log[:cut])
@@ -42,7 +43,7 @@ def test_a_batch_that_is_cut_off_at_the_end_is_left_out(log: bytes, data: st.Dat
 
 
 @given(logs(), st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_damaged_bytes_give_records_or_the_format_error(log: bytes, data: st.DataObject) -> None:
     wrong = damaged(log, data)
     for tried in (wrong, with_crc(wrong)):
@@ -53,7 +54,7 @@ def test_damaged_bytes_give_records_or_the_format_error(log: bytes, data: st.Dat
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_any_bytes_give_records_or_the_format_error(log: bytes) -> None:
     try:
         read_values(log)

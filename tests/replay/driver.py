@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.delta.driver import kill_group, kill_workers
-from tests.stack.processes import LONG
-from tests.stack.spark import ROOT
+from tests.rigs.stack.processes import LONG
+from tests.rigs.stack.spark import ROOT
 
 LOCAL_TASKS = {"spark.master": "local[2,4]"}
 """A task may fail three times before its stage does."""
@@ -64,7 +64,7 @@ class Driver:
 def main() -> None:
     run = Run(**json.loads(sys.argv[1]))
     import tiered_stream
-    from tests.stack.spark import spark_session
+    from tests.rigs.stack.spark import spark_session
 
     spark = spark_session("replay", groups=("delta",), config=LOCAL_TASKS)
     if run.workers_die:

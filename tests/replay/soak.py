@@ -19,10 +19,10 @@ from rich.console import Console
 from tests.delta.archive import in_order, landed
 from tests.replay.driver import Driver, Run
 from tests.replay.topics import TOPICS, ReplayedTopics, fill_topics
-from tests.stack.build import build_folder
-from tests.stack.processes import wait_until
-from tests.stack.rows import Row
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.build import build_folder
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.rows import Row
+from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.model import TopicPartition
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 from tiered_stream.replay.replay_plan import ReplayPlan

@@ -39,21 +39,26 @@ def test_a_standing_counts_micro_batches_that_ended_and_what_was_read_since() ->
     tracker = ProgressTracker(PLAN, clock)
     clock.now = 10.0
     assert tracker.progress(ReadMetrics()).seconds_left is None
-    tracker.batch_ended({T0: 100, T1: 0}, {T0: 200, T1: 200}, ReadMetrics(records=250))
+    tracker.batch_ended({T0: 200, T1: 200}, ReadMetrics(records=250))
     progress = tracker.progress(ReadMetrics(records=300, remote_fetch_bytes=10 << 20))
-    assert (progress.done, progress.offsets, progress.partitions_done, progress.seconds_left) == (350, 400, 1, 10 / 7)
-    assert str(progress) == ("350 of 400 offsets, 1 of 2 partitions done, 30 records/s, 1.0 MiB/s, 1 s left")
+    assert (progress.done, progress.offsets, progress.partitions_done, progress.seconds_left) == (350, 400, 1, None)
+    assert str(progress) == ("350 of 400 offsets, 1 of 2 partitions done, 30 records/s, 1.0 MiB/s, time left unknown")
     assert tracker.progress(ReadMetrics(records=9999)).done == 400
 
 
-def test_what_an_earlier_run_did_is_done_and_does_not_count_for_the_rate() -> None:
+def test_neither_an_earlier_run_nor_sparks_start_counts_for_the_time_left() -> None:
     clock = Clock()
     tracker = ProgressTracker(PLAN, clock)
-    tracker.batch_ended({T0: 300, T1: 0}, {T0: 300, T1: 100}, ReadMetrics(records=90))
-    clock.now = 3600.0
-    progress = tracker.progress(ReadMetrics(records=90))
-    assert (progress.done, progress.done_before, progress.seconds_left) == (300, 200, 3600)
-    assert str(progress).endswith("1 h 0 min left")
+    tracker.batch_ended({T0: 300}, ReadMetrics())
+    clock.now = 60.0
+    assert tracker.progress(ReadMetrics(records=1)).seconds_left is None
+    clock.now = 61.0
+    assert tracker.progress(ReadMetrics(records=21)).seconds_left == (200 - 21) / 20
+    clock.now = 60.0 + 3600
+    tracker.batch_ended({T0: 300, T1: 101}, ReadMetrics(records=101))
+    progress = tracker.progress(ReadMetrics(records=101))
+    assert (progress.done, progress.seconds_left) == (301, 99 * 3600 / 100)
+    assert str(progress).endswith("59 min 24 s left")
 
 
 class Query:
@@ -83,7 +88,7 @@ def test_what_the_next_micro_batch_has_read_counts_though_the_last_is_looked_at_
     with MetricsReceiver() as receiver:
         for batch, records in ((1, 100), (2, 30)):
             report = asdict(ReadMetrics(records=records)) | {"micro_batch": [str(query_id), batch], "part": ""}
-            receiver._take(orjson.dumps(report))
+            receiver._take(receiver.report_to[0].token + orjson.dumps(report))
         shown = Console(file=console, force_terminal=False, width=200)
         follower(shown, query.clock)(query, PLAN, receiver)  # type: ignore[arg-type]
     assert console.getvalue().startswith("130 of 400 offsets")

@@ -9,9 +9,9 @@ import pytest
 
 from tests.replay.soak import DRIVER, STORAGE, soak
 from tests.replay.topics import fill_topics
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.tiered_stack import TieredStack
 
-pytestmark = [pytest.mark.stack, pytest.mark.slow]
+pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
 
 def test_a_replay_killed_and_with_its_storage_away_lands_every_record_once(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.test_latest_state import PLAIN, Latest
-from tests.delta.typed_archive import typed_options
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options
 from tiered_stream.delta.commit.landed_offsets import LandedOffsets
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.model import OffsetRange, TopicPartition
@@ -66,7 +66,7 @@ def test_a_partition_without_records_to_replay_counts_if_a_key_may_be_in_several
 
 def test_a_table_with_later_records_than_the_replay_is_overtaken() -> None:
     assert overtaken(planned(0, 9), {ONE: OffsetRange(0, 9), TWO: OffsetRange(0, 99)}) is None
-    assert "up to offset 9 of orders-0" in (overtaken(planned(0, 9), {ONE: OffsetRange(0, 10)}) or "")
+    assert "offset 9 of orders-0" in (overtaken(planned(0, 9), {ONE: OffsetRange(0, 10)}) or "")
     assert overtaken(planned(9, 9), {ONE: OffsetRange(0, 10)}) is None
 
 
@@ -78,7 +78,7 @@ class Replayed(Latest):
         self.write(0, *(Record(key, value, (), EPOCH + 1000 * (first + at)) for at, (key, value) in enumerate(records)))
 
     def plan(self, first: int, end: int | None = None, into: str = "", **given: Any) -> Replay:
-        options = typed_options(self.bucket, "orders", {"ingest.mode": "upsert", **PLAIN, **given.pop("options", {})})
+        options = topic_options(self.bucket, "orders", {"ingest.mode": "upsert", **PLAIN, **given.pop("options", {})})
         times = {"from_time": str(EPOCH + 1000 * first), "to_time": None if end is None else str(EPOCH + 1000 * end)}
         target = target_of(self.spark, into or str(self.table), options)
         return plan_replay(self.spark, options=options, target=target, **times, **given)  # type: ignore[arg-type]
@@ -113,11 +113,11 @@ def test_a_replay_up_to_the_newest_record_leaves_the_latest_state(replayed: Repl
 
 @pytest.mark.slow
 def test_a_replay_of_a_part_over_newer_rows_is_refused(replayed: Replayed) -> None:
-    with pytest.raises(ConfigurationError, match=r"ends at offset 5 of orders-0.*up to offset 6.*Leave --to out"):
+    with pytest.raises(ConfigurationError, match="offset 5 of orders-0.*offset 6.*--to "):
         replayed.plan(1, 5)
-    with pytest.raises(ConfigurationError, match=r"Leave --exact out"):
+    with pytest.raises(ConfigurationError, match="--exact "):
         replayed.plan(1, exact=True)
-    with pytest.raises(ConfigurationError, match=r"--replace does not go with ingest.mode=upsert.*without --replace"):
+    with pytest.raises(ConfigurationError, match=r"--replace .*ingest\.mode=upsert"):
         replayed.plan(1, replace=True)
     assert len(replayed.history()) == 5
 
@@ -142,7 +142,7 @@ def test_a_query_that_lands_later_records_meanwhile_is_noticed(replayed: Replaye
     replay = replayed.plan(1)
     replayed.add((b"a", None))
     replayed.run(PLAIN)
-    with pytest.raises(TableError, match=r"up to offset 7 of orders-0.*Stop the other query, and replay again"):
+    with pytest.raises(TableError, match="offset 7 of orders-0.*query"):
         replay.run()
     again = replayed.plan(1, name="again")
     again.run()
@@ -158,7 +158,7 @@ def test_a_replay_that_goes_on_after_another_query_has_landed_is_refused(replaye
     replayed.run(PLAIN)
     resumed = replayed.plan(1)
     assert resumed.store is not None
-    with pytest.raises(TableError, match="Stop the other query, and replay again with another --name"):
+    with pytest.raises(TableError, match="other query.* --name"):
         resumed.run()
     assert ("d", "3") in replayed.rows("key", "value")
 

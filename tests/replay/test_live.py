@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import landed
 from tests.replay.topics import APPEND_TIME, CREATE_TIME, TOPICS, ReplayedTopics
-from tests.stack.broker import KafkaBroker
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic
+from tests.rigs.stack.broker import KafkaBroker
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic
 from tiered_stream.errors import BrokerAuthorizationError
 from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET
 from tiered_stream.replay.run_replay import plan_replay

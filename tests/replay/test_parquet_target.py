@@ -1,4 +1,4 @@
-"""A replay into a folder of Parquet files, on the real stack."""
+"""A replay into a folder of Parquet files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.reading import records, rows
-from tests.stack.consume import read_topic
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Row
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
+from tests.rigs.stack.rows import Row
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.replay.run_replay import ReplayReport, plan_replay
 from tiered_stream.replay.targets import ParquetTarget
@@ -22,45 +19,44 @@ pytestmark = pytest.mark.stack
 TOPIC = "replayed-to-parquet"
 
 
+RECORDS = records(500)
+WRITTEN = [
+    Row(partition, offset, each.timestamp_ms, 0, each.key, each.value, ())
+    for partition in range(2)
+    for offset, each in enumerate(RECORDS)
+]
+
+
 @pytest.fixture(scope="module")
-def consumed(stack: TieredStack) -> list[Row]:
-    create_tiered_topic(stack.broker, TOPIC, 2)
-    with RawProducer(stack.broker) as producer:
-        for partition in range(2):
-            producer.send_all(TOPIC, records(500), partition)
-    roll(stack.broker, TOPIC)
-    wait_until_tiered(stack.broker, TOPIC)
-    return read_topic(stack.broker, TOPIC)
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bucket")
+    write_topic(folder, TOPIC, [RECORDS] * 2, batch_records=100)
+    return folder
 
 
-def replay(stack: TieredStack, spark: SparkSession, folder: Path, **arguments: str) -> ReplayReport:
-    options = {**stack.options(), "subscribe": TOPIC, "includeHeaders": "true", "maxOffsetsPerTrigger": "300"}
+def replay(bucket: Path, spark: SparkSession, folder: Path, **arguments: str) -> ReplayReport:
+    options = topic_options(bucket, TOPIC, {"includeHeaders": "true", "maxOffsetsPerTrigger": "300"})
+    del options["startingOffsets"]
     target = ParquetTarget(spark, str(folder))
     return plan_replay(spark, options=options, target=target, from_time="1970-01-01T00:00:00Z", **arguments).run()
 
 
-def test_the_folder_holds_what_a_consumer_finds(
-    stack: TieredStack, spark: SparkSession, consumed: list[Row], tmp_path: Path
-) -> None:
+def test_the_folder_holds_what_was_written(spark: SparkSession, bucket: Path, tmp_path: Path) -> None:
     folder = tmp_path / "files"
-    report = replay(stack, spark, folder)
-    assert report.records == len(consumed)
+    report = replay(bucket, spark, folder)
+    assert report.records == len(WRITTEN)
     assert (folder / "_checkpoints").is_dir()
-    assert sorted(rows(spark.read.parquet(str(folder)))) == sorted(consumed)
-    assert replay(stack, spark, folder).finished_before
-    assert spark.read.parquet(str(folder)).count() == len(consumed)
+    assert sorted(rows(spark.read.parquet(str(folder)))) == WRITTEN
+    assert replay(bucket, spark, folder).finished_before
+    assert spark.read.parquet(str(folder)).count() == len(WRITTEN)
 
 
-def test_a_folder_that_is_not_empty_is_refused(
-    stack: TieredStack, spark: SparkSession, consumed: list[Row], tmp_path: Path
-) -> None:
-    replay(stack, spark, tmp_path / "files", name="first")
-    with pytest.raises(
-        ConfigurationError, match=r"is not empty \(it has _spark_metadata\): give a new one, or the --ch"
-    ):
-        replay(stack, spark, tmp_path / "files", name="second")
+def test_a_folder_that_is_not_empty_is_refused(spark: SparkSession, bucket: Path, tmp_path: Path) -> None:
+    replay(bucket, spark, tmp_path / "files", name="first")
+    with pytest.raises(ConfigurationError, match="_spark_metadata.* --checkpoint"):
+        replay(bucket, spark, tmp_path / "files", name="second")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigurationError, match=r"is not empty \(it has notes.txt\)"):
-        replay(stack, spark, tmp_path / "other")
+    with pytest.raises(ConfigurationError, match=r"notes\.txt"):
+        replay(bucket, spark, tmp_path / "other")
     assert [each.name for each in (tmp_path / "other").iterdir()] == ["notes.txt"]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.delta.made_batches import ORDERS, decoded, plain
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.replay import produce
 from tiered_stream.replay.produce import PositionedWriter, TargetProducer, check_producible

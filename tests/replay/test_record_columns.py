@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tiered_stream
-from tests.delta.typed_archive import typed_options, write_topic
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.replay.run_replay import ReplayReport, plan_replay
@@ -58,7 +58,7 @@ class Typed:
         write_topic(self.bucket, "orders", [records])
 
     def replay(self, settings: Mapping[str, str], *, first: int = FROM, **given: Any) -> ReplayReport:
-        given_options = typed_options(self.bucket, "orders", settings)
+        given_options = topic_options(self.bucket, "orders", settings)
         target = DeltaTarget(self.spark, str(self.table), given_options)
         return plan_replay(
             self.spark, options=given_options, target=target, from_time=str(FIRST_MS + first),
@@ -85,7 +85,7 @@ def test_rows_are_replaced_by_the_records_place_and_not_by_fields_of_the_value(
     typed.spark.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE id IN (150, 160)")
     typed.spark.sql(f"DELETE FROM {name} WHERE id = 170")
     typed.spark.sql(f"UPDATE {name} SET kafka_key = X'00' WHERE id = 180")
-    settings = typed_options(typed.bucket, "orders", given)
+    settings = topic_options(typed.bucket, "orders", given)
     report = tiered_stream.verify(typed.spark, options=settings, table=str(typed.table))
     (partition,) = report.partitions
     assert not report.equal and report.left_out == ("value", "headers")
@@ -108,7 +108,7 @@ def test_a_table_without_the_records_place_is_refused_before_anything_is_written
     typed: Typed, settings: dict[str, str], exact: bool, missing: str
 ) -> None:
     """Though the value has fields of those names."""
-    with pytest.raises(ConfigurationError, match=f"the settings leave {missing} out of the table"):
+    with pytest.raises(ConfigurationError, match=f" {missing} "):
         typed.replay(settings, name="mended", replace=True, exact=exact)
     assert not typed.table.exists()
 
@@ -117,6 +117,6 @@ def test_a_table_without_the_records_place_is_refused_before_anything_is_written
 def test_a_table_without_the_records_place_cannot_be_verified(typed: Typed) -> None:
     settings = VALUE | {"ingest.kafkaColumns": "offset as kafka_offset"}
     typed.replay(settings, first=0, name="all")
-    given = typed_options(typed.bucket, "orders", settings)
-    with pytest.raises(ConfigurationError, match="it has no column topic and partition"):
+    given = topic_options(typed.bucket, "orders", settings)
+    with pytest.raises(ConfigurationError, match="topic and partition"):
         tiered_stream.verify(typed.spark, options=given, table=str(typed.table))

@@ -7,10 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.archives import arrow_rows
+from tests.depth import examples
 from tests.replay.plans import batch_options
 from tests.replay.topics import CREATE_TIME, DELETED_FROM, EMPTY, FIRST_KEPT, TOPICS, ReplayedTopics
-from tests.stack.rows import Row
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.rows import Row
+from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.parsing import parse_options
@@ -23,7 +24,9 @@ from tiered_stream.replay.resolve import resolve
 pytestmark = pytest.mark.stack
 
 ON_ONE_STACK = settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
 )
 
 

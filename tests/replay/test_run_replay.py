@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import tiered_stream
 from tests.delta.archive import LONG, ODD, everything, landed, options
-from tests.stack.processes import wait_until
+from tests.rigs.stack.processes import wait_until
 from tiered_stream.errors import ConfigurationError, DataLossError, ReplayStoppedError, TableError, UnknownTopicError
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.replay.replay_plan import ReplayPlan
@@ -114,16 +113,16 @@ def test_a_replay_that_was_stopped_goes_on_with_the_offsets_it_began_with(replay
 
 def test_a_name_is_one_replays(replayer: Replayer) -> None:
     replayer.run(name="mend")
-    with pytest.raises(ConfigurationError, match=re.escape(f"to was {FIRST_MS + TO} and is not given")):
+    with pytest.raises(ConfigurationError, match=f"to .*{FIRST_MS + TO} "):
         replayer.plan(name="mend", to_time=None)
-    with pytest.raises(ConfigurationError, match="belongs to the replay mend"):
+    with pytest.raises(ConfigurationError, match="replay mend"):
         replayer.plan(name="other", checkpoint=f"{replayer.table}/_checkpoints/replay-mend")
 
 
 def test_a_replay_whose_checkpoint_is_gone_does_not_come_twice(replayer: Replayer, tmp_path: Path) -> None:
     checkpoint = Path(replayer.run(name="mend").checkpoint)
     checkpoint.rename(tmp_path / "elsewhere")
-    with pytest.raises(ConfigurationError, match="its checkpoint is not there"):
+    with pytest.raises(ConfigurationError, match="mend.*checkpoint"):
         replayer.plan(name="mend")
     assert replayer.rows().equals(between(FROM, TO))
     assert replayer.run(name="mend", checkpoint=str(tmp_path / "elsewhere")).finished_before
@@ -271,10 +270,10 @@ def test_a_damaged_plan_and_a_checkpoint_out_of_reach_are_said(replayer: Replaye
     plan = Path(replayer.run(name="mend").checkpoint) / "replay.json"
     plan.write_text("{}")
     (plan.parent / ".replay.json.crc").unlink(missing_ok=True)
-    with pytest.raises(tiered_stream.errors.CorruptDataError, match=r"replay-mend/replay.json: it is no replay's plan"):
+    with pytest.raises(tiered_stream.errors.CorruptDataError, match=r"replay-mend/replay\.json: "):
         replayer.plan(name="mend")
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(TableError, match="the checkpoint .* cannot be"):
+    with pytest.raises(TableError, match=f"checkpoint .*{tmp_path}/file/checkpoint"):
         replayer.run(name="other", checkpoint=f"{tmp_path}/file/checkpoint")
 
 

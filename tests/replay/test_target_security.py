@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -20,11 +19,12 @@ from kafka.admin import (
 )
 
 from tests.broker.certificates import CertificateAuthority
-from tests.broker.secure import login_module, secure_broker
+from tests.broker.secure import login_module
 from tests.delta.made_batches import plain
-from tests.stack.broker import KafkaBroker
-from tests.stack.consume import read_topic
-from tests.stack.topics import create_tiered_topic
+from tests.rigs.stack.broker import KafkaBroker
+from tests.rigs.stack.consume import read_topic
+from tests.rigs.stack.topics import create_tiered_topic
+from tests.services import Cluster
 from tiered_stream.errors import BrokerAuthorizationError, TieredStreamError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
@@ -37,20 +37,20 @@ from tiered_stream.replay.topic_settings import TopicWrites, as_options, topic_w
 pytestmark = pytest.mark.stack
 
 SOURCE = TopicPartition("orders", 0)
-TOPIC = "guarded"
+TOPIC = "guarded-target"
 
 
 @dataclass(frozen=True)
-class SecureBroker:
+class Secure:
     broker: KafkaBroker
     authority: CertificateAuthority
-    folder: Path
+    trust_store: Path
 
     def writes(self, plan: ReplayPlan, listener: str, protocol: str, **given: str) -> TopicWrites:
         properties = {
             "bootstrap.servers": self.broker.address(listener),
             "security.protocol": protocol,
-            "ssl.truststore.location": str(self.folder / "trust.pem"),
+            "ssl.truststore.location": str(self.trust_store),
             **{name.replace("_", "."): value for name, value in given.items()},
         }
         settings = {f"target.kafka.{name}": value for name, value in properties.items()}
@@ -68,30 +68,23 @@ def a_plan() -> ReplayPlan:
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
-    """Alice may write as a replay does, bob only to the topic, dave not in transactions; carol may only describe it."""
-    folder = tmp_path_factory.mktemp("secure")
-    authority = CertificateAuthority()
-    users = ("alice", "bob", "carol", "dave")
-    broker = secure_broker(folder, authority, {"SASLSSL": "SASL_SSL"}, users, "writer")
-    broker.start()
-    try:
-        create_tiered_topic(broker, TOPIC)
-        with broker.admin() as admin:
-            admin.alter_user_scram_credentials(
-                [UserScramCredentialUpsertion("alice", ScramMechanism.SCRAM_SHA_256, "alice-secret")]
-            )
-            admin.create_acls([
-                *(grant(user, ResourceType.TOPIC, TOPIC, ACLOperation.WRITE) for user in ("alice", "bob", "dave")),
-                # The position is kept under the target topic: to commit it needs READ there, too.
-                grant("alice", ResourceType.TOPIC, TOPIC, ACLOperation.READ),
-                grant("carol", ResourceType.TOPIC, TOPIC, ACLOperation.DESCRIBE),
-                *(grant(user, ResourceType.GROUP, "replay-", ACLOperation.READ) for user in ("alice", "dave")),
-                grant("alice", ResourceType.TRANSACTIONAL_ID, "replay-", ACLOperation.WRITE),
-            ])  # fmt: skip
-        yield SecureBroker(broker, authority, folder)
-    finally:
-        broker.stop()
+def secure(cluster: Cluster) -> Secure:
+    """Frank may write as a replay does, grace to the topic only, ivan not in transactions; heidi may describe it."""
+    broker = cluster.stack.broker
+    create_tiered_topic(broker, TOPIC)
+    with broker.admin() as admin:
+        admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion("frank", ScramMechanism.SCRAM_SHA_256, "frank-secret")]
+        )
+        admin.create_acls([
+            *(grant(user, ResourceType.TOPIC, TOPIC, ACLOperation.WRITE) for user in ("frank", "grace", "ivan")),
+            # The position is kept under the target topic: to commit it needs READ there, too.
+            grant("frank", ResourceType.TOPIC, TOPIC, ACLOperation.READ),
+            grant("heidi", ResourceType.TOPIC, TOPIC, ACLOperation.DESCRIBE),
+            *(grant(user, ResourceType.GROUP, "replay-", ACLOperation.READ) for user in ("frank", "ivan")),
+            grant("frank", ResourceType.TRANSACTIONAL_ID, "replay-", ACLOperation.WRITE),
+        ])  # fmt: skip
+    return Secure(broker, cluster.authority, cluster.trust_store)
 
 
 def grant(user: str, kind: ResourceType, name: str, operation: ACLOperation) -> ACL:
@@ -118,13 +111,13 @@ def produce(writes: TopicWrites, plan: ReplayPlan) -> None:
 
 
 @pytest.mark.parametrize("way", ["PLAIN", "SCRAM-SHA-256", "certificate"])
-def test_who_may_can(secure: SecureBroker, way: str) -> None:
+def test_who_may_can(secure: Secure, tmp_path: Path, way: str) -> None:
     plan, before = a_plan(), len(read_topic(secure.broker, TOPIC))
     if way == "certificate":
-        identity = secure.authority.issue("writer", password="sesame").write(secure.folder / "writer.pem")
-        writes = secure.writes(plan, "TLS", "SSL", ssl_keystore_location=str(identity), ssl_key_password="sesame")
+        identity = secure.authority.issue("writer", password="sesame").write(tmp_path / "writer.pem")
+        writes = secure.writes(plan, "MTLS", "SSL", ssl_keystore_location=str(identity), ssl_key_password="sesame")
     else:
-        writes = secure.login(plan, "alice", mechanism=way)
+        writes = secure.login(plan, "frank", mechanism=way)
     produce(writes, plan)
     assert len(read_topic(secure.broker, TOPIC)) == before + 10
 
@@ -132,22 +125,22 @@ def test_who_may_can(secure: SecureBroker, way: str) -> None:
 @pytest.mark.parametrize(
     ("user", "said"),
     [
-        ("bob", r"consumer group replay-.*: the user is not authorized: grant READ on"),
+        ("grace", r"consumer group replay-.*: the user is not authorized: grant READ on"),
         (
-            "dave",
+            "ivan",
             r"beginning transactions as replay-.*: the user is not authorized: grant WRITE on the replay's",
         ),
-        ("carol", r"the target guarded: the user is not authorized: grant WRITE on the topic"),
+        ("heidi", r"the target guarded-target: the user is not authorized: grant WRITE on the topic"),
     ],
 )
-def test_who_may_not_is_told_what_is_missing(secure: SecureBroker, user: str, said: str) -> None:
+def test_who_may_not_is_told_what_is_missing(secure: Secure, user: str, said: str) -> None:
     plan, before = a_plan(), len(read_topic(secure.broker, TOPIC))
     with pytest.raises(BrokerAuthorizationError, match=said):
         produce(secure.login(plan, user), plan)
     assert len(read_topic(secure.broker, TOPIC)) == before
 
 
-def test_a_wrong_password_is_not_taken_for_a_broker_that_is_away(secure: SecureBroker) -> None:
+def test_a_wrong_password_is_not_taken_for_a_broker_that_is_away(secure: Secure) -> None:
     plan = a_plan()
     with pytest.raises(TieredStreamError) as raised:
         check_topics(secure.login(plan, "mallory"), plan)
@@ -155,5 +148,5 @@ def test_a_wrong_password_is_not_taken_for_a_broker_that_is_away(secure: SecureB
     assert "mallory-secret" not in str(raised.value)
 
 
-def test_no_secret_is_shown(secure: SecureBroker) -> None:
-    assert "alice-secret" not in repr(secure.login(a_plan(), "alice"))
+def test_no_secret_is_shown(secure: Secure) -> None:
+    assert "frank-secret" not in repr(secure.login(a_plan(), "frank"))

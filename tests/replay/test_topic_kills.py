@@ -14,14 +14,14 @@ from kafka.protocol.consumer.offsets import OffsetSpec
 from tests.delta.driver import kill_group
 from tests.replay.topic_driver import TopicRun, kill_a_worker
 from tests.replay.topic_rows import check_topic
-from tests.stack.consume import READ_UNCOMMITTED, read_topic
-from tests.stack.processes import LONG, log_end, wait_until
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic, offsets, roll, wait_until_tiered
+from tests.rigs.stack.consume import READ_UNCOMMITTED, read_topic
+from tests.rigs.stack.processes import LONG, log_end, wait_until
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic, offsets, roll, wait_until_tiered
 
-pytestmark = [pytest.mark.stack, pytest.mark.slow]
+pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
 PARTITIONS = 3
 RECORDS = 12_000

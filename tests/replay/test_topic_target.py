@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 
 from tests.replay.topic_rows import check_topic
 from tests.replay.topics import APPEND_TIME, CREATE_TIME, ReplayedTopics
-from tests.stack.consume import read_topic
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record, Row
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import alter_topic, create_tiered_topic, roll, wait_until_tiered
+from tests.rigs.stack.consume import read_topic
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record, Row
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import alter_topic, create_tiered_topic, roll, wait_until_tiered
 from tiered_stream.errors import ConfigurationError, DataLossError, UnknownTopicError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.replay.replay_plan import ReplayPlan
@@ -164,7 +164,7 @@ def test_positions_that_the_cluster_has_forgotten_are_not_guessed(
     (tmp_path / ".finished.json.crc").unlink(missing_ok=True)
     with stack.broker.admin() as admin:
         admin.delete_groups([f"replay-forgotten:{ODD}-1"])
-    with pytest.raises(DataLossError, match=rf"committed offsets of replay-forgotten for {ODD}-1 .*offsets.retention"):
+    with pytest.raises(DataLossError, match=rf"replay-forgotten .*{ODD}-1 .*offsets\.retention"):
         replay(stack, spark, target, tmp_path, name="forgotten")
     check_topic(stack, target, odd)
 
@@ -205,12 +205,12 @@ def test_a_name_is_that_of_one_replay_into_a_topic(
 ) -> None:
     first = planned(stack, spark, target, tmp_path / "first", name="once")
     first.run()
-    with pytest.raises(ConfigurationError, match=r"replay by the same name \(replay-once\) with other arguments"):
+    with pytest.raises(ConfigurationError, match=r"\(replay-once\)"):
         planned(stack, spark, target, tmp_path / "second", name="once", to_time="2020-01-01T00:00:00Z")
     longer = replace(first.plan, ranges={each: OffsetRange(5, 9) for each in first.plan.ranges})
     writes = topic_writes(as_options(first.options, target, first.plan))
     commit_positions(writes, {TopicPartition(ODD, 0): Position(9, 7)})
-    with pytest.raises(ConfigurationError, match="from offset 7 on, of a replay named once; this one would begin at 5"):
+    with pytest.raises(ConfigurationError, match="offset 7 .*once.* 5"):
         TopicTarget(spark, target, first.options).check(longer)
 
 
@@ -223,7 +223,7 @@ def test_a_record_that_the_target_does_not_take_is_named(
     with RawProducer(stack.broker) as producer:
         producer.send(source, [Record(b"k", b"small")])
         producer.send(source, [Record(b"k", bytes(2_000_000))])
-    with pytest.raises(StreamingQueryException, match=f"at offset 1 of {source}-0 .*raise its max.message.bytes"):
+    with pytest.raises(StreamingQueryException, match=rf"offset 1 of {source}-0 .*max\.message\.bytes"):
         replay(stack, spark, topic, tmp_path, source=source)
     alter_topic(stack.broker, topic, {"max.message.bytes": "3000000"})
     replay(

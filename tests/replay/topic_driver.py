@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.delta.driver import LOCAL_TASKS
-from tests.stack.spark import ROOT, spark_session
+from tests.rigs.stack.spark import ROOT, spark_session
 
 FROM_TIME = "1970-01-01T00:00:00Z"
 

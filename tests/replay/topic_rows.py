@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.stack.consume import READ_COMMITTED, read_topic
-from tests.stack.rows import Record, Row
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.consume import READ_COMMITTED, read_topic
+from tests.rigs.stack.rows import Record, Row
+from tests.rigs.stack.tiered_stack import TieredStack
 
 
 def records_of(rows: Sequence[Row]) -> dict[int, list[Record]]:

@@ -10,14 +10,14 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
 from tests.reading import BY_STEP
-from tests.stack.broker import KafkaBroker
-from tests.stack.consume import READ_COMMITTED, read_topic
-from tests.stack.processes import wait_until
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import TIERED, alter_topic, create_tiered_topic, roll, wait_until_tiered
-from tests.stack.transactions import TransactionalProducer
+from tests.rigs.stack.broker import KafkaBroker
+from tests.rigs.stack.consume import READ_COMMITTED, read_topic
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import TIERED, alter_topic, create_tiered_topic, roll, wait_until_tiered
+from tests.rigs.stack.transactions import TransactionalProducer
 from tiered_stream.model import TopicPartition
 
 CREATE_TIME, APPEND_TIME, COMPACTED = "replayed-create-time", "replayed-append-time", "replayed-compacted"

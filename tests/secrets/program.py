@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.stack.spark import spark_session
+from tests.rigs.stack.spark import spark_session
 from tiered_stream import land, verify
 
 Options = Mapping[str, str]

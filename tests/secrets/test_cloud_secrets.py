@@ -15,15 +15,15 @@ from Crypto.PublicKey import RSA
 
 from tests.archives import PLAIN, archive_options
 from tests.golden import golden
+from tests.rigs.stack.azurite import ACCOUNT, Azurite, why_no_azurite
+from tests.rigs.stack.fake_gcs import FakeGcs, why_no_fake_gcs
+from tests.rigs.stack.processes import run_logged
+from tests.rigs.stack.spark import spark_environment
 from tests.secrets.canaries import Canaries
-from tests.stack.azurite import ACCOUNT, Azurite, why_no_azurite
-from tests.stack.fake_gcs import FakeGcs, why_no_fake_gcs
-from tests.stack.processes import run_logged
-from tests.stack.spark import spark_environment
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.azure import AzureContainer
 
-pytestmark = [pytest.mark.stack, pytest.mark.slow]
+pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
 BACKENDS = "io.aiven.kafka.tieredstorage.storage"
 

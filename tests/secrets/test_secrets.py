@@ -19,15 +19,15 @@ from tests.broker.secure import OAUTHBEARER, PLAIN, TOKEN_VALIDATOR, login_modul
 from tests.broker.token_server import AUDIENCE, TokenServer
 from tests.gateway.running import RunningGateway
 from tests.reading import tier_segments
+from tests.rigs.stack.broker import JVM_OPTIONS
+from tests.rigs.stack.processes import run_logged
+from tests.rigs.stack.s3_client import s3a_settings
+from tests.rigs.stack.spark import spark_environment
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.versitygw import VersityGateway
 from tests.secrets.canaries import Canaries
-from tests.stack.broker import JVM_OPTIONS
-from tests.stack.processes import run_logged
-from tests.stack.s3_client import s3a_settings
-from tests.stack.spark import spark_environment
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.versitygw import VersityGateway
 
-pytestmark = [pytest.mark.stack, pytest.mark.slow]
+pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
 TOPIC, LAKE = "secrets", "lake"
 

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.reading import BY_STEP, records
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.produce import produce_segments
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
 from tests.setups.place import TOPIC, Place
 from tests.setups.surfaces import COMMANDS, Outcome, Run, SparkProgram, outcomes
-from tests.stack.processes import wait_until
-from tests.stack.produce import produce_segments
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic, wait_until_tiered
 
 STOPPED, UNKNOWN, SILENT, ALL, ONE_OF_THREE = "stopped", "unknown", "silent", "all", "one of three"
 CASES = {

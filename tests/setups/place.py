@@ -9,13 +9,14 @@ from pathlib import Path
 
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
-from tests.bench.aiven_tier import KEY_PREFIX, write
 from tests.doctor.site import Site, site
 from tests.reading import tier_segments
+from tests.rigs.bench.aiven_tier import KEY_PREFIX, write
+from tests.rigs.stack.http_front import HttpFront
+from tests.rigs.stack.processes import free_ports
+from tests.rigs.stack.s3_client import REGION
+from tests.services import cluster
 from tests.setups.refusing_s3 import RefusingS3
-from tests.stack.http_front import HttpFront
-from tests.stack.processes import free_ports
-from tests.stack.s3_client import REGION
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, RemoteLogSegment, TopicPartition
 from tiered_stream.options.parsing import parse_options
@@ -66,7 +67,7 @@ class Place:
 @contextmanager
 def place(folder: Path) -> Iterator[Place]:
     """All services run inside it."""
-    with site(folder) as running:
+    with cluster(folder / "cluster", kerberos=False) as own, site(folder, own) as running:
         stack = running.stack
         end = tier_segments(stack, TOPIC, _SIZES)
         bucket = stack.tier_dir.with_name(BUCKET)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
-from tests.stack.http_front import FrontHandler
+from tests.rigs.stack.http_front import FrontHandler
 
 LIST_BUCKET, GET_OBJECT, DECRYPT = "s3:ListBucket", "s3:GetObject", "kms:Decrypt"
 _USER = "arn:aws:iam::123456789012:user/ingest"

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.stack.spark import SHORT_LIVED, spark_session
+from tests.rigs.stack.spark import SHORT_LIVED, spark_session
 from tiered_stream import read_options
 from tiered_stream.cli import app
 

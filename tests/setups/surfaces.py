@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.rigs.stack.spark import spark_environment
 from tests.setups.forked import Ran
 from tests.setups.place import TOPIC, Place
-from tests.stack.spark import spark_environment
 
 SETTINGS = "orders.properties"
 DOCTOR, REPLAY, QUERY, JOB = "doctor", "replay", "batch query", "ingest"

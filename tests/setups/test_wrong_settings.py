@@ -20,12 +20,12 @@ from tests.docs.wrong_settings import (
     time_class,
     without_fix,
 )
+from tests.rigs.stack.versitygw import why_no_versitygw
 from tests.setups.contact import ALL, CASES, ONE_OF_THREE, STOPPED, UNKNOWN, measure_contact
 from tests.setups.forked import ForkedCommands
 from tests.setups.place import Place, place
 from tests.setups.surfaces import COMMANDS, DOCTOR, JOB, QUERY, Outcome, SparkProgram
 from tests.setups.ways import WAYS, Way
-from tests.stack.versitygw import why_no_versitygw
 
 QUICK = (DOCTOR, "plan", "segments")
 """Commands of the quicker test, because the other commands say the same."""
@@ -89,7 +89,7 @@ def kept_of(said: dict[str, Said]) -> dict[str, tuple[int, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.stack
+@pytest.mark.starts_spark
 @pytest.mark.parametrize("name", WAYS)
 def test_commands_and_a_query_say_what_the_page_shows(running: Running, tmp_path: Path, name: str) -> None:
     names = COMMANDS if name == "wrong prefix" else QUICK
@@ -99,7 +99,7 @@ def test_commands_and_a_query_say_what_the_page_shows(running: Running, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.stack
+@pytest.mark.starts_spark
 @pytest.mark.parametrize("name", WAYS)
 def test_everything_says_what_the_page_shows(running: Running, tmp_path: Path, name: str) -> None:
     found = observed(running.place, WAYS[name], tmp_path / "way", ForkedCommands().run, running.spark)
@@ -107,7 +107,7 @@ def test_everything_says_what_the_page_shows(running: Running, tmp_path: Path, n
 
 
 @pytest.mark.slow
-@pytest.mark.stack
+@pytest.mark.starts_spark
 def test_brokers_that_are_not_there_are_reported_as_the_page_shows(running: Running, tmp_path: Path) -> None:
     found = dict(measure_contact(running.place, tmp_path, ForkedCommands().run, running.spark))
     kept = read_kept().contact

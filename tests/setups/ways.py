@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from tests.broker.secure import login_module
+from tests.rigs.stack.processes import free_ports
 from tests.setups.place import OTHER_BUCKET, Place
 from tests.setups.refusing_s3 import DECRYPT, GET_OBJECT, LIST_BUCKET
-from tests.stack.processes import free_ports
 
 Settings = Mapping[str, str]
 
@@ -163,7 +163,7 @@ WAYS: dict[str, Way] = {
     "unknown authority": Way(
         "Authority that is not trusted", "`kafka.ssl.truststore.location` has another authority",
         _from(lambda place: place.site.tls("TLS", place.site.stranger)),
-        ("trust the authority that issued it (for brokers: kafka.ssl.truststore.location)",),
+        ("trust the authority that issued it, if the server's owner", "(for brokers: kafka.ssl.truststore.location)"),
     ),
     "another host's certificate": Way(
         "Certificate of another host", f"`{_SERVERS}` has a name that the certificate lacks",
@@ -176,7 +176,7 @@ WAYS: dict[str, Way] = {
     ),
     "no login": Way(
         "No login where one is needed", f"`{_PROTOCOL}` is not set",
-        _from(lambda place: {_SERVERS: place.site.stack.broker.address("SASL")}),
+        _from(lambda place: {_SERVERS: place.site.stack.broker.address("PLAIN")}),
         (f"set {_PROTOCOL} to SASL_PLAINTEXT and kafka.sasl.mechanism to PLAIN",),
     ),
     "login not asked for": Way(

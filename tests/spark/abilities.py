@@ -14,7 +14,7 @@ import pyspark
 import pytest
 from pyspark.sql import datasource
 
-from tests.stack.jars import SPARK, pinned_jars
+from tests.rigs.stack.jars import SPARK, pinned_jars
 from tiered_stream.spark.stream_reader import HAS_READ_LIMITS
 
 RECORDS = Path(__file__).parents[2] / "docs" / "spark-versions.json"

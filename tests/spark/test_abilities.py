@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tests.rigs.stack.jars import SPARK
 from tests.spark.abilities import RECORDS, abilities_here
-from tests.stack.jars import SPARK
 
 
 def test_the_record_of_the_installed_spark_is_right() -> None:

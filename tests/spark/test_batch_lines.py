@@ -10,16 +10,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.delta.archive import LONG, everything
-from tests.stack.spark import ROOT, spark_environment
+from tests.rigs.stack.spark import ROOT, spark_environment
+
+pytestmark = pytest.mark.starts_spark  # each program starts a Spark
 
 _PROGRAM = """
 import json
 import sys
 from pathlib import Path
 from tests.delta.archive import LONG, options
-from tests.stack.processes import wait_until
-from tests.stack.spark import spark_session
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.spark import spark_session
 from tiered_stream import land, register
 
 spark, folder, lines = spark_session("lines of micro-batches"), sys.argv[1], Path(sys.argv[2])
@@ -70,8 +74,8 @@ import json
 import sys
 from pathlib import Path
 from tests.delta.archive import LONG, options
-from tests.stack.processes import wait_until
-from tests.stack.spark import spark_session
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.spark import spark_session
 from tiered_stream import register
 
 folder, lines = sys.argv[1], Path(sys.argv[2])

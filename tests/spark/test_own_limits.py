@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from tests.archives import COMMITTED, PLAIN, archive_options, consumed
 from tests.delta.archive import LONG
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.spark.own_limits import StreamWithOwnLimits
+from tiered_stream.spark.own_limits import WRAPPER, StreamWithOwnLimits
+from tiered_stream.spark.session import register_source
+from tiered_stream.spark.source import TieredStreamDataSource
 
 LIMIT = 4000
 Offsets = dict[str, Any]
@@ -89,3 +96,61 @@ def test_a_micro_batch_that_was_not_committed_is_planned_again_at_its_own_offset
         planned = reader.partitions(start, first)
         assert planned
         assert offsets(reader.latestOffset()) - offsets(first) <= LIMIT
+
+
+def test_a_run_of_spark_s_wrapper_for_available_now_is_refused_before_its_first_end_is_logged() -> None:
+    with opened(None) as reader:
+        reader.latestOffset()  # prepareForTriggerAvailableNow
+        with pytest.raises(ConfigurationError, match=WRAPPER):
+            reader.latestOffset()  # reportLatestOffset, before the offset log is written
+
+
+def test_a_run_of_spark_s_wrapper_is_refused_when_it_passes_the_checkpoint_too_late() -> None:
+    end, _ = run(None, 1)
+    with opened(None) as reader:
+        reader.latestOffset()
+        with pytest.raises(ConfigurationError, match=WRAPPER):
+            reader.partitions(end, end)  # setLatestSeenOffset
+
+
+class OwnLimitsSource(TieredStreamDataSource):
+    """The source as an older Spark gets it; each Spark runs such a reader by its wrapper, or in one micro-batch."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "own_limits"
+
+    def streamReader(self, schema: StructType) -> StreamWithOwnLimits:  # noqa: N802 - Spark's name
+        return StreamWithOwnLimits(self._parsed(schema, streaming=True))
+
+
+def test_spark_s_wrapper_is_refused_before_it_writes_an_end_into_the_offset_log(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    register_source(spark, OwnLimitsSource)
+    given = archive_options(PLAIN, {"subscribe": LONG, "maxOffsetsPerTrigger": "4000", "startingOffsets": "earliest"})
+    rows: list[int] = []
+
+    def start(wrapper: str, checkpoint: Path) -> list[str]:
+        """Run the query; return the names of the files in its offset log."""
+        spark.conf.set(WRAPPER, wrapper)
+        frame = spark.readStream.format("own_limits").options(**given).load()
+        writer = frame.writeStream.foreachBatch(lambda batch, _: rows.append(batch.count()))
+        try:
+            writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
+        finally:
+            spark.conf.unset(WRAPPER)
+        return logged(checkpoint)
+
+    def logged(checkpoint: Path) -> list[str]:
+        return sorted(path.name for path in checkpoint.glob("offsets/[0-9]*"))
+
+    with pytest.raises(StreamingQueryException, match=WRAPPER):
+        start("true", tmp_path / "new")
+    assert logged(tmp_path / "new") == []
+    assert start("false", tmp_path / "begun") == ["0"]
+    with pytest.raises(StreamingQueryException, match=WRAPPER):
+        start("true", tmp_path / "begun")
+    assert logged(tmp_path / "begun") == ["0"]
+    assert start("false", tmp_path / "begun") == ["0", "1"]
+    assert rows == [4000, 4000]

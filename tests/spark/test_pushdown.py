@@ -29,7 +29,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 
 from tests.archives import PLAIN, archive_options
-from tiered_stream.delta.schema.row_schema import arrow_schema
+from tests.depth import examples
+from tiered_stream.delta.schema.spark_schema import arrow_schema
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.plan.pruning import EVERY, Numbers, Pruning
 from tiered_stream.spark.pushdown import pruning_of
@@ -137,7 +138,7 @@ COMPARED: dict[type[Any], Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_rows_that_pass_are_all_read_whatever_the_filters(data: st.DataObject, every: list[dict[str, Any]]) -> None:
     filters: list[Filter] = []
@@ -191,7 +192,7 @@ def test_a_users_schema_may_name_columns_with_their_types(columns: list[StructFi
 )
 def test_any_other_schema_is_refused(columns: list[StructField]) -> None:
     source = TieredStreamDataSource(CaseInsensitiveDict(archive_options(PLAIN, {"subscribe": "s32-txn"})))
-    with pytest.raises(ConfigurationError, match=r"has a schema of its own, .*name some of its columns"):
+    with pytest.raises(ConfigurationError, match="schema .*columns"):
         source.reader(StructType(columns))
 
 
@@ -200,7 +201,7 @@ def test_a_stream_takes_columns_by_the_option_alone() -> None:
     source = TieredStreamDataSource(CaseInsensitiveDict(given))
     assert source.schema().simpleString() == "struct<offset:bigint,value:binary>"
     assert isinstance(source.streamReader(source.schema()), StreamReader)
-    with pytest.raises(ConfigurationError, match=r"struct<offset:bigint,value:binary>; .*name columns in the option"):
+    with pytest.raises(ConfigurationError, match="struct<offset:bigint,value:binary>; .*option"):
         source.streamReader(spark_schema(include_headers=False)).initialOffset()
 
 

@@ -4,11 +4,14 @@ import io
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
+import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tests.cli.test_watch_command import batch
+from tiered_stream.observe import metrics_receiver
 from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
@@ -55,10 +58,17 @@ def test_json_lines_have_micro_batches_alone() -> None:
 QUERY = "00000000-0000-0000-0000-000000000001"
 
 
-def progress_event(batch_id: int, observed: dict[str, Any]) -> Any:
+SOURCE = {
+    "description": "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@1", "startOffset": None,
+    "endOffset": {"t": {"0": 7}}, "latestOffset": None, "numInputRows": 7, "inputRowsPerSecond": 0.0,
+    "processedRowsPerSecond": 0.0,
+}  # fmt: skip
+
+
+def progress_event(batch_id: int, observed: dict[str, Any], *sources: dict[str, Any]) -> Any:
     progress = {
         "id": QUERY, "runId": QUERY, "name": "orders", "timestamp": "2026-01-01T00:00:00.000Z", "batchId": batch_id,
-        "batchDuration": 1, "durationMs": {"triggerExecution": 1}, "stateOperators": [], "sources": [],
+        "batchDuration": 1, "durationMs": {"triggerExecution": 1}, "stateOperators": [], "sources": sources,
         "sink": {"description": "", "numOutputRows": -1}, "numInputRows": 7, "inputRowsPerSecond": 0.0,
         "processedRowsPerSecond": 0.0, "observedMetrics": observed,
     }  # fmt: skip
@@ -79,9 +89,23 @@ def test_a_query_that_failed_and_runs_again_repeats_no_cost() -> None:
     with MetricsReceiver() as receiver:
         listener = QueryListener(receiver, [BatchLines(json=False, out=out)])
         read = orjson.dumps(asdict(ReadMetrics(records=7, remote_fetch_bytes=1 << 20)) | {"micro_batch": [QUERY, 3]})
-        for part in (b"of the run that fails", b"of the next run"):
-            receiver._take(read[:-1] + b',"part":"' + part + b'"}')
-            if part != b"of the next run":
+        for part in (b"first_run", b"next_run"):
+            receiver._take(receiver.report_to[0].token + read[:-1] + b',"part":"' + part + b'"}')
+            if part != b"next_run":
                 listener.onQueryTerminated(SimpleNamespace(id=QUERY))  # type: ignore[arg-type]
         listener.onQueryProgress(progress_event(3, {}))
     assert "1.0 MiB from storage" in out.getvalue()
+
+
+@pytest.mark.parametrize("has_port", [True, False])
+def test_a_query_without_counters_is_blamed_for_them_only_if_tasks_could_send_some(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, has_port: bool
+) -> None:
+    if not has_port:
+        monkeypatch.setattr(metrics_receiver, "_bound", Mock(side_effect=OSError("Address already in use")))
+    with MetricsReceiver() as receiver:
+        listener = QueryListener(receiver, [])
+        for number in range(2):
+            listener.onQueryProgress(progress_event(number, {}, SOURCE))
+    (told,) = caplog.messages
+    assert told.startswith("query orders is not reported" if has_port else "the costs of reading are not counted")

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import LONG, everything, options
 from tests.observe.otlp_collector import OtlpCollector
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.spark import ROOT, spark_environment
 from tests.spark.abilities import REPORTED_LAG
-from tests.stack.processes import wait_until
-from tests.stack.spark import ROOT, spark_environment
 from tiered_stream import land, report_queries
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.spark.reporting import QueryReports
@@ -110,7 +110,7 @@ def test_queries_of_both_lanes_and_of_ones_own_are_told_of(
 _WITHOUT_CLOSE = """
 import sys
 from tests.delta.archive import LONG, options
-from tests.stack.spark import spark_session
+from tests.rigs.stack.spark import spark_session
 from tiered_stream import report_queries
 
 spark = spark_session("reports at the exit")
@@ -121,6 +121,7 @@ writer.start().awaitTermination()
 """
 
 
+@pytest.mark.starts_spark
 def test_a_program_that_ends_without_close_reports_its_last_micro_batch(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _WITHOUT_CLOSE, str(tmp_path)]
     ended = subprocess.run(

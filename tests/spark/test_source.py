@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import orjson
 import pytest
@@ -13,14 +13,15 @@ from kafka.structs import OffsetAndMetadata
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from tests.reading import batch, options, records, rows, split_rows, tier_segments
-from tests.stack.batches import CODECS
-from tests.stack.consume import read_topic
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import alter_topic, create_tiered_topic, offsets, roll, wait_until_tiered
-from tests.stack.transactions import TransactionalProducer
+from tests.reading import batch, build_segments, options, records, rows, split_rows
+from tests.rigs.stack.batches import CODECS
+from tests.rigs.stack.consume import read_topic
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import alter_topic, create_tiered_topic, offsets, roll, wait_until_tiered
+from tests.rigs.stack.transactions import TransactionalProducer
+from tests.tier.topics import topic_options
 
 KINDS = [
     Record(b"key", b"value"),
@@ -73,7 +74,11 @@ def all_kinds(stack: TieredStack) -> str:
 
 @pytest.fixture(scope="module")
 def large_segment(stack: TieredStack) -> str:
-    """A topic with one tiered segment of 4 MiB in 400 batches, and one record after it."""
+    return tier_large_segment(stack)
+
+
+def tier_large_segment(stack: TieredStack) -> str:
+    """Make a topic with one tiered segment of 4 MiB in 400 batches, and one record after it."""
     topic = "large-segment"
     create_tiered_topic(stack.broker, topic, config={"segment.bytes": str(64 << 20)})
     with RawProducer(stack.broker) as producer:
@@ -84,14 +89,6 @@ def large_segment(stack: TieredStack) -> str:
 
 
 LARGE = 20_000
-
-
-@pytest.fixture
-def broker_may_stop(stack: TieredStack) -> Iterator[None]:
-    """Whatever a test does to the broker, the next finds it running."""
-    yield
-    if not stack.broker.process.running:
-        stack.broker.start()
 
 
 @pytest.mark.contract("2.46")
@@ -158,18 +155,18 @@ def test_nothing_is_read_of_internal_topics_as_with_sparks_own_source(
 
 
 @pytest.mark.contract("1.7 fewest pieces")
-def test_hundreds_of_small_segments_share_few_tasks(stack: TieredStack, spark: SparkSession, topic: str) -> None:
-    count = tier_segments(stack, topic, [4] * 120, partitions=2)
-    tasks = split_rows(batch(spark, options(stack, topic)))
+def test_hundreds_of_small_segments_share_few_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    count = build_segments(tmp_path, "small-segments", [4] * 120, partitions=2)
+    tasks = split_rows(batch(spark, topic_options(tmp_path, "small-segments")))
     assert sorted(row for task in tasks for row in task) == [(p, n) for p in (0, 1) for n in range(count)]
-    assert len(tasks) == 4  # a partition: one for its 120 segments, one for what is not tiered
+    assert len(tasks) == 2
 
 
 def test_a_large_segment_is_shared_by_tasks_each_in_order(
     stack: TieredStack, spark: SparkSession, large_segment: str
 ) -> None:
     tasks = split_rows(batch(spark, options(stack, large_segment, {"remote.split.bytes": "512k"})))
-    assert 6 <= len(tasks) <= 10
+    assert 6 <= len(tasks) <= 10 and tasks[-1] == [(0, LARGE)]  # a task of its own has what is not tiered
     assert [row for task in tasks for row in task] == [(0, offset) for offset in range(LARGE + 1)]
 
 
@@ -188,12 +185,16 @@ def test_min_partitions_and_max_records_per_partition_are_kept(
     assert [row for task in many for row in task] == [row for task in small for row in task] == whole
 
 
-@pytest.mark.usefixtures("broker_may_stop")
-def test_no_tiered_byte_comes_through_the_broker(stack: TieredStack, spark: SparkSession, large_segment: str) -> None:
+def test_no_tiered_byte_comes_through_the_broker(restarted_stack: TieredStack, spark: SparkSession) -> None:
+    stack = restarted_stack
+    large_segment = tier_large_segment(stack)
     tiered = {"endingOffsets": f'{{"{large_segment}":{{"0":{LARGE}}}}}', "remote.split.bytes": "1m"}
     consumed = read_topic(stack.broker, large_segment, ranges={0: (0, LARGE)})
     frame = batch(spark, options(stack, large_segment, tiered))
     assert frame._jdf.queryExecution().executedPlan().execute().getNumPartitions() == 3
     stack.broker.stop()
-    collected = [(row.partition, row.offset, row.key, row.value) for row in frame.collect()]
+    try:
+        collected = [(row.partition, row.offset, row.key, row.value) for row in frame.collect()]
+    finally:
+        stack.broker.start()
     assert collected == [(row.partition, row.offset, row.key, row.value) for row in consumed]

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from tests.process.late_reader import late_reader
 from tests.reading import batch, options, stream, tier_segments
-from tests.stack.processes import free_ports
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.processes import free_ports
+from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.errors import StorageBucketNotFoundError
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.spark.stream_reader import StreamReader

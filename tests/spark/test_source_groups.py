@@ -11,12 +11,12 @@ from kafka import KafkaConsumer
 from pyspark.sql import SparkSession
 
 from tests.reading import batch, options, records, rows, run_available_now, stream
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.produce import produce_batch
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.tools import GROUPS, run_tool
+from tests.rigs.stack.topics import create_tiered_topic
 from tests.spark.abilities import LAST_COMMIT
-from tests.stack.processes import wait_until
-from tests.stack.produce import produce_batch
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.tools import GROUPS, run_tool
-from tests.stack.topics import create_tiered_topic
 from tiered_stream.delta.landing.land import land
 
 COMMIT = "kafka.consumer.commit.groupid"
@@ -119,7 +119,7 @@ def test_a_group_that_has_committed_nothing_is_an_error_that_names_the_partition
     stack: TieredStack, spark: SparkSession, two_partitions: str
 ) -> None:
     given = options(stack, two_partitions, {"startingOffsets": "group:nobody"})
-    with pytest.raises(Exception, match=f"'nobody' has committed no offset for {two_partitions}-0, {two_partitions}-1"):
+    with pytest.raises(Exception, match=f"'nobody' .*{two_partitions}-0, {two_partitions}-1"):
         rows(batch(spark, given))
     given["startingOffsetsByGroupStrategy"] = "earliest"
     assert len(rows(batch(spark, given))) == 14

@@ -1,15 +1,17 @@
-"""The streaming source on the real stack: limits, triggers, restarts, and topics that change."""
+"""The streaming source: limits on an archive; triggers, restarts, and topics that change on the real stack."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.reading import (
+    build_segments,
     end_offsets,
     located_ends,
     options,
@@ -17,22 +19,26 @@ from tests.reading import (
     run_available_now,
     run_in_memory,
     stream,
-    tier_segments,
 )
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.produce import RawProducer, produce_batch
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic, recreate_topic
 from tests.spark.abilities import SEVERAL_BATCHES
-from tests.stack.processes import wait_until
-from tests.stack.produce import RawProducer, produce_batch
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic, recreate_topic
+from tests.tier.topics import topic_options
 
 SEGMENTS = [300, 300, 300, 300]
 
 
+FOUR = "four-segments"
+
+
 @pytest.fixture(scope="module")
-def segments(stack: TieredStack) -> str:
-    """A topic with four tiered segments of 300 records, and one record that is not tiered."""
-    tier_segments(stack, "four-segments", SEGMENTS)
-    return "four-segments"
+def segments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Options that read a topic with four segments of 300 records, and one of a record."""
+    bucket = tmp_path_factory.mktemp("bucket")
+    build_segments(bucket, FOUR, SEGMENTS)
+    return topic_options(bucket, FOUR, {"includeHeaders": "true"})
 
 
 @pytest.fixture
@@ -48,18 +54,16 @@ def offsets_in(spark: SparkSession, table: str) -> list[tuple[int, int]]:
 
 
 @SEVERAL_BATCHES.needed
-def test_a_limit_below_a_segment_cuts_inside_it(
-    stack: TieredStack, spark: SparkSession, segments: str, name: str
-) -> None:
-    progress = run_in_memory(stream(spark, options(stack, segments, {"maxOffsetsPerTrigger": "200"})), name)
+def test_a_limit_below_a_segment_cuts_inside_it(spark: SparkSession, segments: dict[str, str], name: str) -> None:
+    progress = run_in_memory(stream(spark, {**segments, "maxOffsetsPerTrigger": "200"}), name)
     assert offsets_in(spark, name) == [(0, offset) for offset in range(1201)]
     assert [end_offsets(each)[0] for each in progress] == [200, 300, 500, 600, 800, 900, 1100, 1201]
 
 
 def test_runs_with_a_limit_land_every_record_once_however_many_batches_spark_gives_a_run(
-    stack: TieredStack, spark: SparkSession, segments: str, tmp_path: Path
+    spark: SparkSession, segments: dict[str, str], tmp_path: Path
 ) -> None:
-    limited = stream(spark, options(stack, segments, {"maxOffsetsPerTrigger": "400"}))
+    limited = stream(spark, {**segments, "maxOffsetsPerTrigger": "400"})
     batches: list[int] = []
     while new := run_available_now(limited, tmp_path / "table", tmp_path / "checkpoint"):
         batches += [progress.numInputRows for progress in new]
@@ -71,13 +75,13 @@ def test_runs_with_a_limit_land_every_record_once_however_many_batches_spark_giv
 @SEVERAL_BATCHES.needed
 @pytest.mark.contract("1.8 where a share ends")
 def test_a_limit_above_a_segment_lets_batches_end_with_segments(
-    stack: TieredStack, spark: SparkSession, segments: str, name: str
+    spark: SparkSession, segments: dict[str, str], name: str
 ) -> None:
-    progress = run_in_memory(stream(spark, options(stack, segments, {"maxOffsetsPerTrigger": "400"})), name)
+    progress = run_in_memory(stream(spark, {**segments, "maxOffsetsPerTrigger": "400"}), name)
     assert offsets_in(spark, name) == [(0, offset) for offset in range(1201)]
     *ends, last = [end_offsets(each)[0] for each in progress]
     assert (ends, last) == ([300, 600, 900], 1201)
-    assert set(ends) <= set(located_ends(stack, segments, last))
+    assert set(ends) <= set(located_ends(segments, FOUR, last))
 
 
 @SEVERAL_BATCHES.needed
@@ -130,17 +134,17 @@ def test_a_topic_that_is_made_again_during_the_query_is_data_loss(
     query.processAllAvailable()
     recreate_topic(stack.broker, topic)
     produce_batch(stack.broker, topic, records(20))
-    with pytest.raises(StreamingQueryException, match=rf"KAFKA_DATA_LOSS.*{topic} was deleted and made again"):
+    with pytest.raises(StreamingQueryException, match=rf"KAFKA_DATA_LOSS\.TOPIC_RECREATED.*{topic} "):
         query.awaitTermination(60)
     assert offsets_in(spark, name) == [(0, offset) for offset in range(10)]
 
 
 @SEVERAL_BATCHES.needed
 def test_a_bounded_stream_ends_with_available_now_and_idles_at_its_end_with_another_trigger(
-    stack: TieredStack, spark: SparkSession, segments: str, name: str
+    spark: SparkSession, segments: dict[str, str], name: str
 ) -> None:
-    ending = {"boundedStreaming": "true", "endingOffsets": f'{{"{segments}":{{"0":700}}}}'}
-    frame = stream(spark, options(stack, segments, {**ending, "maxOffsetsPerTrigger": "400"}))
+    ending = {"boundedStreaming": "true", "endingOffsets": f'{{"{FOUR}":{{"0":700}}}}'}
+    frame = stream(spark, {**segments, **ending, "maxOffsetsPerTrigger": "400"})
     progress = run_in_memory(frame, name)
     assert [end_offsets(each)[0] for each in progress] == [300, 700]
 
@@ -155,11 +159,12 @@ def test_a_bounded_stream_ends_with_available_now_and_idles_at_its_end_with_anot
 
 @SEVERAL_BATCHES.needed
 def test_a_limit_in_bytes_lets_batches_end_with_the_segments_that_fit(
-    stack: TieredStack, spark: SparkSession, segments: str, name: str
+    spark: SparkSession, segments: dict[str, str], name: str
 ) -> None:
     """A segment has 300 records of some 40 bytes in one batch: it is read whole or not at all."""
-    size = sum(path.stat().st_size for path in stack.tier_dir.rglob(f"{segments}-0-*/*.log")) // len(SEGMENTS)
+    bucket = Path(unquote(urlsplit(segments["remote.storage.uri"]).path))
+    size = max(path.stat().st_size for path in bucket.rglob("*.log"))
     given = {"maxBytesPerTrigger": str(2 * size + size // 2)}
-    progress = run_in_memory(stream(spark, options(stack, segments, given)), name)
+    progress = run_in_memory(stream(spark, {**segments, **given}), name)
     assert offsets_in(spark, name) == [(0, offset) for offset in range(1201)]
     assert [end_offsets(each)[0] for each in progress] == [600, 1201]

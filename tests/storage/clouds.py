@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tests.stack.azurite import KEY
-from tests.stack.fake_gcs import key_without_token
+from tests.rigs.stack.azurite import KEY
+from tests.rigs.stack.fake_gcs import key_without_token
 from tests.storage import scripted_http
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.azure import AzureContainer

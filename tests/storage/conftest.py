@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,26 +17,13 @@ if TYPE_CHECKING:
     from obstore.store import AzureStore
 
     from tests.kerberos.secured_hdfs import SecuredHdfs
-    from tests.stack.azurite import Azurite
-    from tests.stack.fake_gcs import FakeGcs
-    from tests.stack.hdfs import Hdfs
-    from tests.stack.s3proxy import S3Proxy
+    from tests.rigs.stack.azurite import Azurite
+    from tests.rigs.stack.fake_gcs import FakeGcs
+    from tests.rigs.stack.hdfs import Hdfs
+    from tests.rigs.stack.s3proxy import S3Proxy
 
 StoreOf = Callable[[dict[str, bytes]], ObjectStore]
 """Makes a store that holds these objects."""
-
-
-@pytest.fixture(scope="session")
-def s3proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Proxy]:
-    """A real S3 endpoint; its buckets are folders in `base_dir`."""
-    from tests.stack.s3proxy import S3Proxy
-
-    proxy = S3Proxy(tmp_path_factory.mktemp("s3proxy"), tmp_path_factory.mktemp("buckets"))
-    try:
-        proxy.start()
-        yield proxy
-    finally:
-        proxy.stop()
 
 
 def s3_options(proxy: S3Proxy, uri: str, **others: object) -> StorageOptions:

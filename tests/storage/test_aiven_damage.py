@@ -38,7 +38,7 @@ def damaged(bucket: Path, suffix: str, position: int) -> None:
 def test_a_flipped_bit_in_an_encrypted_chunk_names_chunk_and_object(bucket: Path, position: int) -> None:
     damaged(bucket, ".log", position)
     opened, segment = fetcher(TRANSFORMED, bucket), big_segment(TRANSFORMED)
-    with pytest.raises(CorruptDataError, match=r"chunk 0 of file:.*\.log does not decrypt"):
+    with pytest.raises(CorruptDataError, match=r"chunk 0 of file:.*\.log .*decrypt"):
         opened.fetch_log_segment(segment, 0)
     assert len(opened.fetch_log_segment(segment, CHUNK)) == segment.size - CHUNK
 
@@ -46,7 +46,7 @@ def test_a_flipped_bit_in_an_encrypted_chunk_names_chunk_and_object(bucket: Path
 def test_a_flipped_bit_in_an_encrypted_index_names_index_and_object(bucket: Path) -> None:
     damaged(bucket, ".indexes", 4000)
     opened, segment = fetcher(TRANSFORMED, bucket), big_segment(TRANSFORMED)
-    with pytest.raises(CorruptDataError, match=r"the TIMESTAMP index in file:.*\.indexes does not decrypt"):
+    with pytest.raises(CorruptDataError, match=r"TIMESTAMP index in file:.*\.indexes .*decrypt"):
         opened.fetch_indexes(segment, list(IndexType))
     assert len(opened.fetch_indexes(segment, [IndexType.OFFSET])[IndexType.OFFSET]) == 3128
 
@@ -67,13 +67,13 @@ def test_a_truncated_object_is_named(tmp_path: Path, name: str, suffix: str, lef
 
 def test_a_missing_manifest_is_named(bucket: Path) -> None:
     next(bucket.rglob("*.rsm-manifest")).unlink()
-    with pytest.raises(StorageObjectNotFoundError, match="rsm-manifest does not exist"):
+    with pytest.raises(StorageObjectNotFoundError, match="rsm-manifest "):
         fetcher(TRANSFORMED, bucket).fetch_log_segment(big_segment(TRANSFORMED), 0)
 
 
 def test_a_manifest_of_another_size_is_refused(bucket: Path) -> None:
     segment = big_segment(TRANSFORMED)
-    with pytest.raises(CorruptDataError, match="log has 3138913 bytes, but the segment's metadata says 3138914"):
+    with pytest.raises(CorruptDataError, match=r"rsm-manifest .*3138913 .*3138914"):
         fetcher(TRANSFORMED, bucket).fetch_log_segment(replace(segment, size=segment.size + 1), 0)
 
 
@@ -82,13 +82,13 @@ def test_a_manifest_of_another_segment_is_refused(bucket: Path) -> None:
     shutil.move(path, bucket / "moved.rsm-manifest")
     # two fields: 1, the prefix, empty; 2, the key, "moved"
     other = replace(segments(TRANSFORMED)[0], custom_metadata=b"\2\1\1\1\2\6\6moved")
-    with pytest.raises(CorruptDataError, match=r"moved.rsm-manifest is of another segment"):
+    with pytest.raises(CorruptDataError, match=r"moved\.rsm-manifest .*segment"):
         fetcher(TRANSFORMED, bucket).fetch_log_segment(other, 0)
 
 
 def test_a_range_beyond_the_log_is_refused(bucket: Path) -> None:
     segment = big_segment(TRANSFORMED)
-    with pytest.raises(CorruptDataError, match=r"\.log holds 3138913 bytes"):
+    with pytest.raises(CorruptDataError, match=r"\.log .*3138913"):
         fetcher(TRANSFORMED, bucket).fetch_log_segment(segment, 0, segment.size + 1)
 
 
@@ -114,12 +114,12 @@ def test_a_chunk_that_says_it_is_large_is_refused_before_any_memory_is_taken(tmp
     sizes = {"transformedChunkSize": len(frame), "finalTransformedChunkSize": len(frame)}
     chunk_index = sizes | {"originalChunkSize": segment.size, "originalFileSize": segment.size}
     rewritten(tmp_path, {"compression": True, "chunkIndex": chunk_index})
-    with pytest.raises(DataLimitError, match=r"a chunk, as .*rsm-manifest says: 1992294400, .*remote.max.chunk.bytes"):
+    with pytest.raises(DataLimitError, match=r"rsm-manifest .*1992294400, .*remote\.max\.chunk\.bytes"):
         fetcher(PLAIN, tmp_path).fetch_log_segment(segment, 0, 10)
 
 
 def test_a_chunk_that_is_no_zstd_frame_is_refused(tmp_path: Path) -> None:
     segment = big_segment(PLAIN)
     rewritten(copied(PLAIN, segment, tmp_path), {"compression": True})
-    with pytest.raises(CorruptDataError, match=r"chunk 1 of file://.*\.log does not have the 1048576 bytes"):
+    with pytest.raises(CorruptDataError, match=r"chunk 1 of file://.*\.log .*1048576"):
         fetcher(PLAIN, tmp_path).fetch_log_segment(segment, CHUNK, CHUNK + 10)

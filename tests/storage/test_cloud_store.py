@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Self
 
@@ -15,6 +16,7 @@ import pytest
 from tests.storage.clouds import CLOUDS, Cloud, answer, part
 from tests.storage.scripted_http import SILENCE, ScriptedHttp, error
 from tiered_stream.errors import (
+    ConfigurationError,
     CorruptDataError,
     StorageAccessError,
     StorageBucketNotFoundError,
@@ -115,14 +117,20 @@ def test_a_service_under_load_is_asked_again(cloud: Cloud, sleeps: list[float], 
     assert len(sleeps) == 3
 
 
-@pytest.mark.parametrize("status,code", [(503, "SlowDown"), (500, "InternalError"), (429, "TooManyRequests")])
-def test_a_service_that_stays_under_load_is_given_up_after_four_requests(
-    cloud: Cloud, sleeps: list[float], status: int, code: str
+@pytest.mark.parametrize(
+    "status,code,requests,seconds",
+    [(500, "InternalError", 4, 0.35), (408, "RequestTimeout", 4, 0.35), (503, "SlowDown", 9, 12.75),
+     (503, "Unavailable", 4, 0.35), (503, "ServerBusy", 9, 12.75),
+     (429, "TooManyRequests", 9, 12.75)],
+)  # fmt: skip
+def test_a_service_that_stays_under_load_is_given_up_and_one_that_says_so_is_given_time(
+    cloud: Cloud, sleeps: list[float], status: int, code: str, requests: int, seconds: float
 ) -> None:
     with ScriptedHttp([error(status, code)]) as server:
-        with pytest.raises(StorageUnavailableError, match=f"{status} {code} to every request for {cloud.uri}/key"):
+        with pytest.raises(StorageUnavailableError, match=f"{status} {code} .*{cloud.uri}/key"):
             cloud.store(server.url).get("key", ByteRange(0, 4))
-        assert len(server.requests) == 4
+        assert len(server.requests) == requests
+    assert seconds <= sum(sleeps) <= 2 * seconds
 
 
 def test_answers_that_ask_for_fewer_requests_are_counted(cloud: Cloud, sleeps: list[float]) -> None:
@@ -148,21 +156,32 @@ ANSWERS = {"range": part(b"data"), "whole": answer(200, b"data")}
 
 
 @pytest.mark.parametrize("has_fallback,attempts", [(False, 4), (True, 2)])
-@pytest.mark.parametrize("by", [*ANSWERS, "list"])
-def test_a_request_that_stalls_is_sent_again(
-    cloud: Cloud, sleeps: list[float], by: str, has_fallback: bool, attempts: int
-) -> None:
+def test_a_request_that_stalls_is_sent_again(cloud: Cloud, has_fallback: bool, attempts: int) -> None:
     """Once only where brokers have the records, too."""
-    options = {"has_fallback": has_fallback, "read_timeout_ms": 200}
-    answered = ANSWERS.get(by) or answer(200, cloud.keys)
-    with ScriptedHttp([*[SILENCE] * (attempts - 1), answered]) as server:
-        assert ask(cloud.store(server.url, **options), by) in (b"data", ["key"])
-        assert len(server.requests) == attempts
-    timeout = pytest.raises(StorageReadTimeoutError, match=rf"kafka.fetch.remote.read.timeout.ms, {attempts} times")
-    with ScriptedHttp([SILENCE]) as server:
-        with timeout:
-            ask(cloud.store(server.url, **options), by)
-        assert len(server.requests) == attempts
+
+    def store(server: ScriptedHttp, timeout_ms: int) -> ObjectStore:
+        options = cloud.options(server.url, has_fallback=has_fallback, read_timeout_ms=timeout_ms)
+        return CloudStore(cloud.service(options), "p/", sleep=lambda _: None)
+
+    def is_answered_at_last(by: str) -> None:
+        answered = ANSWERS.get(by) or answer(200, cloud.keys)
+        with ScriptedHttp([*[SILENCE] * (attempts - 1), answered]) as server:
+            assert ask(store(server, 500), by) in (b"data", ["key"])
+            assert len(server.requests) == attempts
+
+    def is_given_up(by: str) -> None:
+        timeout = pytest.raises(
+            StorageReadTimeoutError, match=rf"kafka.fetch.remote.read.timeout.ms, in {attempts} attempts"
+        )
+        with ScriptedHttp([SILENCE]) as server:
+            with timeout:
+                ask(store(server, 200), by)
+            assert len(server.requests) == attempts
+
+    ways = [*ANSWERS, "list"]
+    with ThreadPoolExecutor(len(ways)) as together:
+        for check in (is_answered_at_last, is_given_up):
+            assert list(together.map(check, ways)) == [None] * len(ways)
 
 
 @pytest.mark.parametrize("by", ["range", "whole"])
@@ -170,7 +189,7 @@ def test_a_response_that_trickles_in_ends_with_the_time_of_the_request(cloud: Cl
     """No piece of it keeps the reader waiting for long."""
     with TricklingHttp() as server:
         store = cloud.store(server.url, request_timeout_ms=300, read_timeout_ms=200)
-        with pytest.raises(StorageReadTimeoutError, match=r"remote\.fetch\.request\.timeout\.ms, 0\.3 s in all"):
+        with pytest.raises(StorageReadTimeoutError, match=r"remote\.fetch\.request\.timeout\.ms, 0\.3 s"):
             store.get("key", Limit("x", 1 << 30) if by == "whole" else ByteRange(0, 1 << 20))
 
 
@@ -190,9 +209,7 @@ def test_a_connection_that_is_never_accepted_is_a_connect_timeout(
 ) -> None:
     with never_accepting() as url:
         store = cloud.store(url, has_fallback=attempts == 2, connect_timeout_ms=50)
-        with pytest.raises(
-            StorageConnectTimeoutError, match=f"no connection within kafka.*connect.timeout.ms, for {cloud.uri}"
-        ):
+        with pytest.raises(StorageConnectTimeoutError, match=f"kafka.*connect.timeout.ms, .*{cloud.uri}"):
             store.get("key", DEFAULT_LIMITS.index)
     assert len(sleeps) == attempts - 1
 
@@ -200,12 +217,12 @@ def test_a_connection_that_is_never_accepted_is_a_connect_timeout(
 BROKEN_OFF = answer(206, b"da", 4, Content_Range="bytes 0-3/1000")
 
 
-def test_a_connection_that_breaks_in_the_body_is_made_again(cloud: Cloud) -> None:
+def test_a_connection_that_breaks_in_the_body_is_made_again(cloud: Cloud, sleeps: list[float]) -> None:
     with ScriptedHttp([BROKEN_OFF] * 3 + [part(b"data")]) as server:
         assert cloud.store(server.url).get("key", ByteRange(0, 4)) == b"data"
 
 
-def test_a_body_that_always_breaks_off_is_given_up_after_four_requests(cloud: Cloud) -> None:
+def test_a_body_that_always_breaks_off_is_given_up_after_four_requests(cloud: Cloud, sleeps: list[float]) -> None:
     with ScriptedHttp([BROKEN_OFF]) as server:
         with pytest.raises(StorageUnavailableError, match=f"{cloud.uri}/key"):
             cloud.store(server.url).get("key", ByteRange(0, 4))
@@ -296,3 +313,13 @@ def test_a_region_that_is_learned_by_the_last_attempt_comes_too_late(sleeps: lis
         with pytest.raises(StorageError, match="400 WrongRegion"):
             store.get("key", ByteRange(0, 4))
         assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("uri,key", [("", "/a/b"), ("", "a//b"), ("/p", "/b"), ("/p//q", "b"), ("", "a/")])
+def test_a_key_with_an_empty_part_is_refused_and_no_other_object_is_read(cloud: Cloud, uri: str, key: str) -> None:
+    with ScriptedHttp([part(b"data")]) as server:
+        store = cloud.store(server.url, uri=cloud.uri.removesuffix("/p") + uri)
+        for request in (lambda: store.get(key, ByteRange(0, 4)), lambda: store.size(key)):
+            with pytest.raises(ConfigurationError, match="two slashes"):
+                request()
+        assert not server.requests

@@ -24,7 +24,7 @@ def test_a_key_that_leads_out_of_the_folder_is_refused(tmp_path: Path, key: str)
         FileStore(root).size,
         lambda key: list(FileStore(root).list(key + "/")),
     ):
-        with pytest.raises(StorageAccessError, match="leads out of the folder"):
+        with pytest.raises(StorageAccessError, match="out of the folder"):
             call(key)
 
 
@@ -59,7 +59,7 @@ def test_keys_are_in_ascending_order_and_continue_after_a_key(tmp_path: Path) ->
 
 def test_a_folder_is_no_object(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    with pytest.raises(StorageObjectNotFoundError, match="/a does not exist"):
+    with pytest.raises(StorageObjectNotFoundError, match="/a "):
         FileStore(tmp_path).get("a", LIMIT)
 
 

@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
 import pytest
 
-from tiered_stream.errors import StorageAccessError
+from tests.rigs.stack.fake_gcs import key_without_token
+from tests.storage.clouds import answer, part
+from tests.storage.scripted_http import ScriptedHttp
+from tiered_stream.errors import ConfigurationError, StorageAccessError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.open_store import open_store
+from tiered_stream.storage.cloud_endpoints import TABLES
+from tiered_stream.storage.cloud_upload import CloudUploader
+from tiered_stream.storage.open_store import open_service, open_store
 
 SECRET = "the-secret-that-nobody-may-see"
 
@@ -13,6 +23,77 @@ SECRET = "the-secret-that-nobody-may-see"
 @pytest.mark.parametrize("credentials", [{"gcs_credentials_json": SECRET}, {"gcs_credentials_path": "/nonexistent"}])
 def test_credentials_that_cannot_be_read_name_the_options_and_show_no_secret(credentials: dict[str, str]) -> None:
     options = StorageOptions(uri="gs://bucket/p", gcs_endpoint_url="http://127.0.0.1:1", **credentials)  # type: ignore[arg-type]
-    with pytest.raises(StorageAccessError, match="no credentials for gs://bucket.*gcs.credentials.json") as caught:
+    with pytest.raises(StorageAccessError, match=r"gs://bucket.*gcs\.credentials\.json") as caught:
         open_store(options).get("key", ByteRange(0, 1))
     assert SECRET not in str(caught.value)
+
+
+def replaced_key(path: Path, url: str) -> StorageOptions:
+    path.write_text(key_without_token(url))
+    return StorageOptions(uri="gs://bucket/p", gcs_endpoint_url=url, gcs_credentials_path=str(path))
+
+
+def replace_key(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_text(path.read_text() + " ")
+    other.rename(path)
+
+
+def test_a_key_that_was_replaced_is_read_after_a_refusal(tmp_path: Path) -> None:
+    with ScriptedHttp([part(b"a"), answer(401), part(b"b"), answer(401)]) as server:
+        store = open_store(replaced_key(tmp_path / "key", server.url))
+        assert bytes(store.get("key", ByteRange(0, 1))) == b"a"
+        replace_key(tmp_path / "key")
+        assert bytes(store.get("key", ByteRange(0, 1))) == b"b"
+        with pytest.raises(StorageAccessError, match="401"):
+            store.get("key", ByteRange(0, 1))
+        assert len(server.requests) == 4
+
+
+def test_an_upload_after_a_refusal_has_the_key_that_was_replaced(tmp_path: Path) -> None:
+    with ScriptedHttp([answer(401)]) as server:
+        uploader = CloudUploader(open_service(replaced_key(tmp_path / "key", server.url), TABLES))
+        first = uploader._client
+        with pytest.raises(StorageAccessError):
+            uploader.put("key", b"")
+        assert uploader._client is first
+        replace_key(tmp_path / "key")
+        with pytest.raises(StorageAccessError):
+            uploader.put("key", b"")
+        assert uploader._client is not first
+
+
+FEDERATED = {
+    "type": "external_account", "audience": "//iam.googleapis.com/pool", "token_url": "http://127.0.0.1:1/token",
+    "subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "credential_source": {"file": "/nonexistent"},
+}  # fmt: skip
+
+
+def test_federated_credentials_without_their_token_are_named_and_cannot_sign(tmp_path: Path) -> None:
+    path = tmp_path / "federated"
+    path.write_text(json.dumps(FEDERATED))
+    store = open_store(StorageOptions(uri="gs://bucket/p", gcs_credentials_path=str(path)))
+    with pytest.raises(StorageAccessError, match=rf"type external_account in {path}: google-auth reports .*check the"):
+        store.get("key", ByteRange(0, 1))
+    assert store.signed_url("key", 60) is None
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ({"type": "gdch_service_account"}, "type of the credentials is 'gdch_service_account', which is not supported"),
+        ({"type": "authorized_user"}, r"must be in a file: set remote\.storage\.gcs\.credentials\.path"),
+        ({"type": "external_account", "audience": SECRET}, "are malformed"),
+        ({"type": "impersonated_service_account", "source_credentials": {"type": "x"}}, "are malformed"),
+    ],
+)
+def test_credentials_that_nobody_can_use_are_named(document: Mapping[str, object], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why) as caught:
+        open_store(StorageOptions(uri="gs://bucket/p", gcs_credentials_json=json.dumps(document))).size("key")
+    assert SECRET not in str(caught.value)
+
+
+def test_federated_credentials_without_google_auth_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.auth.transport.requests", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'tiered-stream\[gcs\]'"):
+        open_store(StorageOptions(uri="gs://b/p", gcs_credentials_json=json.dumps(FEDERATED | {"x": 1}))).size("key")

@@ -49,13 +49,13 @@ def test_a_login_that_fails_has_its_reason_and_the_fix(
 def test_a_ticket_from_a_key_table_that_has_expired_shows_a_wrong_clock() -> None:
     error = RuntimeError(GSSAPI.format(major=11 << 16, minor=0, text="x"))
     fault = login_fault(error, "me@R", "/k", "p.")
-    assert fault is not None and "it was new; set the clocks" in fault.advice
+    assert fault is not None and "clocks" in fault.advice
 
 
 def test_a_missing_library_of_kerberos_is_named_with_its_packages() -> None:
     fault = login_fault(RuntimeError('OperationFailed("Failed to load libgssapi_krb")'), None, None, "p.")
     assert fault is not None and fault.culprit is Culprit.SETUP
-    assert "install the libraries of Kerberos (Debian: libgssapi-krb5-2, Red Hat: krb5-libs)" in fault.advice
+    assert "libgssapi-krb5-2" in fault.advice and "krb5-libs" in fault.advice
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), RuntimeError('SASLError("Bad final token")')])

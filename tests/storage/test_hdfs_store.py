@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.hdfs import Hdfs, write_site
-from tests.stack.processes import free_ports
+from tests.rigs.stack.hdfs import Hdfs, write_site
+from tests.rigs.stack.processes import free_ports
 from tests.without_packages import run_without
 from tiered_stream.errors import (
     ConfigurationError,
@@ -58,7 +58,7 @@ def store_at(uri: str, **options: object) -> HdfsStore:
 def test_a_missing_root_names_the_option(hdfs: Hdfs) -> None:
     store = store_at(f"{hdfs.uri}/no/root")
     for call in (lambda: store.get("a/b", FIRST), lambda: store.size("a"), lambda: list(store.list("a/b"))):
-        with pytest.raises(StorageBucketNotFoundError, match=r"/no/root/ \(option remote.storage.uri\) does not exist"):
+        with pytest.raises(StorageBucketNotFoundError, match=r"/no/root/ \(option remote\.storage\.uri\) "):
             call()
 
 
@@ -66,10 +66,10 @@ def test_a_folder_is_no_object(hdfs: Hdfs, tmp_path: Path) -> None:
     store = store_at(f"{hdfs.uri}{tmp_path}")
     store.put("folder/file", b"x")
     for call in (lambda: store.get("folder", FIRST), lambda: store.size("folder")):
-        with pytest.raises(StorageObjectNotFoundError, match="folder does not exist"):
+        with pytest.raises(StorageObjectNotFoundError, match="folder "):
             call()
     assert list(store.list("folder/file/")) == []
-    with pytest.raises(StorageError, match="folder cannot be written, because it is a folder"):
+    with pytest.raises(StorageError, match="/folder .*folder"):
         store.put("folder", b"x")
 
 
@@ -77,7 +77,7 @@ def test_a_folder_is_no_object(hdfs: Hdfs, tmp_path: Path) -> None:
 def test_a_key_that_leads_out_of_the_folder_is_refused(key: str) -> None:
     store = store_at("hdfs://127.0.0.1:1/root")
     for call in (lambda: store.get(key, FIRST), lambda: store.size(key), lambda: list(store.list(key + "/"))):
-        with pytest.raises(StorageAccessError, match="leads out of the folder"):
+        with pytest.raises(StorageAccessError, match="out of the folder"):
             call()
 
 
@@ -176,18 +176,20 @@ def test_an_unknown_name_service_names_the_settings(uri: str, why: str) -> None:
 def test_a_file_of_settings_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "core-site.xml").write_text("<configuration>")
     for file in ("missing.xml", "core-site.xml"):
-        with pytest.raises(ConfigurationError, match=f"the file {tmp_path}/{file} with settings of Hadoop cannot be"):
+        with pytest.raises(ConfigurationError, match=f"{tmp_path}/{file} .*Hadoop"):
             store_at("hdfs://localhost/", hdfs_core_site=f"{tmp_path}/{file}").get("key", FIRST)
 
 
 def test_a_key_table_without_its_principal_names_the_option() -> None:
-    with pytest.raises(ConfigurationError, match=r"kerberos.keytab needs remote.storage.hdfs.auth.kerberos.principal:"):
+    with pytest.raises(
+        ConfigurationError, match=r"kerberos\.keytab .*remote\.storage\.hdfs\.auth\.kerberos\.principal"
+    ):
         store_at("hdfs://localhost:1/tier", hdfs_keytab="/reader.keytab").get("key", FIRST)
 
 
 def test_a_refused_connection_names_the_name_node() -> None:
     (gone,) = free_ports(1)
-    with pytest.raises(StorageUnavailableError, match=rf"hdfs://localhost:{gone}/ \(option remote.storage.uri\) could"):
+    with pytest.raises(StorageUnavailableError, match=rf"hdfs://localhost:{gone}/ \(option remote\.storage\.uri\) "):
         store_at(f"hdfs://localhost:{gone}/tier").get("key", FIRST)
 
 
@@ -195,10 +197,10 @@ def test_a_silent_name_node_costs_the_timeouts_and_no_more(silent_port: int) -> 
     times = {"connect_timeout_ms": 50, "read_timeout_ms": 100, "has_fallback": True}
     store = store_at(f"hdfs://127.0.0.1:{silent_port}/tier", **times)
     for call in (lambda: store.get("key", FIRST), lambda: store.size("key")):
-        with pytest.raises(StorageReadTimeoutError, match="was not heard of for kafka.fetch.remote.read.timeout.ms, 2"):
+        with pytest.raises(StorageReadTimeoutError, match=r"kafka\.fetch\.remote\.read\.timeout\.ms, in 2"):
             call()
     limited = store_at(f"hdfs://127.0.0.1:{silent_port}/tier", request_timeout_ms=100)
-    with pytest.raises(StorageReadTimeoutError, match=r"did not come within remote.fetch.request.timeout.ms, 0.1 s"):
+    with pytest.raises(StorageReadTimeoutError, match=r"remote\.fetch\.request\.timeout\.ms, 0\.1 s"):
         list(limited.list(""))
 
 
@@ -207,7 +209,7 @@ def test_an_upload_has_the_time_of_uploads_and_not_that_of_a_fetch(
 ) -> None:
     monkeypatch.setattr(hdfs_store, "UPLOAD_SECONDS", 0.1)
     store = store_at(f"hdfs://127.0.0.1:{silent_port}/tier")
-    with pytest.raises(StorageUnavailableError, match=r"/tier/key was not written within 0.1 s$"):
+    with pytest.raises(StorageUnavailableError, match=r"/tier/key .*0\.1 s$"):
         store.put("key", b"x")
 
 

@@ -37,9 +37,7 @@ def test_an_object_shorter_than_the_range_names_object_wanted_and_got(store_of: 
 
 def test_an_object_too_large_to_be_read_whole_is_refused(store_of: StoreOf) -> None:
     store = store_of({"a": DATA})
-    with pytest.raises(
-        DataLimitError, match=r"the bytes of .*a: 100000, more than the 99999 that the option some\.max"
-    ):
+    with pytest.raises(DataLimitError, match=r"a: 100000, .*99999 .*some\.max"):
         store.get("a", Limit("some.max", 99_999))
     assert store.get("a", ByteRange(0, 99_999)) == DATA[:99_999]
 

@@ -19,10 +19,9 @@ from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import parse_storage_options
 from tiered_stream.storage.open_store import open_service, open_store
 from tiered_stream.storage.s3 import S3Bucket
-from tiered_stream.storage.s3_client import special_url
 
 if TYPE_CHECKING:
-    from tests.stack.s3proxy import S3Proxy
+    from tests.rigs.stack.s3proxy import S3Proxy
 
 SECRET = "the-secret-that-nobody-may-see"
 S3 = CLOUDS["s3"]
@@ -54,7 +53,7 @@ def test_no_credentials_anywhere_name_the_options_and_the_chain(monkeypatch: pyt
     monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     store = S3.store("http://127.0.0.1:1", access_key_id=None, secret_access_key=None)
-    with pytest.raises(StorageAccessError, match="no credentials for s3://bucket.*access.key.id.*credential chain"):
+    with pytest.raises(StorageAccessError, match=r"s3://bucket.*access\.key\.id.*chain"):
         store.get("key", DEFAULT_LIMITS.index)
 
 
@@ -65,15 +64,13 @@ def test_credentials_that_a_400_refuses_are_a_matter_of_access(code: str) -> Non
 
 
 def test_an_access_key_that_versitygw_does_not_know_is_not_a_missing_object() -> None:
-    named = pytest.raises(
-        StorageAccessError, match=r"404 XAdminUserNotFound; correct remote\.storage\.aws\.access\.key\.id"
-    )
+    named = pytest.raises(StorageAccessError, match=r"404 XAdminUserNotFound.*remote\.storage\.aws\.access\.key\.id")
     with ScriptedHttp([error(404, "XAdminUserNotFound")]) as server, named:
         S3.store(server.url).get("key", DEFAULT_LIMITS.index)
 
 
 def test_a_listing_that_is_refused_names_the_permission() -> None:
-    named = pytest.raises(StorageAccessError, match="grant s3:ListBucket on arn:aws:s3:::bucket; otherwise check")
+    named = pytest.raises(StorageAccessError, match="grant s3:ListBucket on arn:aws:s3:::bucket;")
     with ScriptedHttp([error(403, "AccessDenied")]) as server, named:
         list(S3.store(server.url).list("t-"))
 
@@ -92,7 +89,7 @@ def test_the_permission_that_the_service_names_is_the_advice(quote: str) -> None
     with ScriptedHttp([answer(403, body)]) as server, pytest.raises(StorageAccessError) as raised:
         S3.store(server.url).get("t-1.log", ByteRange(0, 5))
     assert raised.value.permission == f"kms:Decrypt on {key}"
-    assert f"; grant kms:Decrypt on {key}; otherwise check" in str(raised.value)
+    assert f"grant kms:Decrypt on {key};" in str(raised.value)
     assert "s3:GetObject" not in str(raised.value)
 
 
@@ -158,7 +155,7 @@ def test_the_key_of_the_objects_goes_with_each_request_and_with_no_url() -> None
 
 @pytest.mark.parametrize("key", ["k", base64.b64encode(b"short").decode()])
 def test_a_key_of_another_length_is_refused_without_the_key(key: str) -> None:
-    with pytest.raises(ConfigurationError, match="s3.customer.key: .*must be 32 bytes in base64") as caught:
+    with pytest.raises(ConfigurationError, match=r"s3\.customer\.key: .*32 bytes") as caught:
         parse_storage_options({"remote.storage.uri": "s3://bucket", "remote.storage.s3.customer.key": key})
     assert f"'{key}'" not in str(caught.value)
 
@@ -175,7 +172,10 @@ AWS = {"s3_endpoint_url": None, "s3_path_style": False, "s3_region": "us-west-2"
         (ACCESS_POINT, {}, "", "reader-123456789012.s3-accesspoint.eu-west-1"),
         (ACCESS_POINT, {}, "AWS_USE_FIPS_ENDPOINT", "reader-123456789012.s3-accesspoint-fips.eu-west-1"),
         ("lake", {"s3_access_point": ACCESS_POINT}, "", "reader-123456789012.s3-accesspoint.eu-west-1"),
-        ("reader-abc123-s3alias", {}, "", "reader-abc123-s3alias.s3"),
+        ("reader-abc123-s3alias", {}, "", "reader-abc123-s3alias.s3.us-west-2"),
+        ("lake", {"s3_region": "eu-south-1"}, "", "lake.s3.eu-south-1"),
+        ("lake", {"s3_region": "us-east-1"}, "", "lake.s3.us-east-1"),
+        ("my.lake", {"s3_region": "il-central-1"}, "", "s3.il-central-1"),
     ],
 )
 def test_requests_go_where_awss_rules_say(
@@ -183,11 +183,10 @@ def test_requests_go_where_awss_rules_say(
 ) -> None:
     if variable:
         monkeypatch.setenv(variable, "true")
-    options = S3.options("", **AWS, **given, uri=f"s3://{bucket}/p")
+    options = S3.options("", **{**AWS, **given}, uri=f"s3://{bucket}/p")
     service = open_service(options)
-    assert service.endpoint == f"https://{endpoint}.amazonaws.com"
+    assert service.endpoint == f"https://{endpoint}.amazonaws.com" + ("/my.lake" if bucket == "my.lake" else "")
     assert open_store(options).describe("key") == f"s3://{bucket}/p/key"
-    assert special_url(options, bucket) == (service.endpoint if variable or given else None)
 
 
 def test_the_region_that_a_service_names_is_used_from_then_on() -> None:

@@ -22,7 +22,7 @@ from tiered_stream.storage.local_layout import object_key
 from tiered_stream.storage.segment_places import Place, misplacement, segment_places
 
 if TYPE_CHECKING:
-    from tests.stack.s3proxy import S3Proxy
+    from tests.rigs.stack.s3proxy import S3Proxy
 
 PLAIN = "aiven-plain"
 LOCAL, AIVEN = StorageLayout.LOCAL, StorageLayout.AIVEN
@@ -105,11 +105,11 @@ def test_a_copy_elsewhere_of_an_object_that_is_gone_is_no_matter_of_settings(tmp
 def test_a_place_that_has_nothing_of_the_topic_is_told(tmp_path: Path) -> None:
     found = misplacement(settings(tmp_path, AIVEN, "plain/"), SEGMENT)
     assert found is not None and not found.actual_place
-    assert str(found).startswith("nothing of its topic is where the settings say: set remote.storage.uri")
+    assert "remote.storage.uri" in str(found)
     pasted = replace(settings(tmp_path, AIVEN, "plain/"), rsm_config={"storage.root": str(tmp_path)})
     found = misplacement(pasted, SEGMENT)
     assert found is not None
-    assert "set rsm.config.storage.root and rsm.config.key.prefix to what the brokers' own" in str(found)
+    assert "rsm.config.storage.root and rsm.config.key.prefix" in str(found)
 
 
 def test_a_storage_that_may_not_be_listed_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.stack.build import build_folder
-from tests.stack.spark import spark_session
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.build import build_folder
+from tests.rigs.stack.spark import spark_session
+from tests.rigs.stack.tiered_stack import TieredStack
 from tests.values.asking import create_topic, sparks_answer
 from tests.values.cases import KINDS, Case, read_cases, write_cases
 

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceReader, DataSourceStreamReader
 
 from tests.reading import batch, stream
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic
 from tests.values.cases import RECORD_TIMES, TOPIC
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.spark.source import TieredStreamDataSource

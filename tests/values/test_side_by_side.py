@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.stack.tiered_stack import TieredStack
+from tests.rigs.stack.tiered_stack import TieredStack
 from tests.values.__main__ import asked
 from tests.values.asking import create_topic, our_answer
 from tests.values.cases import KINDS, Case, read_cases

@@ -8,13 +8,14 @@ import pytest
 from kafka import TopicPartition as KafkaTopicPartition
 from pyspark.sql import SparkSession
 
-from tests.stack.bulk import produce_bulk
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic, wait_until_tiered
+from tests.rigs.stack.bulk import produce_bulk
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
 from tiered_stream import land, verify
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.records.row_hash import BUCKET
+from tiered_stream.spark.report_addresses import addresses_option
 from tiered_stream.verification.verify_report import Kind, PartitionReport, VerifyReport
 
 pytestmark = pytest.mark.slow
@@ -58,7 +59,9 @@ def test_of_many_buckets_only_the_one_that_differs_is_read_again(
 
     spark.sql(f"UPDATE delta.`{table}` SET value = reverse(value) WHERE offset = 150000")
     with MetricsReceiver() as receiver:
-        found = only(verified(stack, spark, table, **{"remote.metrics.address": receiver.address}))
+        found = only(
+            verified(stack, spark, table, **{"remote.metrics.secret.addresses": addresses_option(receiver.report_to)})
+        )
         read = receiver.total().records
     assert kind_and_offset(found) == (Kind.DIFFERENT, 150_000)
     assert (found.differing_buckets, found.differing) == (1, OffsetRange(2 * BUCKET, 3 * BUCKET))

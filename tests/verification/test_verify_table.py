@@ -304,5 +304,5 @@ def test_a_relative_path_is_that_of_the_driver(
 def test_times_need_a_column(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     spark.sql(f"CREATE TABLE delta.`{table}` (topic STRING, partition INT, offset BIGINT, value BINARY) USING delta")
-    with pytest.raises(ConfigurationError, match="has no column with the records' timestamp"):
+    with pytest.raises(ConfigurationError, match=f"{table} .*timestamp"):
         verify(spark, options=options(LONG), table=str(table), times=TimeRange(0, 1))

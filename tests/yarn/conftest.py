@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.dist.packed_environment import pack
-from tests.stack.yarn import Yarn, started
+from tests.rigs.stack.yarn import Yarn, started
 
 
 @pytest.fixture(scope="session")

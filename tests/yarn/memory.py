@@ -13,11 +13,11 @@ import tempfile
 from pathlib import Path
 
 from tests.dist.packed_environment import pack
-from tests.stack.bulk import produce_bulk
-from tests.stack.processes import wait_until
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
-from tests.stack.yarn import Yarn, started
+from tests.rigs.stack.bulk import produce_bulk
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic, roll, wait_until_tiered
+from tests.rigs.stack.yarn import Yarn, started
 from tests.yarn.submitted import YarnJob
 
 EXECUTOR = b"YarnCoarseGrainedExecutorBackend"

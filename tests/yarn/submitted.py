@@ -11,10 +11,10 @@ import pyspark
 
 from tests.dist.packed_environment import with_python_by_path
 from tests.jobs.submitted import jars
-from tests.stack.processes import LONG
-from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED_JVM, SPARK_SUBMIT, write_conf
-from tests.stack.spark_cluster import BARE_PATH
-from tests.stack.yarn import Yarn
+from tests.rigs.stack.processes import LONG
+from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED_JVM, SPARK_SUBMIT, write_conf
+from tests.rigs.stack.spark_cluster import BARE_PATH
+from tests.rigs.stack.yarn import Yarn
 
 ENVIRONMENT_PYTHON = "./environment/bin/python"
 

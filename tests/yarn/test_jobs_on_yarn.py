@@ -14,14 +14,16 @@ import pytest
 from tests.delta.archive import LONG, ODD, everything, landed, offsets_of
 from tests.delta.archive import options as archive_options
 from tests.kerberos.kdc import why_no_kerberos
-from tests.kerberos.realm import ROWS, SERVICE, TOPIC, Realm, realm
+from tests.kerberos.realm import ROWS, TOPIC, Realm, realm
 from tests.reading import options
-from tests.stack.hdfs import Hdfs
-from tests.stack.processes import wait_until
-from tests.stack.yarn import Yarn, started
+from tests.rigs.stack.hdfs import Hdfs
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.shared import shared
+from tests.rigs.stack.yarn import Yarn, started
+from tests.services import SERVICE
 from tests.yarn.submitted import YarnJob
 
-pytestmark = [pytest.mark.stack, pytest.mark.slow]
+pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
 
 def settings(folder: Path | str, topics: str = ODD, **more: str) -> dict[str, str]:
@@ -157,11 +159,10 @@ def test_a_driver_that_the_node_manager_kills_goes_on_in_another_attempt(
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
+def here() -> Realm:
     if missing := why_no_kerberos():
         pytest.skip(missing)
-    with realm(tmp_path_factory.mktemp("realm")) as running:
-        yield running
+    return shared(realm)
 
 
 def kerberos_job(

@@ -12,19 +12,22 @@ import pytest
 
 from tests.delta.archive import LONG, everything, landed, offsets_of, rows_of
 from tests.delta.archive import options as archive_options
-from tests.kerberos.kdc import REALM, Kdc, running, why_no_kerberos
-from tests.kerberos.realm import ROWS, TOPIC, Realm, realm_of
-from tests.kerberos.secured_hdfs import NODES, SecuredHdfs, hdfs_of
+from tests.kerberos.kdc import REALM, Kdc, why_no_kerberos
+from tests.kerberos.realm import ROWS, TOPIC, Realm, realm
+from tests.kerberos.secured_hdfs import NODES, SecuredHdfs
 from tests.reading import options
-from tests.stack.processes import wait_until
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record
-from tests.stack.spark import SHORT_LIVED_JVM
-from tests.stack.yarn import Yarn, started
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.shared import shared
+from tests.rigs.stack.spark import SHORT_LIVED_JVM
+from tests.rigs.stack.yarn import Yarn, started
 from tests.yarn.submitted import YarnJob
 
-pytestmark = [pytest.mark.stack, pytest.mark.slow]
+pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
+SHORT = "short-on-yarn"
+"""Principal whose tickets are short."""
 LIFE_SECONDS = 120
 """Lifetime of a ticket of the principal `short`."""
 STREAM_SECONDS = 600
@@ -45,7 +48,7 @@ class Services:
         return self.brokers.kdc
 
     def keytab(self, user: str) -> Path:
-        return self.short if user == "short" else self.brokers.keytab
+        return self.short if user == SHORT else self.brokers.keytab
 
     def job(
         self, packed: Path, folder: Path, mode: str, user: str, given: dict[str, str], files: list[Path]
@@ -84,18 +87,15 @@ class Services:
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+def services(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     if missing := why_no_kerberos():
         pytest.skip(missing)
     folder, nodes = tmp_path_factory.mktemp("realm"), f"{NODES}@{REALM}"
     principals = {"yarn.resourcemanager.principal": nodes, "yarn.nodemanager.principal": nodes}
-    with (
-        running(folder / "kdc") as kdc,
-        realm_of(kdc, folder) as brokers,
-        hdfs_of(kdc, brokers.keytab, folder) as hdfs,
-        started(Yarn(folder / "yarn", hdfs.hdfs, principals)) as yarn,
-    ):
-        yield Services(brokers, hdfs, yarn, kdc.add("short", f"{LIFE_SECONDS} seconds"))
+    secured: SecuredHdfs = request.getfixturevalue("secured_hdfs")
+    with started(Yarn(folder / "yarn", secured.hdfs, principals)) as yarn:
+        short = secured.kdc.add(SHORT, f"{LIFE_SECONDS} seconds")
+        yield Services(shared(realm), secured, yarn, short)
 
 
 @pytest.fixture
@@ -134,9 +134,9 @@ def test_a_key_table_logs_in_at_brokers_and_name_node_wherever_the_driver_is(
 def test_a_stream_outlives_its_tickets_of_brokers_hdfs_and_yarn(
     services: Services, packed: Path, tmp_path: Path
 ) -> None:
-    given = {**from_brokers(services, "short"), **services.place(tmp_path), "ingest.trigger": "1 second"}
+    given = {**from_brokers(services, SHORT), **services.place(tmp_path), "ingest.trigger": "1 second"}
     table = given["ingest.table"]
-    job = services.job(packed, tmp_path, "cluster", "short", given, [shipped(services, "short", tmp_path)])
+    job = services.job(packed, tmp_path, "cluster", SHORT, given, [shipped(services, SHORT, tmp_path)])
     job.start(services.environment)
     rows = ROWS
     try:

@@ -246,7 +246,9 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
     def _known_leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionMetadata]:
         """Return the cached leaders of the partitions that are in metadata not older than `metadata.max.age.ms`."""
         oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
-        fresh = {name: topic.partitions for name, (received, topic) in self._topics.items() if received >= oldest}
+        fresh = {
+            name: topic.partitions for name, (received, topic) in self._topics.copy().items() if received >= oldest
+        }
         leaders = {partition: fresh.get(partition.topic, {}).get(partition.partition) for partition in partitions}
         return {partition: leader for partition, leader in leaders.items() if leader is not None}
 

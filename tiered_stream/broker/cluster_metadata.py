@@ -9,7 +9,8 @@ from uuid import UUID
 
 from kafka.protocol.metadata import MetadataRequest
 
-from tiered_stream.model import NO_TOPIC_ID
+from tiered_stream.errors import BrokerError
+from tiered_stream.model import NO_TOPIC_ID, is_topic_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,9 @@ def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]
     """Return the topics of a Metadata response in two dictionaries by name.
 
     The first has the metadata of topics without an error. The second has the error codes of topics with an error.
+
+    Raises:
+        BrokerError: a topic has a name that Kafka does not allow.
     """
     topics: dict[str, TopicMetadata] = {}
     error_codes: dict[str, int] = {}
@@ -53,6 +57,8 @@ def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]
             continue
         if topic.error_code:
             error_codes[topic.name] = topic.error_code
+        elif not is_topic_name(topic.name):
+            raise BrokerError(f"a broker has sent {topic.name!r:.300} as a topic's name, which Kafka does not allow")
         else:
             topics[topic.name] = _topic(topic, epochs_are_valid=response.API_VERSION >= 9)
     return topics, error_codes

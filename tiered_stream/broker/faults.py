@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import kafka.errors as kafka_errors
 
 from tiered_stream import errors
+from tiered_stream.errors import one_line
 
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 _TOO_MANY = "Too many connects"
@@ -34,7 +35,10 @@ _HTTP = b"HTTP", b"<"
 """First bytes of an HTTP server's response; `<` begins the page of a server that takes the request for HTTP/0.9."""
 TLS = b"\x15\x03", b"\x16\x03"
 """First bytes of a TLS record that holds an alert or a handshake message."""
-_TRUST = "trust the authority that issued it (for brokers: kafka.ssl.truststore.location)"
+_TRUST = (
+    "trust the authority that issued it, if the server's owner confirms that (for brokers: "
+    "kafka.ssl.truststore.location)"
+)
 _RENAME = "connect by a name that the certificate has, or have one issued that names this address"
 _CERTIFICATE_FIXES = {
     9: "set this machine's clock, or have the server's certificate issued again",
@@ -46,6 +50,7 @@ _CERTIFICATE_FIXES = {
 
 The keys are OpenSSL's error codes (X509_V_ERR_*).
 """
+_LONGEST_TEXT = 1_000
 _FRAME_LENGTH = re.compile(r"Invalid frame length: (-?\d+)")
 
 
@@ -110,24 +115,25 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
         return type(error)(f"for the login at {broker}: {error}")
     tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
     if tls is not None and not isinstance(tls, _TRANSIENT_TLS):
-        reason = str(getattr(tls, "verify_message", None) or getattr(tls, "reason", None) or tls).rstrip(".")
+        reason = _said(getattr(tls, "verify_message", None) or getattr(tls, "reason", None) or tls).rstrip(".")
         fix = certificate_fix(tls) or f"check kafka.ssl.*, and whether the listener speaks {security}"
         return errors.ConfigurationError(f"{broker}: TLS failed: {reason}; {fix}")
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError) and _TOO_MANY in str(error):
         return errors.BrokerUnavailableError(
-            f"{broker}: {error}; where that goes on, set kafka.reconnect.backoff.ms=1000 and read with fewer tasks"
+            f"{broker}: {_said(error)}; where that goes on, set kafka.reconnect.backoff.ms=1000 and read with fewer "
+            "tasks"
         )
     if isinstance(error, _REFUSALS):
         also = _KERBEROS_CAUSES if "GSSAPI" in security else ""
         return errors.BrokerAuthorizationError(
-            f"{broker} refused the login: {error}; check kafka.sasl.* and {security}{also}"
+            f"{broker} refused the login: {_said(error)}; check kafka.sasl.* and {security}{also}"
         )
     if isinstance(error, kafka_errors.UnsupportedVersionError):
-        return errors.BrokerError(f"{broker} is too old or too new: {error}")
+        return errors.BrokerError(f"{broker} is too old or too new: {_said(error)}")
     if isinstance(error, kafka_errors.UnknownBrokerIdError):  # the broker left the cluster, or has not joined yet
         return errors.BrokerUnavailableError(f"{broker}: not among the brokers of the cluster")
     if isinstance(error, kafka_errors.KafkaError) and error.retriable:
-        reason = _reason(error)
+        reason = _said(_reason(error))
         absent = next((text for part, text in _ABSENT.items() if part in reason), None)
         return (
             AbsentBrokerError(f"{broker}: {absent}") if absent else errors.BrokerUnavailableError(f"{broker}: {reason}")
@@ -137,9 +143,15 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
         if foreign:
             return errors.ConfigurationError(f"{broker} {foreign}")
         return errors.BrokerError(
-            f"{broker} sent a response that is not Kafka's protocol ({error}). Does the listener speak {security}?"
+            f"{broker} sent a response that is not Kafka's protocol ({_said(error)}). Does the listener speak "
+            f"{security}?"
         )
-    return errors.BrokerError(f"{broker}: {type(error).__name__}: {error}")
+    return errors.BrokerError(f"{broker}: {type(error).__name__}: {_said(error)}")
+
+
+def _said(error: object) -> str:
+    """Return the text of an error, which may repeat a peer's bytes, as one line of at most 1,000 characters."""
+    return one_line(str(error)[:_LONGEST_TEXT])
 
 
 def certificate_fix(error: ssl.SSLError) -> str:

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 PROBE_AFTER_S = 1.0
 """Seconds without a response after which the listeners are probed."""
+_PROBE_S = 2.0
 _MAX_PROBED = 10
 
 
@@ -49,7 +50,7 @@ def meet_brokers(client: BrokerClient, *, advertised: bool = True) -> None:
     soon = client.deadline(client.config.start_timeout_ms)
     call = client.start(lambda: client.meet(deadline, soon, advertised=advertised))
     if not _is_done(call, PROBE_AFTER_S):
-        wrong = wrong_listeners(client.config)
+        wrong = wrong_listeners(client.config, min(_PROBE_S, deadline.remaining_ms / 1000))
         if wrong and not call.done():
             deadline.end()
             raise ConfigurationError(wrong)
@@ -59,7 +60,7 @@ def meet_brokers(client: BrokerClient, *, advertised: bool = True) -> None:
     try:
         call.result()
     except BrokerAuthorizationError as error:
-        if wrong := wrong_listeners(client.config):
+        if wrong := wrong_listeners(client.config, _PROBE_S):
             raise ConfigurationError(wrong) from error
         raise
 
@@ -84,15 +85,21 @@ def check_brokers(options: Mapping[str, str], *, topics: bool) -> None:
         client.metadata(named)
 
 
-def wrong_listeners(config: BrokerConfig) -> str:
+def wrong_listeners(config: BrokerConfig, seconds: float) -> str:
     """Return what speaks at the bootstrap servers, and the fix, if the settings say otherwise; empty: all is right.
 
     The result is also empty if one of the bootstrap servers may be right. Servers that cannot be reached do not count.
+
+    Args:
+        seconds: time limit for the probes, which run in parallel.
     """
+    if seconds <= 0:
+        return ""
     servers = config.bootstrap_servers.split(",")[:_MAX_PROBED]
     with ThreadPoolExecutor(len(servers)) as threads:
         protocol, mechanism = config.net["security_protocol"], config.net.get("sasl_mechanism") or ""
-        found = list(threads.map(lambda server: mismatch(*host_and_port(server), protocol, mechanism), servers))
+        probes = [threads.submit(mismatch, *host_and_port(each), protocol, mechanism, seconds) for each in servers]
+        found = [probe.result() for probe in probes]
     reached = {server: text for server, text in zip(servers, found, strict=True) if text is not None}
     return "; ".join(f"{server} {text}" for server, text in reached.items()) if all(reached.values()) else ""
 

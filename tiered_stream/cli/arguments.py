@@ -37,6 +37,8 @@ PropertiesFile = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 FAILED, REFUSED, DIFFERS, STOPPED = 1, 2, 3, 130
+SIGNALED = 128
+"""A command that a signal has stopped ends with this exit code plus the signal's number."""
 WRONG_SETUP = (
     ConfigurationError, UnknownTopicError, BrokerAuthorizationError, StorageAccessError, StorageBucketNotFoundError,
 )  # fmt: skip

@@ -64,5 +64,5 @@ def _print(console: Console, finding: Finding) -> None:
     except UnicodeEncodeError:
         sign = _PLAIN_SIGNS[sign]
     console.print(Text.assemble((f"{sign} ", style), (finding.check, "bold"), f": {finding.found}"))
-    if finding.mend:
-        console.print(Text.assemble(("  fix: ", style), finding.mend))
+    if finding.fix:
+        console.print(Text.assemble(("  fix: ", style), finding.fix))

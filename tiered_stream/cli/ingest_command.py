@@ -12,6 +12,7 @@ import typer
 from tiered_stream.cli.arguments import (
     FAILED,
     REFUSED,
+    SIGNALED,
     STOPPED,
     WRONG_INPUT,
     Assignments,
@@ -25,7 +26,7 @@ from tiered_stream.options.command_settings import command_settings, with_origin
 
 INGEST_EXIT_CODES = (
     "Exit codes: 0 all rows are landed; 1 a query failed, or no broker responds; 2 refused, and no query was started; "
-    "130 stopped by Ctrl-C."
+    "130 stopped by Ctrl-C; 143 stopped by SIGTERM. After 1, 130 or 143, the next run goes on."
 )
 
 
@@ -63,3 +64,5 @@ def ingest(
         metrics_file.write_text(json.dumps(asdict(outcome.total())))
     if outcome.failed:
         raise typer.Exit(FAILED)
+    if outcome.stopped_by:
+        raise typer.Exit(SIGNALED + outcome.stopped_by)

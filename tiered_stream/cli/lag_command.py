@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
 from tiered_stream.cli.arguments import FAILED, Json, PropertiesFile, SettingsArguments, command, show
 from tiered_stream.delta.settings.ingest_settings import (
-    BUCKET_SCHEMES,
     CHECKPOINT,
-    TableStorage,
     job_settings,
     source_options,
-    table_storage,
 )
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.command_settings import POSITIONS, command_settings, without
@@ -41,29 +36,20 @@ def lag(
     job = command_settings(settings.settings, settings.option, {})
     checkpoint = checkpoint or _job_checkpoint(job)
     # Imported late, because other commands need neither Kafka nor Arrow.
+    from tiered_stream.delta.requirements.store_access import storage_without_spark
+    from tiered_stream.doctor.spark_conf import read_spark_conf
     from tiered_stream.inspection.lag import lag_of, render_lag
     from tiered_stream.inspection.query_checkpoint import committed_batch
     from tiered_stream.options.parsing import parse_options
 
-    batch = committed_batch(checkpoint, _storage(job, checkpoint, properties_file))
+    hadoop = read_spark_conf(properties_file, None).hadoop_settings() if properties_file else None
+    batch = committed_batch(checkpoint, storage_without_spark(job, checkpoint, hadoop))
     topics = {"subscribe": ",".join(sorted({partition.topic for partition in batch.offsets}))}
     read = without(source_options(job), POSITIONS) | (settings.subscription() or topics)
     report = lag_of(checkpoint, batch, parse_options(read, streaming=True), time.time_ns() // 1_000_000)
     show(report.to_json() if json else render_lag(report))
     if report.faults:
         raise typer.Exit(FAILED)
-
-
-def _storage(settings: dict[str, str], checkpoint: str, properties_file: Path | None) -> TableStorage:
-    if properties_file is None or urlsplit(checkpoint).scheme not in BUCKET_SCHEMES:
-        return table_storage(settings)
-    from tiered_stream.delta.requirements.store_access import find_access
-    from tiered_stream.doctor.spark_conf import read_spark_conf
-
-    storage, why_not = find_access(settings, checkpoint, read_spark_conf(properties_file, None).hadoop_settings())
-    if why_not:
-        raise ConfigurationError(f"only Spark can reach {checkpoint} as {properties_file} says: {why_not}")
-    return storage
 
 
 def _job_checkpoint(settings: dict[str, str]) -> str:

@@ -29,7 +29,16 @@ from tiered_stream.cli.arguments import (
 from tiered_stream.cli.replay_arguments import ReplayCommand
 from tiered_stream.delta.catalog.session_builder import note_session, session_builder
 from tiered_stream.delta.landing.landing_by_topic import lands_in
-from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, JOB_SETTINGS, LANE, TABLE, TOPIC, job_settings
+from tiered_stream.delta.settings.ingest_settings import (
+    CHECKPOINT,
+    JOB_SETTINGS,
+    LANE,
+    TABLE,
+    TOPIC,
+    check_names,
+    job_settings,
+)
+from tiered_stream.doctor.spark_conf import read_spark_conf
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console
@@ -84,8 +93,9 @@ def run_replay(
     console, replay = open_console(stderr=command.json), None
     try:
         job, now_ms = settings.all_settings(), time.time_ns() // 1_000_000
+        check_names(job, JOB_SETTINGS)
         parse_range(command.from_time, command.to_time, now_ms)  # refuse wrong times before Spark starts
-        if command.dry_run and _dry_run_without_spark(command, job, prices, console, now_ms):
+        if command.dry_run and _dry_run_without_spark(command, job, prices, spark_arguments, console, now_ms):
             return 0
         check_brokers(without(job, JOB_SETTINGS), topics=True)
         with spark_session("replay", spark_arguments) as spark:
@@ -105,15 +115,19 @@ def run_replay(
         return code
 
 
-def run_verify(settings: SettingsArguments, table: str | None, spark_arguments: SparkArguments, *, json: bool) -> int:
+def run_verify(
+    settings: SettingsArguments, table: str | None, spark_arguments: SparkArguments, *, json: bool, repair: bool
+) -> int:
     """Run the command `verify`, print its report or its error, and return the exit code.
 
     The exit code is 0 if table and topics are equal, DIFFERS (3) if they are not, FAILED (1), REFUSED (2) for wrong
-    arguments or settings, or STOPPED (130). If `table` is None, the table is `ingest.table` in the settings.
+    arguments or settings, or STOPPED (130). If `table` is None, the table is `ingest.table` in the settings. `repair`
+    is the argument of the function `verify`.
     """
     console = open_console(stderr=json)
     try:
         job = settings.all_settings()
+        check_names(job, JOB_SETTINGS)
         table = table or _job_setting(job, TABLE)
         if table is None:
             raise ConfigurationError("say by --table what to verify: a path, or a name in the catalog")
@@ -121,7 +135,7 @@ def run_verify(settings: SettingsArguments, table: str | None, spark_arguments: 
         console.print("verify: starting Spark", markup=False)
         with spark_session("verify", spark_arguments) as spark:
             console.print(f"verify: reading {table} and its topics, each once", markup=False)
-            report = verify(spark, options=without(job, JOB_SETTINGS), table=table)
+            report = verify(spark, options=without(job, JOB_SETTINGS), table=table, repair=repair)
     except KeyboardInterrupt:
         console.print("stopped; nothing is known of the table yet")
         return STOPPED
@@ -176,8 +190,9 @@ def _dry_run(replay: Replay, command: ReplayCommand, prices: PriceArguments, con
 
 
 def _dry_run_without_spark(
-    command: ReplayCommand, settings: Mapping[str, str], prices: PriceArguments, console: Console, now_ms: int
-) -> bool:
+    command: ReplayCommand, settings: Mapping[str, str], prices: PriceArguments, spark_arguments: SparkArguments,
+    console: Console, now_ms: int,
+) -> bool:  # fmt: skip
     """Run a dry run without Spark, and return True. If it needs Spark, say why on standard error, and return False."""
     into = _into(command, settings)
     reason = why_spark(settings, into, command.checkpoint, replace=command.replace)
@@ -186,11 +201,13 @@ def _dry_run_without_spark(
         return False
     if command.verify and into.startswith((KAFKA_TARGET, PARQUET)):
         raise ConfigurationError(f"--verify is for a Delta table, and the target is {into}")
+    file, conf = spark_arguments.properties_file, spark_arguments.spark_conf
+    hadoop = read_spark_conf(file, conf).hadoop_settings() if file or conf else None
     estimate = estimate_without_spark(
         settings, into, from_time=command.from_time, to_time=command.to_time, name=command.name,
         checkpoint=command.checkpoint, exact=command.exact, lane=_lane(command, settings),
         tasks=command.tasks or usable_cores(), max_bytes_per_second=command.max_bytes_per_second,
-        prices=prices_or_default(prices.get_price, prices.gib_price), now_ms=now_ms,
+        prices=prices_or_default(prices.get_price, prices.gib_price), now_ms=now_ms, hadoop=hadoop,
     )  # fmt: skip
     show(estimate.to_json() if command.json else render(estimate))
     if not command.json:

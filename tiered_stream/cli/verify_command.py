@@ -30,6 +30,10 @@ def verify(
     storage: Annotated[
         bool, typer.Option("--storage", help="Compare what is tiered with what brokers give of it, and no table.")
     ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Compute wrong statistics in the table's log again. Stop its writers first."),
+    ] = False,
     json: Json = False,
     spark: SparkArguments,
 ) -> None:
@@ -39,18 +43,22 @@ def verify(
     compared from the table's first to its last offset. The first offset that is missing, extra, duplicate or different
     is named.
 
+    The statistics in the table's log, by which readers skip files, are compared with the rows of the newest files.
+
     With --storage, tiered offsets are read from the storage and from the brokers and compared, without Spark.
     """
     if storage:
         with exit_codes(UnknownTopicError, BrokerAuthorizationError):
             if table is not None:
                 raise ConfigurationError("--storage compares no table: take --table or --storage away")
+            if repair:
+                raise ConfigurationError("--storage compares no table, so that there is none for --repair: remove one")
             raise typer.Exit(_storage(settings.source_options(), json=json))
     with exit_codes():
         # Imported late, because other commands do not need Spark.
         from tiered_stream.cli.spark_commands import run_verify
 
-    raise typer.Exit(run_verify(settings, table, spark, json=json))
+    raise typer.Exit(run_verify(settings, table, spark, json=json, repair=repair))
 
 
 def _storage(options: dict[str, str], *, json: bool) -> int:

@@ -33,10 +33,12 @@ def login_fixes(kafka: Mapping[str, str]) -> Fixes:
         mechanism or "", "give a client certificate that brokers accept, in kafka.ssl.keystore.*"
     )
     return {
-        BrokerAuthorizationError: f"{refused}; if that is right, kafka.security.protocol and kafka.sasl.mechanism",
+        BrokerAuthorizationError: f"{refused}; if that is right, compare kafka.security.protocol and "
+        "kafka.sasl.mechanism with the cluster's",
         ConfigurationError: "correct the setting that the message names, or kafka.ssl.*: the authority to trust, or a "
         "client certificate that the broker asks for",
-        BrokerUnavailableError: "set kafka.security.protocol and kafka.sasl.mechanism to what this listener speaks",
+        BrokerUnavailableError: "find out from the cluster's owner which kafka.security.protocol and "
+        "kafka.sasl.mechanism the listener at this address has. Do not try weaker ones",
     }
 
 

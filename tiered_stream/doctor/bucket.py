@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from botocore import UNSIGNED
 from botocore import exceptions as aws
 from botocore.config import Config
 
 from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
-from tiered_stream.errors import StorageAccessError
+from tiered_stream.errors import ConfigurationError, StorageAccessError
 from tiered_stream.options.parsing import S3Access
 from tiered_stream.process.logs import muted
-from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, credential_provider, s3_client
+from tiered_stream.storage.cloud_endpoints import StoreUse
+from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, S3Session
 
 _SECONDS_TO_WARN_AT = 60
 _REFUSED_BY_S3 = 15 * 60
 """Clock difference in seconds above which S3 refuses a signature. Other services allow more or less."""
 _CONNECT_SECONDS, _READ_SECONDS = 10, 30
+_CREDENTIALS_MS = 20_000
+"""Time limit of a request for credentials, in milliseconds."""
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
 _UNKNOWN_KEY = "correct the access key id ({option}aws.access.key.id): the service does not know it"
 _CREDENTIAL_FIXES = {
@@ -41,15 +43,17 @@ _NO_CREDENTIALS = (
 class Bucket:
     """Bucket to check: its name, the prefix of the keys to look at, and the settings for access (`access`).
 
-    `option` is the prefix of these settings' names, such as `remote.storage.`, and `place` is the setting that names
-    the bucket. Both are for advice.
+    `use` has the names of the settings, for advice.
     """
 
     name: str
     prefix: str
     access: S3Access
-    option: str
-    place: str
+    use: StoreUse
+
+    def session(self) -> S3Session:
+        """Return the access to the bucket, as requests of queries have it. Raises: the errors of `S3Session`."""
+        return S3Session(self.access, self.name, self.use, _CREDENTIALS_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +75,14 @@ class BucketResponse:
     keys: tuple[str, ...] = ()
 
 
-def s3_config(access: S3Access) -> Config:
+def s3_config() -> Config:
     """Return boto3's configuration for the doctor: short timeouts and no retries."""
     return Config(
-        signature_version=UNSIGNED if access.anonymous else "s3v4",
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
         retries={"mode": "standard", "total_max_attempts": 1},
         response_checksum_validation="when_required",
         request_checksum_calculation="when_required",
-        s3={"addressing_style": "path" if access.s3_path_style else "auto"},
     )
 
 
@@ -94,14 +96,14 @@ def check_credentials(bucket: Bucket) -> Result[bool]:
     """
     if bucket.access.anonymous:
         return Result(True, "none: requests are not signed, as the settings say")
-    fix = f"set {bucket.option}aws.access.key.id and .secret.access.key, or give this machine a role or a profile"
+    fix = f"set {bucket.use.prefix}aws.access.key.id and .secret.access.key, or give this machine a role or a profile"
     try:
-        provider = credential_provider(bucket.access)
-    except StorageAccessError as error:
+        session = bucket.session()
+        session.credentials()
+    except (StorageAccessError, ConfigurationError) as error:
         raise FaultError(str(error), fix) from None
-    if provider is None:
-        raise FaultError("neither the settings nor AWS's chain have credentials", fix)
-    return Result(True, "in the settings" if provider == "settings" else f"by AWS's chain, provider {provider}")
+    given = bucket.access.access_key_id is not None
+    return Result(True, "in the settings" if given else f"by AWS's chain, provider {session.provider}")
 
 
 def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
@@ -110,12 +112,12 @@ def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
     Raises:
         FaultError: the service does not respond, or no request can be made with these settings and credentials.
     """
-    access, option = bucket.access, bucket.option
+    option = bucket.use.prefix
     with muted(*LOGGERS_WITH_SECRETS):
         try:
-            client = s3_client(access, s3_config(access))
-        except (aws.BotoCoreError, ValueError) as error:
-            raise FaultError(f"no S3 client can be made: {error}", f"correct {option}s3.*") from None
+            client = bucket.session().client(s3_config())
+        except (ConfigurationError, StorageAccessError) as error:
+            raise FaultError(str(error), f"correct {option}s3.*") from None
         endpoint = client.meta.endpoint_url
         with closing(client):
             try:
@@ -191,7 +193,7 @@ def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
     """
     status, where = f"{answer.status} {answer.code}".strip(), f"the bucket {bucket.name} at {answer.endpoint}"
     region = answer.region or "another region"
-    fix = f"set {bucket.option}s3.region={answer.region or 'that of the bucket'}"
+    fix = f"set {bucket.use.prefix}s3.region={answer.region or 'that of the bucket'}"
     if answer.code in _REGION_CODES:
         raise FaultError(f"{where} is of {region}, and was asked as one of {answer.request_region} ({status})", fix)
     if not answer.code:
@@ -199,10 +201,10 @@ def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
             return Result(True, f"{where} is of {region}, and was asked as one of {answer.request_region}", fix)
         return Result(True, f"{where} is there, and may be listed")
     if answer.code in _CREDENTIAL_FIXES:
-        fix = _CREDENTIAL_FIXES[answer.code].format(option=bucket.option)
+        fix = _CREDENTIAL_FIXES[answer.code].format(option=bucket.use.prefix)
         raise FaultError(f"{where} refuses the credentials ({status})", fix)
     if answer.status == 404:
-        fix = f"correct the bucket's name ({bucket.place}), or make the bucket"
+        fix = f"correct the bucket's name ({bucket.use.place}), or make the bucket"
         raise FaultError(f"{where} does not exist ({status})", fix)
     if answer.status == 403:
         fix = f"grant s3:ListBucket on arn:aws:s3:::{bucket.name}: without it S3 gives 403 for a missing object, too"

@@ -39,13 +39,13 @@ class Finding:
     """One line of the doctor's report, without secrets and signed URLs.
 
     The fields' names are the names in the JSON report. `check` is the name of the check, `found` describes the result,
-    and `mend` is advice (empty: none).
+    and `fix` is advice (empty: none).
     """
 
     check: str
     status: Status
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Examination:
         self._add(Finding(name, Status.SKIPPED, reason))
 
     def _add(self, finding: Finding, most: int = _MAX_CHARACTERS) -> Known[Any]:
-        advice = finding.mend.replace(RSM_CONFIG_PREFIX.default, self.plugin_prefix)
+        advice = finding.fix.replace(RSM_CONFIG_PREFIX.default, self.plugin_prefix)
         finding = Finding(_line(finding.check), finding.status, _line(finding.found, most), _line(advice))
         self.findings.append(finding)
         self._report(finding)

@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Collection
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -33,14 +34,17 @@ from tiered_stream.doctor.cloud_tables import list_folder, write_object
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Fixes, Known, NotNeededError, Result
+from tiered_stream.doctor.landed_records import Checkpoint, check_landed
 from tiered_stream.doctor.spark_conf import SparkConf
 from tiered_stream.locate.log_source import LogSource
-from tiered_stream.model import PartitionRanges, TopicPartition
+from tiered_stream.model import PartitionRanges
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.process.logs import muted
 from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME, TABLES
-from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, s3_client
+from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, table_session
 
+_USE = replace(TABLES, prefix="spark.hadoop.fs.s3a or ingest.storage.")
+"""Words for a table's bucket. Settings may be Spark's, so the advice names both prefixes."""
 _REFUSED_CONDITION = (409, 412)
 _NEW_CHECKPOINT = "with a new checkpoint the query lands everything again, so that it needs a new table, too"
 _FIXES: Fixes = {
@@ -81,8 +85,10 @@ def _check_pair(
         f"writing to the table's store {table}", lambda job, files: _write_object(job, files, write=write), job, files
     )
     name = f"checkpoint {checkpoint}"
-    offsets = check(name, lambda job: _read_checkpoint(job, checkpoint, spark), job, fixes=_FIXES)
-    check(f"offsets of the {name}", _check_positions, job, offsets, cluster.ranges, cluster.source)
+    known = check(name, lambda job: _read_checkpoint(job, checkpoint, spark), job, fixes=_FIXES)
+    check(f"offsets of the {name}", _check_positions, job, known, cluster.ranges, cluster.source)
+    landed = f"records of other queries in the table {table}"
+    check(landed, check_landed, job, files, known, cluster.ranges, cluster.source, fixes=_FIXES)
 
 
 def _check_hadoop_aws(table: str | None, checkpoint: str | None, spark: SparkConf) -> Result[bool]:
@@ -172,9 +178,8 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
     if parts.scheme != "s3":
         listed = list_folder(TableFiles(uri, storage, files.day_column))
         return listed.value, listed.description, listed.fix
-    # Access settings may come from Spark's settings, so the advice names both prefixes.
     name = storage.s3_access_point or parts.netloc
-    bucket = Bucket(name, parts.path.strip("/"), storage, "spark.hadoop.fs.s3a or ingest.storage.", TABLES.place)
+    bucket = Bucket(name, parts.path.strip("/"), storage, _USE)
     check_credentials(bucket)
     answer = list_one_key(bucket).value
     result = check_listing(bucket, answer)
@@ -258,7 +263,7 @@ def _try_s3(job: Job, files: TableFiles, name: str) -> Result[bool]:
     grant = f"grant s3:PutObject{acl} and s3:DeleteObject on arn:aws:s3:::{parts.netloc}/*"
     with (
         muted(*LOGGERS_WITH_SECRETS),
-        closing(s3_client(storage, s3_config(storage))) as client,
+        closing(table_session(storage, parts.netloc).client(s3_config())) as client,
     ):
         try:
             client.put_object(Bucket=bucket, Key=key, Body=b"", **object_settings)
@@ -304,11 +309,8 @@ def _refuses_second(client: object, bucket: str, key: str) -> bool:
     return False
 
 
-Positions = dict[TopicPartition, int]
-
-
-def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Result[Positions]:
-    """Return the offsets at which the query continues, by partition, from its checkpoint.
+def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Result[Checkpoint]:
+    """Return the offsets at which the query continues, by partition, from its checkpoint, and the query's id.
 
     The offsets are empty if no micro-batch is committed yet.
 
@@ -320,7 +322,8 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
     uri = path_uri(checkpoint, spark.default_fs)
     files, description, fix = _reach(job, uri, spark)
     try:
-        committed = SparkCheckpoint(StoredFolder(checkpoint, files.uri, files.storage)).committed()
+        stored = SparkCheckpoint(StoredFolder(checkpoint, files.uri, files.storage))
+        query_id, committed = stored.query_id(), stored.committed()
     except OSError as error:
         raise FaultError(f"it cannot be read: {type(error).__name__}", _FIXES[errors.TableAccessError]) from None
     except errors.CorruptDataError as error:
@@ -328,26 +331,27 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
     except errors.UnsupportedDataError as error:
         raise FaultError(str(error), f"update tiered_stream, and keep the checkpoint: {_NEW_CHECKPOINT}") from None
     if committed is None:
-        return Result({}, f"nothing is committed in it yet: the query begins at startingOffsets ({description})", fix)
+        description = f"nothing is committed in it yet: the query begins at startingOffsets ({description})"
+        return Result(Checkpoint({}, query_id), description, fix)
     batch, ends = committed
     if not ends.positions:
         raise FaultError(f"offsets/{batch} has no topic's offsets: the checkpoint is of another query",
                          "set ingest.checkpointLocation to the checkpoint of this query")  # fmt: skip
-    return Result(ends.positions, f"batch {batch} is the last that is committed", fix)
+    return Result(Checkpoint(ends.positions, query_id), f"batch {batch} is the last that is committed", fix)
 
 
-def _check_positions(job: Job, positions: Positions, ranges: PartitionRanges, source: LogSource) -> Result[bool]:
+def _check_positions(job: Job, checkpoint: Checkpoint, ranges: PartitionRanges, source: LogSource) -> Result[bool]:
     """Check that the logs still have the offsets at which the query continues.
 
     If the job does not read a partition in the checkpoint any more, the result is a warning.
 
     Args:
-        positions: offsets at which the query continues, by partition.
         ranges: range from the start to the end of the log, for each partition that the job reads.
 
     Raises:
         FaultError: an offset is below the log start offset or above the high watermark.
     """
+    positions = checkpoint.positions
     known = {partition: at for partition, at in positions.items() if partition in ranges}
     lost = {partition: at for partition, at in known.items() if at < ranges[partition].start}
     beyond = {partition: at for partition, at in known.items() if at > ranges[partition].end}

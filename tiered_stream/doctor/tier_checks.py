@@ -83,7 +83,7 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
 
     use = segments_use(options.storage)
     name_and_path = bucket_and_path(options.storage.uri or "")
-    bucket = of_bucket.Bucket(*name_and_path, options.storage, use.prefix, use.place)
+    bucket = of_bucket.Bucket(*name_and_path, options.storage, use)
     examination.check("storage credentials", lambda _: of_bucket.check_credentials(bucket), fetcher)
     answer = examination.check("storage endpoint", lambda _: of_bucket.list_one_key(bucket), fetcher)
     examination.check("clock", of_bucket.check_clock, answer)

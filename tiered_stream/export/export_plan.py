@@ -10,7 +10,12 @@ from uuid import UUID
 import pyarrow as pa
 
 from tiered_stream.delta.schema.row_plan import plan_topics
-from tiered_stream.delta.settings.ingest_settings import check_names, settings_of_topics, source_options
+from tiered_stream.delta.settings.ingest_settings import (
+    JOB_SETTINGS,
+    check_names,
+    settings_of_topics,
+    source_options,
+)
 from tiered_stream.delta.settings.query_settings import check_all_columns
 from tiered_stream.delta.settings.row_settings import makes_rows
 from tiered_stream.errors import ConfigurationError
@@ -95,7 +100,7 @@ def plan_export(
     """Return the plan of an export; nothing is written.
 
     Args:
-        settings: options of the source, and perhaps the settings `ingest.*` of rows.
+        settings: options of the source, and perhaps the settings of a job, of which only settings of rows count.
         times: the records of these times, in place of the starting and ending options; None: by these options.
         exact: with `times`, all records of these times and no other. If false, a partition is read from its first
             offset at or after the start to its first offset at or after the end.
@@ -106,7 +111,7 @@ def plan_export(
         ConfigurationError: a setting or a condition is wrong.
         TieredStreamError: the read cannot be planned.
     """
-    check_names(settings)
+    check_names(settings, JOB_SETTINGS)
     reading = source_options(settings)
     options = parse_options(without(reading, (*STARTS, *ENDS)) if times else reading, streaming=False)
     ranges, topic_ids = stored or _look_up(options, times, exact=exact)

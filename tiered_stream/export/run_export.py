@@ -102,7 +102,7 @@ def target_of(into: str, ending: str | None) -> tuple[Path, bool, FileFormat]:
     ending of a file's name says its format, unless `ending` does. A folder has Parquet files unless `ending` is given.
 
     Raises:
-        ConfigurationError: the target is not local, or the format is unknown.
+        ConfigurationError: the target is not local, or is no possible path, or the format is unknown.
     """
     if "://" in into:
         raise ConfigurationError(
@@ -110,7 +110,12 @@ def target_of(into: str, ending: str | None) -> tuple[Path, bool, FileFormat]:
             "into parquet:… or a table"
         )
     path = Path(into)
-    if into.endswith("/") or path.is_dir() or not path.suffix:
+    try:
+        is_folder = into.endswith("/") or path.is_dir() or not path.suffix
+        path.exists()
+    except OSError as error:
+        raise ConfigurationError(f"--into {into!r:.100}: {error.strerror}. Give another file or folder") from error
+    if is_folder:
         return path, True, FileFormat.of(ending or "parquet")
     if ending is None:
         suffixes = path.name.split(".")[-2:]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
@@ -15,12 +16,15 @@ import orjson
 
 from tiered_stream.errors import ConfigurationError, CorruptDataError, ExportError, TieredStreamError
 from tiered_stream.export.export_plan import ExportPlan
+from tiered_stream.export.file_formats import FileFormat
 from tiered_stream.model import TopicPartition, uuid_from_text, uuid_to_text
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.offset_ranges import Ranges, ends_of, ranges_between
 
 MANIFEST = "_export.json"
 _VERSION = 1
+_MAX_NAME, _MAX_TOPIC = 255, 220
+"""Maximum number of bytes of a file's name on Linux, and of characters of a topic in it. Kafka allows 249."""
 
 
 @contextmanager
@@ -28,13 +32,15 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file with a temporary name; rename it to `path` at the end of the block.
 
     If the block fails, the file is removed. If the process is killed, the temporary file `.NAME.part` remains, and the
-    next export of the same file overwrites it.
+    next export of the same file overwrites it. If `.NAME.part` is too long, it has a hash in place of `NAME`.
 
     Raises:
         ConfigurationError: another process writes the same file.
         ExportError: the file cannot be written.
     """
     temporary = path.with_name(f".{path.name}.part")
+    if len(os.fsencode(temporary.name)) > _MAX_NAME:
+        temporary = path.with_name(f".{_hash(path.name)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("ab") as file:
@@ -59,6 +65,10 @@ def _lock(file: BinaryIO, path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ConfigurationError(f"another export writes {path} now: wait for it, or write elsewhere") from None
+
+
+def _hash(name: str) -> str:
+    return sha256(os.fsencode(name)).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +113,8 @@ class Manifest:
                 )
             ranges = ranges_between(offsets_from_dict(parsed["startOffsets"]), offsets_from_dict(parsed["endOffsets"]))
             topic_ids = {topic: uuid_from_text(topic_id) for topic, topic_id in parsed["topicIds"].items()}
-            return cls(parsed["arguments"], ranges, topic_ids, parsed["format"], parsed["finished"])
+            ending = FileFormat.of(parsed["format"]).ending
+            return cls(parsed["arguments"], ranges, topic_ids, ending, parsed["finished"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptDataError(f"it is no export's manifest: {error!r}") from error
 
@@ -115,8 +126,12 @@ class ExportFolder:
         self.path = path
 
     def file_of(self, partition: TopicPartition, ending: str) -> Path:
-        """Return the path of a partition's file."""
-        return self.path / f"{partition}.{ending}"
+        """Return the path of a partition's file; a hash replaces the end of a topic with more than 220 characters."""
+        topic = partition.topic
+        if len(topic) > _MAX_TOPIC:
+            digest = _hash(topic)
+            topic = f"{topic[: _MAX_TOPIC - len(digest) - 1]}~{digest}"
+        return self.path / f"{topic}-{partition.partition}.{ending}"
 
     def manifest(self) -> Manifest | None:
         """Return the manifest; None: the folder is missing or empty, so no export has begun there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
 """Name of the record header that has the schema id or GUID of a key or a value (Confluent: `SchemaId`)."""
+_IMAGES = ("payload", "before", "after")
+"""Fields of Debezium's envelope that are rows, or that have them."""
 
 
 def open_decoder(row_format: RowFormat, name: str) -> ValueDecoder | None:
@@ -57,15 +60,15 @@ def _open(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> Valu
         case Format.AVRO:
             from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 
-            return AvroDecoder(part.schema)
+            return AvroDecoder(part.schema, columns=row_format.avro_columns)
         case Format.PROTOBUF:
             from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 
-            return ProtobufDecoder(b64decode(part.schema), part.message)
+            return ProtobufDecoder(b64decode(part.schema), part.message, **_never_null(row_format))
 
 
 def _open_registered(part: PartFormat, row_format: RowFormat, name: str, evolution: Evolution) -> ValueDecoder:
-    header, registry = _HEADERS[name], _registry_of(row_format)
+    header, registry = _HEADERS[name], _registry_of(part, row_format)
     match part.format:
         case Format.JSON:
             from tiered_stream.formats.registry.registry_json import RegistryJsonDecoder
@@ -78,24 +81,49 @@ def _open_registered(part: PartFormat, row_format: RowFormat, name: str, evoluti
             from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
 
             column = _as_in_table(part, row_format) if evolution is Evolution.WIDEN else None
+            grows = evolution is not Evolution.NONE or not row_format.keys
             return RegistryDecoder(
-                registry, part.schema, part.references, header=header, evolution=evolution, column=column
-            )
+                registry, part.schema, part.references, header=header, evolution=evolution, column=column,
+                older=None if grows or name == KEY else _as_in_table(part, row_format), columns=row_format.avro_columns,
+            )  # fmt: skip
         case Format.PROTOBUF:
             from tiered_stream.formats.registry.registry_protobuf import RegistryProtobufDecoder
 
-            return RegistryProtobufDecoder(registry, b64decode(part.schema), part.message, header=header)
+            return RegistryProtobufDecoder(
+                registry, b64decode(part.schema), part.message, header=header, **_never_null(row_format)
+            )
     raise ConfigurationError(f"the format {part.format.value} has no schemas in a registry")
+
+
+def _never_null(row_format: RowFormat) -> dict[str, Collection[str]]:
+    """Return the columns of a table of the latest state that no row lacks, and the fields of an envelope with rows."""
+    columns = [*row_format.keys, *filter(None, [row_format.order_by])]
+    return {"keys": columns, "images": _IMAGES if row_format.envelope is Envelope.DEBEZIUM else ()}
 
 
 def _json_kind(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> pa.StructType:
     """Return the struct type of `part.schema`, a JSON format's schema.
 
-    With `Evolution.WIDEN`, a number has the type of the table's column if that type is wider.
+    With `Evolution.WIDEN`, a number has the type of the table's column if that type is wider. If documents of a table
+    of the latest state name their schemas, rows have the table's columns that only older schemas have.
     """
     kind = pa.struct(list(schema_from_text(part.schema)))
+    if part is row_format.value and part.registered and row_format.keys and part.kind is not None:
+        kind = _with_fields(kind, part.kind, row_format.envelope)
     column = _as_in_table(part, row_format) if evolution is Evolution.WIDEN else None
     return kind if column is None else grown(kind, column, add=False, widen=True)
+
+
+def _with_fields(kind: pa.StructType, row: pa.DataType, envelope: Envelope) -> pa.StructType:
+    """Return the type `kind` of whole values, in which rows have the fields of the type `row`, too."""
+    if envelope is not Envelope.DEBEZIUM:
+        return grown(kind, row)
+    fields = {field.name: field for field in kind}
+    for name in fields.keys() & {"before", "after"}:
+        fields[name] = pa.field(name, grown(fields[name].type, row))
+    if "payload" in fields:
+        fields["payload"] = pa.field("payload", _with_fields(fields["payload"].type, row, envelope))
+    return pa.struct(list(fields.values()))
 
 
 def _as_in_table(part: PartFormat, row_format: RowFormat) -> pa.DataType | None:
@@ -104,16 +132,18 @@ def _as_in_table(part: PartFormat, row_format: RowFormat) -> pa.DataType | None:
     Without an envelope, this is `part.kind`. With an envelope, the fields `before` and `after` have the type
     `part.kind`, and so have these two fields within `payload`. Returns None if `part.kind` is None.
     """
-    if part.kind is None or row_format.envelope is Envelope.NONE:
+    if part.kind is None or row_format.envelope is not Envelope.DEBEZIUM:
         return part.kind
     row = pa.struct([("before", part.kind), ("after", part.kind)])
     return pa.struct([*row, ("payload", row)])
 
 
-def _registry_of(row_format: RowFormat) -> RegistrySettings:
+def _registry_of(part: PartFormat, row_format: RowFormat) -> RegistrySettings:
+    """Return the settings of the registry for `part`, whose ids are in the context of its subject."""
     from tiered_stream.formats.registry.registry_connection import RegistrySettings
+    from tiered_stream.formats.registry.schema_registry import context_of
 
-    return RegistrySettings.parse(row_format.registry, REGISTRY_PREFIX)
+    return replace(RegistrySettings.parse(row_format.registry, REGISTRY_PREFIX), context=context_of(part.subject))
 
 
 def with_registered(part: PartFormat, row_format: RowFormat, subject: str) -> PartFormat:
@@ -131,7 +161,7 @@ def with_registered(part: PartFormat, row_format: RowFormat, subject: str) -> Pa
     from tiered_stream.formats.registry.schema_registry import schema_registry
 
     try:
-        schema = schema_registry(_registry_of(row_format)).latest(subject)
+        schema = schema_registry(_registry_of(part, row_format)).latest(subject)
     except UnknownSchemaError as error:
         raise UnknownSchemaError(
             f"{error}; if writers use another subject, set ingest.value.subject.name.strategy or ingest.value.subject "
@@ -150,12 +180,12 @@ def with_registered(part: PartFormat, row_format: RowFormat, subject: str) -> Pa
 
 def _with_schema(part: PartFormat, schema: RegisteredSchema) -> PartFormat:
     if part.format is Format.AVRO:
-        return replace(part, schema=schema.text, references=tuple(text for _, text in schema.references))
+        return replace(part, schema=schema.text, references=tuple(dict.fromkeys(text for _, text in schema.references)))
     if part.format is Format.JSON:
-        from tiered_stream.formats.json.json_schema import json_schema_kind
+        from tiered_stream.formats.json.json_schema import json_schema_columns
 
-        kind = json_schema_kind(schema.text, dict(schema.references))
-        return replace(part, schema=schema_to_text(pa.schema(list(kind))))
+        columns = json_schema_columns(schema.text, dict(schema.references))
+        return replace(part, schema=schema_to_text(columns))
     from tiered_stream.formats.registry.registry_protobuf import registered_descriptors
 
     return replace(part, schema=b64encode(registered_descriptors(schema)).decode())

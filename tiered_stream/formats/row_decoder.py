@@ -12,15 +12,18 @@ from tiered_stream.errors import UndecodableRecordError
 from tiered_stream.formats.columns.conform import conform
 from tiered_stream.formats.columns.decoded import REASON_SIZE
 from tiered_stream.formats.columns.schema_growth import grown, mark_grown
+from tiered_stream.formats.json.fitting_schema import fitting_schema
 from tiered_stream.formats.open_decoder import open_decoder
 from tiered_stream.formats.rows.change_records import ChangeRecords, is_deleted
 from tiered_stream.formats.rows.envelope import unwrapped
-from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column
-from tiered_stream.formats.rows.row_choices import Envelope, Evolution, OnDecodeError
+from tiered_stream.formats.rows.kafka_columns import FIRST_OFFSET, OFFSET, TIMESTAMP, hidden, kafka_column
+from tiered_stream.formats.rows.row_choices import Envelope, Evolution, Format, OnDecodeError
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, KEY, VALUE, PartFormat, RowFormat, Source
 from tiered_stream.formats.rows.row_transformation import UserTransform
 from tiered_stream.formats.rows.table_rules import RowRules
+from tiered_stream.formats.rows.time_columns import with_times
 from tiered_stream.formats.sql.row_query import RowQuery
+from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 HEADERS = "headers"
 ROW = "row"
@@ -61,8 +64,13 @@ class RowDecoder:
         query = row_format.query
         self._query = RowQuery(query, row_format.decoded, row_format.zone) if query else None
         self._transform = UserTransform(row_format.transform) if row_format.transform else None
-        is_debezium = row_format.envelope is Envelope.DEBEZIUM
-        changes = ChangeRecords(row_format.keys, row_format.order_by or None, is_debezium=is_debezium)
+        self._no_rows: pa.RecordBatch | None = None
+        """Batch without rows that has the table's columns; None: decoded rows have the table's columns."""
+        if self._query is not None or self._transform is not None:
+            position = [hidden(name, SCHEMA_WITH_HEADERS.field(name).type) for name in (OFFSET, TIMESTAMP)]
+            position += [hidden(FIRST_OFFSET, pa.int64())] if self._transform is not None else []
+            self._no_rows = pa.RecordBatch.from_pylist([], pa.schema([*row_format.written, *position]))
+        changes = ChangeRecords(row_format.keys, row_format.order_by or None, envelope=row_format.envelope)
         self._changes = changes if row_format.keys else None
 
     def decode(self, records: pa.RecordBatch) -> DecodedRows:
@@ -86,7 +94,7 @@ class RowDecoder:
             for slot, reason in reasons.items():
                 failures.setdefault(slot, (ROW, reason))
         if failures and self._row_format.on_error is OnDecodeError.FAIL:
-            raise _error(records, failures)
+            raise self._error(records, failures)
         if self._row_format.on_error is OnDecodeError.NULL:
             failures = {}
         if failures:
@@ -97,9 +105,7 @@ class RowDecoder:
         if self._query is not None and found:
             rows = self._query.apply(rows)
         filtered = found - rows.num_rows
-        if self._transform is not None and rows.num_rows:
-            rows = self._transform.apply(rows, self._row_format.written)
-        rows = self._within_rules(records, rows, failures)
+        rows = self._landed(records, rows, failures)
         return DecodedRows(rows, _dead_letters(records, failures) if failures else None, filtered)
 
     def _part(self, part: PartFormat, name: str, records: pa.RecordBatch, failures: _Failures) -> pa.Array:
@@ -118,6 +124,9 @@ class RowDecoder:
         if name == VALUE and self._row_format.envelope is Envelope.DEBEZIUM:
             column, foreign = unwrapped(column)
             reasons |= foreign
+        if name == VALUE and self._row_format.times:
+            column, beyond = with_times(column, self._row_format.times)
+            reasons |= beyond
         kind, evolution = part.kind, self._row_format.evolution
         if name == VALUE and evolution is not Evolution.NONE:
             kind = grown(kind, column.type, widen=evolution is Evolution.WIDEN)
@@ -146,39 +155,63 @@ class RowDecoder:
             schema = mark_grown(schema)
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _within_rules(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
-        """Return the rows that keep all table rules, and add each record with a row that breaks a rule to `failures`.
+    def _landed(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
+        """Return the rows that the user's function gives and that keep all table rules.
 
-        If one row of a record breaks a rule, all rows with the record's offset are removed.
+        Each record with a row that breaks a rule is added to `failures`, and all its rows are removed. If the function
+        changes the number of rows, it is called again for fewer records, until the record of the row is known.
 
         Raises:
             UndecodableRecordError: a row breaks a rule, and `ingest.onDecodeError` is not `deadLetter`.
         """
+        landed = rows
+        if self._transform is not None and rows.num_rows:
+            landed = self._transform.apply(rows, self._row_format.written)
+        if self._no_rows is not None and not landed.num_rows:
+            landed = self._no_rows
         if not self._row_format.rules:
-            return rows
-        rows, broken = self._rules.apply(rows)
+            return landed
+        landed, broken = self._rules.apply(landed)
         if broken and self._changes is not None:  # a delete has no row that could break a rule
-            deleted = is_deleted(rows)
+            deleted = is_deleted(landed)
             broken = {row: reason for row, reason in broken.items() if not deleted[row].as_py()}
         if not broken:
-            return rows
-        offsets = kafka_column(rows, OFFSET).to_numpy()
+            return landed
+        if landed.num_rows != rows.num_rows > 1:
+            half = rows.num_rows // 2
+            parts = [self._landed(records, part, failures) for part in (rows.slice(0, half), rows.slice(half))]
+            return pa.concat_batches([part for part in parts if part.num_rows] or parts[:1])
+        offsets = kafka_column(landed, OFFSET).to_numpy()
         of_records = records.column(OFFSET).to_numpy()
         for row, reason in broken.items():
             failures.setdefault(int(np.searchsorted(of_records, offsets[row])), (ROW, reason))
         if self._row_format.on_error is not OnDecodeError.DEAD_LETTER:
-            raise _error(records, failures)
-        return rows.filter(pa.array(~np.isin(offsets, offsets[list(broken)])))
+            raise self._error(records, failures)
+        return landed.filter(pa.array(~np.isin(offsets, offsets[list(broken)])))
 
+    def _error(self, records: pa.RecordBatch, failures: _Failures) -> UndecodableRecordError:
+        slot = min(failures)
+        topic, partition, offset = (records.column(name)[slot].as_py() for name in ("topic", "partition", "offset"))
+        part, reason = failures[slot]
+        return UndecodableRecordError(
+            f"the {part} of topic {topic}, partition {partition}, offset {offset}: {reason}."
+            f"{self._fitting(records, slot, part)} To keep such records aside, set ingest.onDecodeError=deadLetter and "
+            "ingest.deadLetterTable"
+        )
 
-def _error(records: pa.RecordBatch, failures: _Failures) -> UndecodableRecordError:
-    slot = min(failures)
-    topic, partition, offset = (records.column(name)[slot].as_py() for name in ("topic", "partition", "offset"))
-    part, reason = failures[slot]
-    return UndecodableRecordError(
-        f"the {part} of topic {topic}, partition {partition}, offset {offset}: {reason}. To keep such records aside, "
-        "set ingest.onDecodeError=deadLetter and ingest.deadLetterTable"
-    )
+    def _fitting(self, records: pa.RecordBatch, slot: int, failed: str) -> str:
+        """Return a sentence with a schema that fits, for each part of the record that is JSON; `failed` is its part."""
+        given = self._row_format
+        names = (VALUE, KEY) if failed == ROW and given.keys else (failed,)
+        parts = {name: part for name, part in ((VALUE, given.value), (KEY, given.key)) if name in names}
+        texts = []
+        for name, part in parts.items():
+            is_debezium = name == VALUE and given.envelope is Envelope.DEBEZIUM
+            schema = fitting_schema(records.column(name)[slot].as_py(), is_debezium=is_debezium)
+            if schema and part.format in (Format.JSON, Format.BINARY) and not part.registered:
+                form = "" if part.format is Format.JSON else f"ingest.{name}.format=json, "
+                texts.append(f" This {name} fits {form}ingest.{name}.schema={schema}.")
+        return "".join(texts)
 
 
 def _dead_letters(records: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:

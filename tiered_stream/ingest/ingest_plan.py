@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
+from tiered_stream.delta.schema.table_names import table_for
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import TOPIC
 from tiered_stream.errors import ConfigurationError
@@ -54,13 +55,35 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
             f"topics come by subscribe, and there is no {ingest.ROUTE.name}. For one query take {TOPIC} out of "
             f"{ingest.CHECKPOINT}: it is a new one"
         )
+    _check_apart(options, topics, table)
     return [
         Ingest(*_of_one(options, topic, table), checkpoint.replace(TOPIC, topic), *trigger_and_lane) for topic in topics
     ]
 
 
+def _check_apart(options: Mapping[str, str], topics: Sequence[str], table: str) -> None:
+    """Check that no two topics share a table only because the catalog may ignore the case of names.
+
+    Raises:
+        ConfigurationError: two topics share a table whose name has `{topic}`.
+    """
+    owners: dict[str, str] = {}
+    overrides = ingest.topic_overrides(options)
+    for topic in topics:
+        named = overrides.get(topic, {}).get(ingest.TABLE, table)
+        if TOPIC not in named:
+            continue
+        place = table_for(named, topic)
+        owner = owners.setdefault(place if "/" in place else place.lower(), topic)
+        if owner != topic:
+            raise ConfigurationError(
+                f"topics {owner} and {topic} would share the table {place}, because a catalog may ignore case: name a "
+                f"table for one of them by ingest.topic.{topic}.{ingest.TABLE.removeprefix('ingest.')}"
+            )
+
+
 def _of_one(options: Mapping[str, str], topic: str, table: str) -> tuple[Mapping[str, str], str]:
     """Return the options and the table of the query for one topic, with `ingest.topic.NAME.*` of the topic applied."""
     own = {SUBSCRIBE.name: topic, **ingest.topic_overrides(options).get(topic, {})}
-    table = own.pop(ingest.TABLE, table).replace(TOPIC, topic)
+    table = table_for(own.pop(ingest.TABLE, table), topic)
     return ingest.with_overrides(ingest.shared_settings(options), own), table

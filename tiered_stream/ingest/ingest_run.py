@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -18,17 +18,26 @@ from tiered_stream.broker.first_contact import check_brokers
 from tiered_stream.delta.catalog.java_errors import own_error
 from tiered_stream.delta.catalog.session_builder import note_session
 from tiered_stream.delta.landing.land import plan_query
-from tiered_stream.delta.settings.ingest_settings import METRICS_LINES, METRICS_OTLP, METRICS_PROMETHEUS, job_settings
+from tiered_stream.delta.settings.ingest_settings import (
+    METRICS_LINES,
+    METRICS_OTLP,
+    METRICS_PROMETHEUS,
+    STOP_TIMEOUT,
+    job_settings,
+)
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
+from tiered_stream.ingest.stop_request import stop_requests
 from tiered_stream.observe.landed_rows import LandedRows, describe_rows, landed_after, summed
 from tiered_stream.observe.metrics import ReadMetrics, describe
-from tiered_stream.observe.metrics_receiver import MetricsReceiver
-from tiered_stream.observe.progress import describe_batch, finished_batch
+from tiered_stream.observe.progress import MicroBatch, describe_batch, finished_batch
 from tiered_stream.observe.query_metrics import QuerySums
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.command_settings import with_origins
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.remote_options import REPORT_ADDRESSES
+from tiered_stream.spark.report_addresses import addresses_option, open_receiver
 from tiered_stream.spark.reporting import report_queries
 from tiered_stream.spark.session import forgo_source_lookup, start_pythons
 
@@ -42,7 +51,7 @@ _MAX_TABLES = 100
 _RECENT_PROGRESS, _MIN_RECENT = "spark.sql.streaming.numRecentProgressUpdates", 100
 """Spark's setting for the number of micro-batches whose progress it keeps, and its default.
 
-Lines and sums come from there. With fewer, some would be gone before the next look.
+Lines come from there. With fewer, some would be gone before the next look.
 """
 _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
 
@@ -81,8 +90,7 @@ class IngestQuery:
             TableError: the table cannot be created or written.
         """
         self.name = _name(ingest)
-        host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
-        self._receiver = MetricsReceiver(host or "127.0.0.1", bind)
+        self._receiver = open_receiver(spark)
         self._reported = ReadMetrics()
         self._began = self._printed_at = time.monotonic()
         self._printed_records = 0
@@ -101,7 +109,7 @@ class IngestQuery:
             spark.conf.set(_RECENT_PROGRESS, _MIN_RECENT)
         landing = plan_query(
             spark,
-            options={"remote.metrics.address": self._receiver.address, **ingest.options},
+            options={REPORT_ADDRESSES.name: addresses_option(self._receiver.report_to), **ingest.options},
             table=ingest.table,
             checkpoint=ingest.checkpoint,
             trigger=ingest.trigger,
@@ -116,6 +124,25 @@ class IngestQuery:
         status = self._query.status
         under_way = status["isDataAvailable"] or status["message"].startswith("Waiting")
         return self._query.isActive and not under_way and self._query.lastProgress is None
+
+    def stop(self, seconds: float) -> None:
+        """Let the running micro-batch finish for at most `seconds`, stop the query, and print what became of it."""
+        deadline, last = time.monotonic() + seconds, self._last_finished()
+        while self._query.isActive and self._query.status["isTriggerActive"] and self._last_finished() == last:
+            if time.monotonic() >= deadline:
+                text = "stopped before the end of its micro-batch, which the next run does again"
+                break
+            self.has_ended()
+            time.sleep(_SECONDS_BETWEEN_STARTS)
+        else:
+            text = "stopped after its micro-batch; the next run goes on"
+        self._query.stop()
+        self.has_ended()
+        console.print(f"{self.name}: {text}", markup=False)
+
+    def _last_finished(self) -> int:
+        last = self._query.lastProgress
+        return -1 if last is None else last.batchId
 
     def has_ended(self) -> bool:
         """Print the query's progress since the last call, and return true if the query has ended."""
@@ -157,12 +184,21 @@ class IngestQuery:
 
     def _report(self, progress: StreamingQueryProgress) -> None:
         # Tasks of the next micro-batch may report before this progress is handled, so metrics are taken by batch id.
-        counted = self._receiver.take_micro_batch((str(progress.id), progress.batchId))
+        micro_batch = str(progress.id), progress.batchId
+        counted = self._receiver.take_micro_batch(micro_batch)
         batch = finished_batch(progress, counted)
         console.print(f"{self.name}: {describe_batch(batch)}", markup=False)
-        self._sums = (self._sums or QuerySums(batch)).after(batch)
+        self._sums = (self._sums or QuerySums(batch)).after(self._with_forgotten(batch))
         self._reported.add(counted)
         self._printed_at, self._printed_records = time.monotonic(), 0
+
+    def _with_forgotten(self, batch: MicroBatch) -> MicroBatch:
+        """Return `batch` with the cost and rows of earlier micro-batches that Spark forgot before they had a line."""
+        cost = self._receiver.take_before((batch.query_id, batch.batch_id))
+        self._reported.add(cost)
+        cost.add(batch.cost)
+        landed = landed_after((self._id, self._last_batch), self._began, batch.batch_id)
+        return replace(batch, cost=cost, tables=summed((*landed, *(batch.tables or ()))) if landed else batch.tables)
 
     def _report_so_far(self) -> None:
         spent = self._receiver.total().since(self._reported)
@@ -175,11 +211,13 @@ class IngestQuery:
 class Outcome:
     """Result of an ingest job. `ended` has the sums of queries, and `failed` the reasons of failures, by query name.
 
-    A query that was not started is only in `failed`.
+    A query that was not started is only in `failed`. `stopped_by` is the number of the signal that stopped the job; 0:
+    the job went to its end.
     """
 
     ended: dict[str, Ended] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    stopped_by: int = 0
 
     def total(self) -> ReadMetrics:
         total = ReadMetrics()
@@ -217,18 +255,20 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
     note_session(spark)
     forgo_source_lookup(spark)
     own = job_settings(settings)
+    stop_timeout_s = GivenOptions(own).read(STOP_TIMEOUT) / 1000
     if not {METRICS_LINES, METRICS_PROMETHEUS, METRICS_OTLP} & own.keys():
-        return run_all(spark, ingests)
+        return run_all(spark, ingests, stop_timeout_s)
     lines, prometheus, otlp = own.get(METRICS_LINES, "none"), own.get(METRICS_PROMETHEUS), own.get(METRICS_OTLP)
     with report_queries(spark, lines=lines, prometheus=prometheus, otlp=otlp):
-        return run_all(spark, ingests)
+        return run_all(spark, ingests, stop_timeout_s)
 
 
-def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
+def run_all(spark: SparkSession, ingests: Sequence[Ingest], stop_timeout_s: float = 20.0) -> Outcome:
     """Run the ingest queries until their ends; at most `MAX_STARTING` of them start at the same time.
 
-    If a query fails, or if its settings are refused, the reason is printed and is in the result. Ctrl-C prints the sums
-    of the running queries.
+    If a query fails, or if its settings are refused, the reason is printed and is in the result. SIGTERM and Ctrl-C let
+    the running micro-batches finish, within `ingest.stop.timeout`, and end all queries. A second signal ends the job at
+    once, after the sums of the running queries.
 
     Raises:
         ConfigurationError: the settings of all queries were refused, so no query was started.
@@ -237,29 +277,50 @@ def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
     running: list[IngestQuery] = []
     outcome = Outcome()
     refused: list[ConfigurationError] = []
-    with _sums_at_ctrl_c(running):
+    with stop_requests(spark, stop_timeout_s) as stop, _sums_at_ctrl_c(running):
         while waiting or running:
+            if stop.signal:
+                waiting.clear()
+                _stop(running, stop_timeout_s)
             while waiting and sum(query.is_starting() for query in running) < MAX_STARTING:
-                ingest = waiting.popleft()
-                try:
-                    running.append(IngestQuery(spark, ingest))
-                except ConfigurationError as error:
-                    if count == 1:
-                        raise
-                    refused.append(error)
-                    _failed(outcome, _name(ingest), error)
-                except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others are to be landed
-                    _failed(outcome, _name(ingest), error)
+                refused += _started(spark, waiting.popleft(), running, outcome, alone=count == 1)
             _wait_for_an_end(spark, _SECONDS_BETWEEN_STARTS if waiting else _SECONDS_BETWEEN_LOOKS)
             for query in [ingest_query for ingest_query in running if ingest_query.has_ended()]:
                 running.remove(query)
                 outcome.ended[query.name], exception = query.close()
                 if exception is not None:
                     _failed(outcome, query.name, exception)
+        outcome.stopped_by = stop.signal
     if len(refused) == count:
         raise ConfigurationError(f"none of the {count} queries was started: {refused[0]}")
     _summarize(outcome, count)
     return outcome
+
+
+def _started(
+    spark: SparkSession, ingest: Ingest, running: list[IngestQuery], outcome: Outcome, *, alone: bool
+) -> list[ConfigurationError]:
+    """Start a query and add it to `running`, or add the reason of its failure to `outcome`.
+
+    Return the error, if the query's settings are refused. If the query is `alone`, the error is raised.
+    """
+    try:
+        running.append(IngestQuery(spark, ingest))
+    except ConfigurationError as error:
+        if alone:
+            raise
+        _failed(outcome, _name(ingest), error)
+        return [error]
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others are to be landed
+        _failed(outcome, _name(ingest), error)
+    return []
+
+
+def _stop(running: Sequence[IngestQuery], seconds: float) -> None:
+    """Stop the queries after their micro-batches, for which they have `seconds` together."""
+    deadline = time.monotonic() + seconds
+    for query in running:
+        query.stop(max(0.0, deadline - time.monotonic()))
 
 
 @contextmanager

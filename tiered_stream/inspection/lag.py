@@ -224,7 +224,7 @@ def _next_records(
     small = FetchOptions(request_bytes=_NEXT_RECORD_BYTES, in_flight=1, memory_bytes=_NEXT_RECORD_BYTES)
     kafka = {**options.kafka, "max.partition.fetch.bytes": str(_NEXT_RECORD_BYTES)}
     small_reads = replace(
-        options, fetch=small, kafka=kafka, metrics_addresses=(), max_bytes_per_second=None, columns=None
+        options, fetch=small, kafka=kafka, report_addresses=(), max_bytes_per_second=None, columns=None
     )
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="next-records") as executor:
         records = executor.map(partial(_next_record, options=small_reads), by_partition.values())

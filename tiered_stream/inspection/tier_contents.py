@@ -93,7 +93,9 @@ def tier_contents(options: Options) -> TierContents:
         case LocatorName.ARCHIVE:
             return TierContents(LocatorName.ARCHIVE, PartialAnswer(_from_archive(options), {}))
         case LocatorName.NONE:
-            raise ConfigurationError(f"option {LOCATOR.name}: nobody is to say what is tiered; take none away")
+            raise ConfigurationError(
+                f"option {LOCATOR.name} is {LocatorName.NONE}, so nothing reports what is tiered: remove the option"
+            )
     client = open_client(options.kafka)
     meet_brokers(client)
     located = options.locator is not LocatorName.METADATA_TOPIC and supported_feature(client, LOCATION_FEATURE) > 0

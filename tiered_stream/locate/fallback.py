@@ -1,8 +1,9 @@
 """Storage failures while a micro-batch is planned: brokers serve the segments that cannot be located (KIP-1254).
 
-If a storage refuses the credentials, or its bucket does not exist, the user must change the settings. So these errors
-are raised. But S3 also responds 403 for a missing object if the user has no permission to list the bucket. So if the
-storage refuses an object of one segment, objects of other segments are requested.
+If a storage refuses the credentials, if its bucket does not exist, or if its response is not known to pass, the user
+must change the settings. So these errors are raised. But S3 also responds 403 for a missing object if
+the user has no permission to list the bucket. So if the storage refuses an object of one segment, objects of other
+segments are requested.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TypeVar
 
 from tiered_stream import errors
 from tiered_stream.locate.lineage import VisibleSegment
-from tiered_stream.locate.storage_check import check_place, gives
+from tiered_stream.locate.storage_check import LEFT_TO_BROKERS, check_place, gives
 from tiered_stream.model import RemoteLogSegment, TopicPartition
 from tiered_stream.process.single_flight import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
@@ -34,6 +35,23 @@ The brokers then serve all further segments. Each failure may take a whole timeo
 """
 
 
+class UnreachableCount:
+    """Counter of failures to reach the storage while one micro-batch is planned. Many threads may use it."""
+
+    def __init__(self) -> None:
+        self._failures: list[errors.StorageUnavailableError] = []
+
+    @property
+    def is_full(self) -> bool:
+        """True after `_MAX_UNREACHABLE` failures, so that the storage is not asked for any further segment."""
+        return len(self._failures) >= _MAX_UNREACHABLE
+
+    def add(self, error: Exception) -> None:
+        """Count the error if it is a failure to reach the storage."""
+        if isinstance(error, errors.StorageUnavailableError):
+            self._failures.append(error)
+
+
 class SegmentsLeftOut:
     """Handler of storage failures while one micro-batch is planned; it counts the segments that brokers must serve.
 
@@ -41,6 +59,7 @@ class SegmentsLeftOut:
 
     Args:
         segments: segments of the micro-batch, by partition, in offset order.
+        unreachable: failures to reach the storage while the micro-batch is planned; further failures are added.
         falls_back: brokers can serve segments; if false, storage errors are raised.
     """
 
@@ -48,6 +67,7 @@ class SegmentsLeftOut:
         self,
         fetcher: RemoteStorageFetcher,
         segments: Mapping[TopicPartition, Sequence[VisibleSegment]],
+        unreachable: UnreachableCount,
         *,
         falls_back: bool,
     ) -> None:
@@ -58,7 +78,7 @@ class SegmentsLeftOut:
         self._counts: Counter[TopicPartition] = Counter()
         self._reasons: dict[TopicPartition, tuple[int, errors.StorageError]] = {}
         """By partition, base offset and error of the failed segment with the lowest base offset."""
-        self._unreachable = 0
+        self._unreachable = unreachable
         self._access_check: SingleFlightCache[None, bool] = SingleFlightCache(1)
         # Only the first missing object leads to a check.
         self._place_check: SingleFlightCache[None, None] = SingleFlightCache(1)
@@ -70,13 +90,13 @@ class SegmentsLeftOut:
         failures to reach the storage, `work` is not called, and the brokers must serve the segment.
 
         Raises:
-            StorageAccessError: the storage refuses access to this segment and to other segments.
             StorageBucketNotFoundError: the bucket or folder does not exist.
             ConfigurationError: the settings name a bucket, folder or key prefix that does not have the segments.
-            StorageError: `work` raises it, and `falls_back` is false.
+            StorageError: `work` raises it, and `falls_back` is false. Or the error is not in `LEFT_TO_BROKERS`, and
+                the storage gives no other segment either.
         """
         error: errors.StorageError | None = None
-        if self._unreachable < _MAX_UNREACHABLE:
+        if not self._unreachable.is_full:
             try:
                 return work()
             except errors.StorageBucketNotFoundError:
@@ -84,13 +104,13 @@ class SegmentsLeftOut:
             except errors.StorageError as failure:
                 if isinstance(failure, errors.StorageObjectNotFoundError):
                     self._place_check.get(None, partial(self._check_place, segment, failure))
-                is_refused = isinstance(failure, errors.StorageAccessError)
+                is_refused = not isinstance(failure, LEFT_TO_BROKERS)
                 if not self._falls_back or (is_refused and not self._has_access(segment)):
                     raise
+                self._unreachable.add(failure)
                 error = failure
         with self._lock:
             self._counts[segment.topic_partition] += 1
-            self._unreachable += isinstance(error, errors.StorageUnavailableError)
             first = self._reasons.get(segment.topic_partition)
             if error is not None and (first is None or segment.base_offset < first[0]):
                 self._reasons[segment.topic_partition] = segment.base_offset, error
@@ -109,8 +129,6 @@ class SegmentsLeftOut:
         """Check whether the settings lead to the wrong place: by `segment`, and by one segment of another kind.
 
         There are two sources of a segment's object keys: the segment's own metadata, or the settings.
-
-        Raises: the errors of `storage_check.check_place`.
 
         Raises: the errors of `storage_check.check_place`.
         """

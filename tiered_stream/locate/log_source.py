@@ -10,7 +10,7 @@ from tiered_stream.broker.first_contact import meet_brokers
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
-from tiered_stream.errors import BrokerError, ConfigurationError
+from tiered_stream.errors import BrokerAuthorizationError, BrokerError, ConfigurationError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.metadata_topic.metadata_log import check_readable
@@ -21,7 +21,7 @@ from tiered_stream.locate.prefer_local import PreferLocal
 from tiered_stream.locate.storage_check import CheckedStorage
 from tiered_stream.options.choices import Fallback, LocatorName, Prefer
 from tiered_stream.options.parsing import Options
-from tiered_stream.options.remote_options import LOCATOR, RSM_CONFIG_PREFIX, STORAGE_URI
+from tiered_stream.options.remote_options import FALLBACK, LOCATOR, RSM_CONFIG_PREFIX, STORAGE_URI
 from tiered_stream.storage.open_fetcher import fetcher_for
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ def open_log_source(options: Options, *, warns: bool = True) -> LogSource:
 
     Raises:
         ConfigurationError: the storage or the brokers are configured wrongly.
+        BrokerAuthorizationError: the user has no READ on the metadata topic.
         BrokerError: the brokers do not respond, or respond with an error.
     """
     if options.locator is LocatorName.ARCHIVE:
@@ -154,6 +155,7 @@ def _why_not_followed(options: Options, client: BrokerClient) -> WhyBrokers | No
     """Return the reason if no storage is configured, or if `__remote_log_metadata` cannot be read; else None.
 
     Raises:
+        BrokerAuthorizationError: the user has no READ on the topic, and `remote.fallback=broker` is not set.
         BrokerError: the brokers do not report whether the user may read the topic.
     """
     if not _has_fetcher(options):
@@ -161,8 +163,20 @@ def _why_not_followed(options: Options, client: BrokerClient) -> WhyBrokers | No
         return WhyBrokers("no_storage", f"no {STORAGE_URI.name} says where tiered segments are. {fix}")
     try:
         check_readable(client)
+    except BrokerAuthorizationError as error:
+        if not options.asks_for_fallback:
+            raise BrokerAuthorizationError(
+                f"{REMOTE_LOG_METADATA_TOPIC} cannot be read: {error}. Grant READ and DESCRIBE on the topic "
+                f"{REMOTE_LOG_METADATA_TOPIC}, or use a gateway. To let the brokers send everything, set "
+                f"{FALLBACK.name}={Fallback.BROKER}"
+            ) from error
+        return _no_metadata(error)
     except BrokerError as error:
         if error.retriable:
             raise
-        return WhyBrokers("no_metadata", f"{REMOTE_LOG_METADATA_TOPIC} cannot be read: {error}")
+        return _no_metadata(error)
     return None
+
+
+def _no_metadata(error: BrokerError) -> WhyBrokers:
+    return WhyBrokers("no_metadata", f"{REMOTE_LOG_METADATA_TOPIC} cannot be read: {error}")

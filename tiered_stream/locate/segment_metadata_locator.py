@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from tiered_stream.errors import StorageError
 from tiered_stream.locate.aborted_transactions import find_aborted
-from tiered_stream.locate.fallback import SegmentsLeftOut
+from tiered_stream.locate.fallback import SegmentsLeftOut, UnreachableCount
 from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES, IndexCache
 from tiered_stream.locate.indexes.offset_index import SegmentPositions
 from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 INDEX_REQUESTS_IN_FLIGHT = 16
 
 T = TypeVar("T")
+
+_Cut = Callable[[], Sequence[SegmentLocation]]
 
 _Located = tuple[SegmentLocation, int | None]
 """Pair of a location and a seam.
@@ -70,6 +72,8 @@ class SegmentMetadataLocator(Locator):
         self.executor = ThreadPoolExecutor(INDEX_REQUESTS_IN_FLIGHT, thread_name_prefix="locate")
         self._cache = IndexCache(fetcher, cache_bytes)
         self._positions = SegmentPositions(fetcher, self._cache)
+        self._unreachable = UnreachableCount()
+        """Failures to reach the storage since the last call of `locate`, with which each micro-batch's splits begin."""
 
     @abstractmethod
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
@@ -112,6 +116,7 @@ class SegmentMetadataLocator(Locator):
 
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
+        self._unreachable = UnreachableCount()
         visible = self._recently_visible([partition for partition, offsets in ranges.items() if len(offsets)])
         parts = {
             partition: overlapping(visible[partition], offsets)
@@ -135,23 +140,19 @@ class SegmentMetadataLocator(Locator):
             )
         return locations
 
-    def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
-        """Return `location` without the first batches that its time index shows to be older than `timestamp` (ms).
-
-        Return None if all batches of the location are older. If the storage fails and `falls_back` is true, return
-        `location` unchanged.
-        """
-        whole: SegmentLocation | None = location
-        work = partial(self._positions.since, location, timestamp)
-        return self._unless_storage_fails(location, work, whole, "is read from its start")
-
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
         """Return each location without the first batches that its time index shows to be older than `timestamp` (ms).
 
         An entry is None if all batches of the location are older. The indexes of all locations are read in parallel. If
         the storage fails and `falls_back` is true, the location is returned unchanged.
         """
-        return list(self.executor.map(lambda location: self.since(location, timestamp), locations))
+
+        def since(location: SegmentLocation) -> SegmentLocation | None:
+            whole: SegmentLocation | None = location
+            work = partial(self._positions.since, location, timestamp)
+            return self._unless_storage_fails(location, work, whole, "is read from its start")
+
+        return list(self.executor.map(since, locations))
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         visible = self.visible_of([partition for partition, offsets in ranges.items() if len(offsets)])
@@ -171,7 +172,7 @@ class SegmentMetadataLocator(Locator):
         """
         shared = {partition: [VisibleSegment(share.segment, share.offsets)] for partition, share in shares.items()}
         # `locate` has the same failures later, and logs them.
-        left_out = SegmentsLeftOut(self._fetcher, shared, falls_back=self.falls_back)
+        left_out = SegmentsLeftOut(self._fetcher, shared, UnreachableCount(), falls_back=self.falls_back)
 
         def end_of(share: SegmentShare) -> int | None:
             return left_out.attempt(share.segment, partial(self._positions.end_of, share))
@@ -192,7 +193,7 @@ class SegmentMetadataLocator(Locator):
         `cuts` has pairs of a location and a size; the result has the same order. The offset indexes are read in
         parallel. If the storage fails and `falls_back` is true, the location stays whole.
         """
-        return list(self.executor.map(lambda cut: self.cut(*cut), cuts))
+        return self._cut_each([(location, partial(self._positions.cut, location, size)) for location, size in cuts])
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
         """Cut each location at the given offsets, and return the parts of each location.
@@ -201,24 +202,30 @@ class SegmentMetadataLocator(Locator):
         is the first offset of a part. The offset indexes are read in parallel. If the storage fails and `falls_back` is
         true, the location stays whole.
         """
-        return list(self.executor.map(lambda cut: self._cut(cut[0], partial(self._positions.cut_at, *cut)), cuts))
+        return self._cut_each([(location, partial(self._positions.cut_at, location, at)) for location, at in cuts])
 
-    def _cut(
-        self, location: SegmentLocation, work: Callable[[], Sequence[SegmentLocation]]
-    ) -> Sequence[SegmentLocation]:
+    def _cut_each(self, cuts: Sequence[tuple[SegmentLocation, _Cut]]) -> list[Sequence[SegmentLocation]]:
+        """Return the parts of each location, in the same order; the cuts run in parallel."""
+        return list(self.executor.map(lambda cut: self._cut(*cut), cuts))
+
+    def _cut(self, location: SegmentLocation, work: _Cut) -> Sequence[SegmentLocation]:
         return self._unless_storage_fails(location, work, [location], "stays in one split")
 
     def _unless_storage_fails(self, location: SegmentLocation, work: Callable[[], T], otherwise: T, effect: str) -> T:
         """Return the result of `work`. If `work` raises a StorageError and `falls_back` is true, return `otherwise`.
 
-        Args:
-            effect: end of the log line about the failure; it says what happens to the location's segment.
+        If the storage could not be reached too often since `locate` was called, `work` is not called. `effect` is the
+        end of the log line about the failure; it says what happens to the location's segment.
         """
+        unreachable = self._unreachable
+        if unreachable.is_full:
+            return otherwise
         try:
             return work()
         except StorageError as error:
             if not self.falls_back:
                 raise
+            unreachable.add(error)
             log.warning("segment %s %s: %s", location.segment.segment_id, effect, error)
             return otherwise
 
@@ -268,7 +275,7 @@ class SegmentMetadataLocator(Locator):
         Locations have only offsets in `ranges`. Index files are read in parallel, for segments that need them. If the
         storage does not return a segment's index and `falls_back` is true, the segment is left out.
         """
-        left_out = SegmentsLeftOut(self._fetcher, visible, falls_back=self.falls_back)
+        left_out = SegmentsLeftOut(self._fetcher, visible, self._unreachable, falls_back=self.falls_back)
 
         def locate(item: tuple[TopicPartition, int]) -> _Located | None:
             partition, index = item

@@ -19,6 +19,15 @@ _MAX_OTHERS = 3
 _MAX_SAMPLES = 64
 """Approximate maximum number of locations in the sample that `StorageCheck.check` takes."""
 
+LEFT_TO_BROKERS = (
+    errors.StorageUnavailableError, errors.StorageObjectNotFoundError, errors.StorageFormatError,
+    errors.SignedLocationError,
+)  # fmt: skip
+"""Failures of a segment that brokers make up for: failures that are known to pass, and failures of one segment alone.
+
+Any other response means that the settings must change, unless the storage gives other segments.
+"""
+
 log = logging.getLogger(__name__)
 
 
@@ -46,15 +55,15 @@ class StorageCheck:
     def check(self, locations: Sequence[SegmentLocation]) -> None:
         """Take a sample of `locations`, and check one location of each kind of segment that was not checked yet.
 
-        If the query falls back to brokers, any other storage error is only logged. S3 also responds 403 for a missing
-        object if the user has no permission to list the bucket. So if the storage refuses the object, objects of other
-        segments in `locations` are requested.
+        If the query falls back to brokers, errors of `LEFT_TO_BROKERS` are only logged. S3 also responds 403 for a
+        missing object if the user has no permission to list the bucket. So if the storage refuses the object, objects
+        of other segments in `locations` are requested.
 
         Raises:
-            StorageAccessError: the storage refuses all these objects.
             StorageBucketNotFoundError: the bucket or folder does not exist.
             ConfigurationError: `check_place` raises it.
-            StorageError: the storage fails otherwise, and the query does not fall back to brokers.
+            StorageError: the storage refuses all these objects (StorageAccessError, or another response that brokers do
+                not make up for), or it fails otherwise, and the query does not fall back to brokers.
         """
         for location in locations[:: len(locations) // _MAX_SAMPLES + 1]:
             kind = self._fetcher.placed_by_metadata(location.segment)
@@ -65,18 +74,18 @@ class StorageCheck:
     def _check(self, location: SegmentLocation, locations: Sequence[SegmentLocation]) -> None:
         try:
             self._fetch_byte(location)
-        except errors.StorageAccessError as refused:
-            if not self._gives_another(locations):
-                raise
-            log.warning("the storage gives other segments, but not this one: %s", refused)
         except errors.StorageBucketNotFoundError:
             raise
-        except errors.StorageError as error:
+        except LEFT_TO_BROKERS as error:
             if isinstance(error, errors.StorageObjectNotFoundError):
                 check_place(self._fetcher, location.segment, error, lambda: self._gives_another(locations))
             if not self._falls_back:
                 raise
             log.warning("the storage does not work at the start of the query; each task tries it again: %s", error)
+        except errors.StorageError as refused:
+            if not self._gives_another(locations):
+                raise
+            log.warning("the storage gives other segments, but not this one: %s", refused)
 
     def _gives_another(self, locations: Sequence[SegmentLocation]) -> bool:
         """Return whether the storage returns a byte of one of the last `_MAX_OTHERS` locations.

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 _ALL_ADDRESSES = ("0.0.0.0", "::", "[::]")
 _PENDING = 64
-"""Maximum number of micro-batches with reports that no line has yet, because anybody can send invented reports."""
+"""Maximum number of micro-batches with reports that no line has yet."""
 _SECONDS_FOR_REPORTS = 1.0
 """Maximum time to wait at the end of a run for the reports of its last tasks."""
 
@@ -34,7 +34,8 @@ _SECONDS_FOR_REPORTS = 1.0
 class BatchLog:
     """Receiver of the reports that a query's tasks send to `address`; it logs their sum once for each micro-batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, loopback: bool = False) -> None:
+        """Listen at the loopback interface if `loopback` is true, because all tasks run on this machine."""
         self._changed = threading.Condition()
         self._pending: LRUCache[MicroBatchId | None, tuple[int, ReadMetrics]] = LRUCache(_PENDING)
         """Number of reports and their sum, by micro-batch. None: a task did not know its micro-batch."""
@@ -45,8 +46,11 @@ class BatchLog:
         self._lag: Mapping[TopicPartition, int] = {}
         self._total = ReadMetrics()
         self._batches = 0
-        self._receiver = MetricsReceiver(_own_host(), os.environ.get("SPARK_LOCAL_IP") or None, self._add)
-        self.address = self._receiver.address
+        if loopback:
+            self._receiver = MetricsReceiver(on_report=self._add)
+        else:
+            self._receiver = MetricsReceiver(_own_host(), os.environ.get("SPARK_LOCAL_IP") or None, self._add)
+        self.address, self.report_to = self._receiver.address, self._receiver.report_to
 
     def begin(self, reports: int, lag: Mapping[TopicPartition, int], end: object = None) -> None:
         """Take note of a newly planned micro-batch, after logging reports that still have no line.

@@ -2,26 +2,72 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from tiered_stream.timed_http import timed
+
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
 
 _REQUEST_SECONDS = 10.0
+"""Time limit for a whole request, because a client may send it byte by byte."""
+_AT_ONCE = 16
+"""Maximum number of requests that are served at the same time; further connections are closed."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._free = threading.BoundedSemaphore(_AT_ONCE)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own, or close it if too many are served already."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Do not log a client that is slow or gone, because anybody may connect."""
+
 
 class _Handler(WSGIRequestHandler):
     timeout = _REQUEST_SECONDS
+
+    def setup(self) -> None:
+        deadline = time.monotonic() + _REQUEST_SECONDS
+        self.request = timed(self.request, lambda: deadline - time.monotonic())
+        super().setup()
+
+    def finish(self) -> None:
+        """Close the connection here, because the server knows only the socket that `setup` has replaced."""
+        try:
+            super().finish()
+        finally:
+            with suppress(OSError):
+                self.request.shutdown(socket.SHUT_WR)
+            self.request.close()
 
     def log_message(self, format: str, *args: object) -> None:
         """Do not log requests, because a probe may send one every second."""

@@ -11,7 +11,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from functools import reduce
+from math import inf
+from operator import add
 
 from cachetools import LRUCache
 
@@ -28,16 +31,30 @@ _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedKeys:
+    """Numbers of keys of a table of the latest state whose rows were inserted, updated or deleted."""
+
+    inserted: int
+    updated: int
+    deleted: int
+
+    def __str__(self) -> str:
+        return f"{self.inserted:,} keys inserted, {self.updated:,} updated, {self.deleted:,} deleted"
+
+
+@dataclass(frozen=True, slots=True)
 class LandedRows:
     """Number of rows that were committed to `table`, and of dead letters whose records were meant for it.
 
-    `dead_letter_table` is the table that got the dead letters; empty if there are none.
+    `dead_letter_table` is the table that got the dead letters; empty if there are none. `keys` are the changed keys of
+    a table of the latest state, whose sum is `rows`; None: the table appends, or the numbers are unknown.
     """
 
     table: str
     rows: int
     dead_letters: int = 0
     dead_letter_table: str = ""
+    keys: ChangedKeys | None = None
 
 
 def note_landed(micro_batch: MicroBatchId, tables: Iterable[LandedRows]) -> None:
@@ -56,17 +73,18 @@ def landed_in(micro_batch: MicroBatchId) -> tuple[LandedRows, ...] | None:
         return _committed.get(micro_batch, (0.0, None))[1]
 
 
-def landed_after(micro_batch: MicroBatchId, since: float) -> tuple[LandedRows, ...]:
+def landed_after(micro_batch: MicroBatchId, since: float, before: float = inf) -> tuple[LandedRows, ...]:
     """Return what later micro-batches of the same query have committed, by table; also of one that then failed.
 
-    Micro-batches from before `since`, a time of the monotonic clock, are of another run of the query and do not count.
+    Micro-batches from the batch id `before` on do not count. Micro-batches from before `since`, a time of the monotonic
+    clock, are of another run of the query and do not count.
     """
     query_id, batch_id = micro_batch
     with _lock:
         later = [
             landed
             for (query, batch), (noted, landed) in _committed.items()
-            if query == query_id and batch > batch_id and noted >= since
+            if query == query_id and batch_id < batch < before and noted >= since
         ]
     return summed(table for landed in later for table in landed)
 
@@ -74,23 +92,31 @@ def landed_after(micro_batch: MicroBatchId, since: float) -> tuple[LandedRows, .
 def summed(tables: Iterable[LandedRows]) -> tuple[LandedRows, ...]:
     """Return one item for each pair of a table and its table for dead letters, with the sums of their counts."""
     rows: Counter[str] = Counter()
+    keys: dict[str, ChangedKeys] = {}
     dead: dict[str, Counter[str]] = {}
     for landed in tables:
         rows[landed.table] += landed.rows
+        if landed.keys is not None:
+            keys[landed.table] = _added(keys.get(landed.table), landed.keys)
         by_place = dead.setdefault(landed.table, Counter())
         if landed.dead_letters:
             by_place[landed.dead_letter_table] += landed.dead_letters
     return tuple(
-        LandedRows(table, rows[table] if number == 0 else 0, count, place)
+        LandedRows(table, 0 if number else rows[table], count, place, None if number else keys.get(table))
         for table, by_place in dead.items()
         for number, (place, count) in enumerate(by_place.items() or [("", 0)])
     )
 
 
+def _added(left: ChangedKeys | None, right: ChangedKeys) -> ChangedKeys:
+    return ChangedKeys(*map(add, astuple(left), astuple(right))) if left else right
+
+
 def describe_rows(records: int | None, tables: Sequence[LandedRows] | None) -> str:
     """Format the number of records that were read, of rows that were landed, and of dead letters with their tables.
 
-    If each record became a row of one table, the text has only one number.
+    If each record became a row of one table, the text has only one number. Tables of the latest state have numbers of
+    keys in place of rows.
 
     Args:
         records: number of records that were read; None: the text leaves it out.
@@ -98,13 +124,18 @@ def describe_rows(records: int | None, tables: Sequence[LandedRows] | None) -> s
     """
     if tables is None:
         return f"{records or 0:,} rows"
-    rows, names = sum(table.rows for table in tables), {table.table for table in tables}
+    keys = reduce(_added, (table.keys for table in tables if table.keys is not None), None)
+    rows, names = sum(table.rows for table in tables if table.keys is None), {table.table for table in tables}
     where = f" in {len(names):,} tables" if len(names) > 1 else ""
     dead = [table for table in tables if table.dead_letters]
-    if rows == records and not dead:
+    if rows == records and not dead and keys is None:
         return f"{rows:,} rows{where}"
     texts = [] if records is None else [f"{records:,} rows read"]
-    texts.append(f"{rows:,} rows landed{where}")
+    if keys is None or rows:
+        texts.append(f"{rows:,} rows landed")
+    if keys is not None:
+        texts.append(str(keys))
+    texts[-1] += where
     for table in dead[:_NAMED]:
         letters = f"{table.dead_letters:,} dead letter{'s' if table.dead_letters > 1 else ''}"
         of_table = f" of {table.table}" if len(names) > 1 else ""

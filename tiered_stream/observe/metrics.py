@@ -1,8 +1,9 @@
 """Counters of the cost of reading, kept in each task and sent to the driver.
 
 The counters include the metrics of KIP-1254. Spark gives a Python source no way to report metrics. So a task sends its
-counters as one UDP datagram of JSON to the driver's `BatchLog`, and to `remote.metrics.address` if that is set. Nothing
-waits for a datagram. If a datagram is lost, the sums are too small, but the rows are right.
+counters as one UDP datagram of JSON to the driver's `BatchLog`, and to the
+receivers in `remote.metrics.secret.addresses`. Each datagram begins with the receiver's token, because anybody may
+send datagrams. Nothing waits for a datagram. If a datagram is lost, the sums are too small, but the rows are right.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from tiered_stream.model import ReportAddress
 from tiered_stream.options.types import host_and_port
 
 OBSERVATION = "tiered_stream"
@@ -26,9 +28,6 @@ LATENCY_BOUNDS_MS = (10, 25, 50, 100, 250, 500, 1000, 2500, 10000)
 
 The counter `remote_fetches_within_N_ms` counts requests to the storage that took at most N ms.
 """
-
-REPORT_TO = "spark.tiered_stream.report.to"
-"""Setting in Spark's session: addresses to which tasks send their counters, one for each call of `report_queries`."""
 
 FIND_REASON = "`tiered-stream doctor` with the query's options finds the reason"
 
@@ -185,8 +184,8 @@ def new_part() -> str:
     return os.urandom(8).hex()
 
 
-def send(metrics: ReadMetrics, addresses: Iterable[str], part: str = "") -> None:
-    """Send the counters with this task's micro-batch to each address (`host:port`) by UDP; ignore failures.
+def send(metrics: ReadMetrics, addresses: Iterable[ReportAddress], part: str = "") -> None:
+    """Send the counters with this task's micro-batch to each address by UDP; ignore failures.
 
     `part` names the input partition whose records were all read. If a task is repeated, the receiver counts its records
     once. Empty: the report is of no whole input partition.
@@ -195,9 +194,9 @@ def send(metrics: ReadMetrics, addresses: Iterable[str], part: str = "") -> None
     for address in addresses:
         datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": current_micro_batch(), "part": part})
         with suppress(OSError, ValueError):
-            family, target = socket_addresses(*host_and_port(address))[0]
+            family, target = socket_addresses(*host_and_port(address.place))[0]
             with socket.socket(family, socket.SOCK_DGRAM) as sender:
-                sender.sendto(datagram, target)
+                sender.sendto(address.token + datagram, target)
 
 
 def current_micro_batch() -> MicroBatchId | None:

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
+import os
+import re
 import selectors
 import socket
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import orjson
 from cachetools import LRUCache
 
-from tiered_stream.observe.metrics import MicroBatchId, ReadMetrics, socket_addresses
+from tiered_stream.model import REPORT_TOKEN_BYTES, ReportAddress
+from tiered_stream.observe.datagram_filter import accept_only
+from tiered_stream.observe.metrics import LATENCY_BOUNDS_MS, MicroBatchId, ReadMetrics, socket_addresses, within
 
 log = logging.getLogger(__name__)
 
 _LARGEST_DATAGRAM = 4096
 _MICRO_BATCHES = 1024
-"""Maximum number of micro-batches whose counters wait for `take_micro_batch`.
-
-The number is limited, because anybody can send datagrams with invented ids of micro-batches.
-"""
+"""Maximum number of micro-batches whose counters wait for `take_micro_batch`."""
 _PARTS = 1 << 16
-"""Maximum number of input partitions that are known to have reported, because anybody can send invented names."""
+"""Maximum number of input partitions that are known to have reported."""
 _AT_ONCE = 10_000
 """Maximum number of datagrams that one call of `drain` takes, so that it ends although more and more arrive."""
 _WAITING_BYTES = 4 << 20
 """Bytes of datagrams that may wait in the kernel; without more rights, Linux grants at most `net.core.rmem_max`."""
-_KEYS = asdict(ReadMetrics()).keys() | {"micro_batch", "part"}
+_COUNTERS = asdict(ReadMetrics())
+_KEYS = _COUNTERS.keys() | {"micro_batch", "part"}
+_LARGEST = 1 << 48
+"""Upper limit of a counter: 256 TiB, or 2.8e14 records. Sums of 32,768 such counters fit in 64 bits."""
+_LATENCIES = (*map(within, LATENCY_BOUNDS_MS), "remote_fetch_requests")
+"""Counters of which none is larger than the next."""
+_NAME = re.compile(r"[\w-]{0,36}", re.ASCII)
+"""Form of a query's id and of an input partition's name, so that neither adds lines to a log."""
+_LONG_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,9 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
     micro-batch more than once. The sums have the rows once, and the cost of each time. Sums include all datagrams that
     have arrived at this machine.
 
+    Anybody may send datagrams. Only datagrams that begin with the receiver's random token are counted. On Linux, the
+    kernel drops all others (`datagram_filter`).
+
     A query never fails because of metrics. If no address can be bound, a warning is logged, `address` is empty, and all
     sums stay zero.
 
@@ -70,6 +85,9 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
 
     def __init__(self, host: str = "127.0.0.1", bind: str | None = None, on_report: OnReport | None = None) -> None:
         self.address = ""
+        self.report_to: tuple[ReportAddress, ...] = ()
+        """Address and token for `metrics.send`; empty if no port could be opened."""
+        self._token = os.urandom(REPORT_TOKEN_BYTES)
         self._on_report = on_report
         self._lock = threading.RLock()
         self._total = ReadMetrics()
@@ -79,7 +97,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         self._thread = threading.Thread(target=self._run, name="metrics-receiver", daemon=True)
         try:
             self._sockets += socket.socketpair()  # a byte in it wakes the thread, but closing a socket does not
-            self._sockets.append(listening := _bound(bind or host))
+            self._sockets.append(listening := _bound(bind or host, self._token))
             self._thread.start()
         except (OSError, RuntimeError) as error:
             self.close()
@@ -87,6 +105,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
             return
         name = host.strip("[]")
         self.address = f"{f'[{name}]' if ':' in name else name}:{listening.getsockname()[1]}"
+        self.report_to = (ReportAddress(self.address, self._token),)
 
     def total(self) -> ReadMetrics:
         """Return the sum of the counters received since the receiver was created."""
@@ -100,12 +119,22 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
             self.drain()
             return self._micro_batches.pop(micro_batch, ReadMetrics())
 
-    def forget(self, query_id: str) -> None:
-        """Forget the counters of a query's micro-batches; its next run repeats a micro-batch that has failed."""
+    def take_before(self, micro_batch: MicroBatchId) -> ReadMetrics:
+        """Return the sum of the counters of all earlier micro-batches of the same query, and forget these counters.
+
+        Micro-batches that were returned before are left out.
+        """
+        query_id, batch_id = micro_batch
+        earlier = ReadMetrics()
         with self._lock:
             self.drain()
-            for micro_batch in [known for known in self._micro_batches if known[0] == query_id]:
-                del self._micro_batches[micro_batch]
+            for known in [known for known in self._micro_batches if known[0] == query_id and known[1] < batch_id]:
+                earlier.add(self._micro_batches.pop(known))
+        return earlier
+
+    def forget(self, query_id: str) -> None:
+        """Forget the counters of a query's micro-batches; its next run repeats a micro-batch that has failed."""
+        self.take_before((query_id, sys.maxsize))
 
     def later_than(self, micro_batch: MicroBatchId) -> ReadMetrics:
         """Return the sum of the counters of all micro-batches of the same query that come after `micro_batch`.
@@ -147,7 +176,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
                 self.drain()
 
     def _take(self, datagram: bytes) -> None:
-        report = parse_datagram(datagram)
+        report = parse_datagram(datagram, self._token)
         if report is None:
             return
         if report.part in self._parts:
@@ -161,8 +190,10 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
             self._on_report(report)
 
 
-def _bound(host: str) -> socket.socket:
-    """Return a UDP socket bound to the address of `host`, or to all addresses if that is not possible.
+def _bound(host: str, token: bytes) -> socket.socket:
+    """Return a UDP socket for datagrams with `token`, bound to the address of `host`.
+
+    If this address cannot be bound, the socket is bound to all addresses.
 
     Raises:
         OSError: no address can be bound.
@@ -172,16 +203,17 @@ def _bound(host: str) -> socket.socket:
         candidates = socket_addresses(host, 0) + candidates
     for family, address in candidates:
         with suppress(OSError):
-            return _listening(family, address)
-    return _listening(socket.AF_INET, ("0.0.0.0", 0))
+            return _listening(family, address, token)
+    return _listening(socket.AF_INET, ("0.0.0.0", 0), token)
 
 
-def _listening(family: int, address: Any) -> socket.socket:
+def _listening(family: int, address: Any, token: bytes) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_DGRAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _WAITING_BYTES)
         if family == socket.AF_INET6:  # so that `::` also listens at all IPv4 addresses
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        accept_only(listening, token)
         listening.bind(address)
     except OSError:
         listening.close()
@@ -189,23 +221,35 @@ def _listening(family: int, address: Any) -> socket.socket:
     return listening
 
 
-def parse_datagram(datagram: bytes) -> Report | None:
+def parse_datagram(datagram: bytes, token: bytes) -> Report | None:
     """Parse a task's datagram.
 
-    The result is None if the datagram does not have the form that `metrics.send` gives it.
+    The result is None if the datagram does not have the form that `metrics.send` gives it, or does not begin with
+    `token`.
     """
+    if not hmac.compare_digest(datagram[: len(token)], token):
+        return None
     try:
-        values = orjson.loads(datagram)
+        values = orjson.loads(datagram[len(token) :])
     except ValueError:
         return None
     if not isinstance(values, dict) or values.keys() != _KEYS:
         return None
     micro_batch, part = values.pop("micro_batch"), values.pop("part")
-    if not isinstance(part, str) or not all(type(value) in (int, float) and value >= 0 for value in values.values()):
+    if not (isinstance(part, str) and _NAME.fullmatch(part) and _are_possible(values)):
         return None
     match micro_batch:
         case None:
             return Report(None, ReadMetrics(**values), part)
-        case [str(query_id), int(batch_id)]:
+        case [str(query_id), int(batch_id)] if _NAME.fullmatch(query_id) and 0 <= batch_id <= _LONG_MAX:
             return Report((query_id, batch_id), ReadMetrics(**values), part)
     return None
+
+
+def _are_possible(counters: Mapping[str, Any]) -> bool:
+    """Return whether each counter has its type and is within its bounds, and the latencies' buckets add up."""
+    for name, value in counters.items():
+        largest = _LONG_MAX if name == "record_timestamp_max" else _LARGEST
+        if type(value) is not type(_COUNTERS[name]) or not 0 <= value <= largest:
+            return False
+    return all(counters[name] <= counters[larger] for name, larger in pairwise(_LATENCIES))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from functools import partial
@@ -19,10 +20,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.metrics import CallbackOptions, Histogram, Observation
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import Histogram as HistogramInstrument
 from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter, ObservableGauge
 from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
     CardinalityLimits,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
     MetricExportResult,
     MetricsData,
     PeriodicExportingMetricReader,
@@ -32,12 +38,14 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import LATENCY_BOUNDS_MS, ReadMetrics, within
 from tiered_stream.observe.progress import MicroBatch
-from tiered_stream.observe.query_metrics import QueryMetrics
+from tiered_stream.observe.query_metrics import LATENCIES, QueryMetrics, QuerySums
 from tiered_stream.options.types import is_http_url
 
 log = logging.getLogger(__name__)
 
 _PATH = "/v1/metrics"
+_CUMULATIVE, _DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
+_BOUNDS = [bound / 1000 for bound in LATENCY_BOUNDS_MS]
 _SERVICE = "tiered_stream"
 _SERIES: CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge: 100_000}
 """Maximum number of series of a metric. The lag has one series for each partition, and the SDK's default is 2,000."""
@@ -78,21 +86,19 @@ class OtlpSender:
         """State of each query that has ended, by its name; the query that ended first comes first."""
         self._lock = threading.Lock()
         try:
-            reader = PeriodicExportingMetricReader(_Exporter(url, self._on_sent), cardinality_limits=_SERIES)
+            exporter = _Exporter(url, self._running_sums, self._on_sent)
+            reader = PeriodicExportingMetricReader(exporter, cardinality_limits=_SERIES)
         except ValueError as error:
             raise ConfigurationError(f"OTEL_METRIC_EXPORT_INTERVAL: {error}") from error
         self._provider = MeterProvider([reader], _resource(), shutdown_on_exit=False)
-        self._latencies = self._register_metrics()
+        self._register_metrics()
 
     def add(self, batch: MicroBatch) -> None:
-        """Add a finished micro-batch to its query's sums and latencies."""
+        """Add a finished micro-batch to its query's sums."""
         with self._lock:
             self._names[batch.query_id] = batch.query
             self._ended.pop(batch.query, None)
         self._sums.add(replace(batch, query_id=batch.query))
-        for seconds, count in _typical_latencies(batch.cost):
-            for _ in range(count):
-                self._latencies.record(seconds, {"query": batch.query})
 
     def ended(self, query_id: str) -> None:
         """Mark the query as ended: its last sums are sent once more, and then no longer.
@@ -115,11 +121,8 @@ class OtlpSender:
         except Exception as error:  # noqa: BLE001 - the queries have ended well
             log.warning("metrics were perhaps not sent: %r", error)
 
-    def _register_metrics(self) -> Histogram:
-        """Register a callback for each metric of `QueryMetrics` except the latencies; return a histogram for latencies.
-
-        The method `add` records latencies in the histogram.
-        """
+    def _register_metrics(self) -> None:
+        """Register a callback for each metric of `QueryMetrics` except the latencies, which the exporter adds."""
         meter = self._provider.get_meter(_SERVICE)
         first: list[_Observer] = [self._begin_collection]  # for the first metric only: runs once, before all sums
         for family in self._sums.collect():
@@ -130,26 +133,28 @@ class OtlpSender:
             elif family.type == "gauge":
                 meter.create_observable_gauge(name, callbacks, description=text)
             else:
-                bounds = [bound / 1000 for bound in LATENCY_BOUNDS_MS]
-                latencies = meter.create_histogram(name, "", text, explicit_bucket_boundaries_advisory=bounds)
                 continue
             first = []
-        return latencies
 
     def _begin_collection(self, _: CallbackOptions) -> Iterable[Observation]:
         self._advance(_LastFigures.WAIT, _LastFigures.COLLECTED)
         return ()
 
     def _observations(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
-        with self._lock:
-            sent = {query for query, state in self._ended.items() if state is _LastFigures.SENT}
+        running = self._running_sums()
         families = (family for family in self._sums.collect() if family.name == name)
         return [
             Observation(sample.value, dict(sample.labels))
             for family in families
             for sample in family.samples
-            if sample.labels["query"] not in sent
+            if sample.labels["query"] in running
         ]
+
+    def _running_sums(self) -> dict[str, QuerySums]:
+        """Return the sums of each query whose sums are still to be sent, by its name."""
+        with self._lock:
+            sent = {query for query, state in self._ended.items() if state is _LastFigures.SENT}
+        return {name: query for name, query in self._sums.sums().items() if name not in sent}
 
     def _on_sent(self) -> None:
         self._advance(_LastFigures.COLLECTED, _LastFigures.SENT)
@@ -160,15 +165,18 @@ class OtlpSender:
 
 
 class _Exporter(OTLPMetricExporter):
-    """Exporter that logs one line when sending begins to fail, and one line when it works again.
+    """Exporter that adds the latencies, and logs one line when sending begins to fail or works again.
 
-    OpenTelemetry's exporter logs several lines at each attempt; they are suppressed. `on_sent` is called after each
-    success.
+    OpenTelemetry's exporter logs several lines at each attempt; they are suppressed. `sums` returns the sums by query
+    name, and `on_sent` is called after each success.
     """
 
-    def __init__(self, url: str, on_sent: Callable[[], None]) -> None:
+    def __init__(self, url: str, sums: Callable[[], Mapping[str, QuerySums]], on_sent: Callable[[], None]) -> None:
         super().__init__(url)
-        self._url, self._on_sent, self._failing = url, on_sent, False
+        self._url, self._sums, self._on_sent, self._failing = url, sums, on_sent, False
+        self._latencies = _LatencyHistograms(
+            is_delta=(self._preferred_temporality or {}).get(HistogramInstrument) is _DELTA
+        )
 
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
@@ -185,7 +193,8 @@ class _Exporter(OTLPMetricExporter):
 
         own_log.addFilter(passes)
         try:
-            result = super().export(metrics_data, timeout_millis, **kwargs)
+            with_latencies = self._latencies.added_to(metrics_data, self._sums())
+            result = super().export(with_latencies, timeout_millis, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the queries go on
             result = MetricExportResult.FAILURE
             lines.append(repr(error))
@@ -201,6 +210,50 @@ class _Exporter(OTLPMetricExporter):
         if not failed:
             self._on_sent()
         return result
+
+
+class _LatencyHistograms:
+    """Histograms of latencies by query, each of all requests so far, or (`is_delta`) of those since the last call.
+
+    The SDK's own histogram takes latencies one by one, but reports have only their numbers by bucket.
+    """
+
+    def __init__(self, *, is_delta: bool) -> None:
+        self._is_delta = is_delta
+        self._since = time.time_ns()
+        self._before: Mapping[str, ReadMetrics] = {}
+
+    def added_to(self, data: MetricsData, sums: Mapping[str, QuerySums]) -> MetricsData:
+        """Return `data` with the metric of the latencies of `sums` (by query name) added to its last scope."""
+        if not (sums and data.resource_metrics and data.resource_metrics[-1].scope_metrics):
+            return data
+        *resources, resource = data.resource_metrics
+        *scopes, scope = resource.scope_metrics
+        scope = replace(scope, metrics=[*scope.metrics, self._metric({name: each.cost for name, each in sums.items()})])
+        return MetricsData([*resources, replace(resource, scope_metrics=[*scopes, scope])])
+
+    def _metric(self, costs: Mapping[str, ReadMetrics]) -> Metric:
+        now = time.time_ns()
+        points = [self._point(name, cost, now) for name, cost in costs.items()]
+        if self._is_delta:
+            self._since, self._before = now, costs
+        (name, text), temporality = LATENCIES, _DELTA if self._is_delta else _CUMULATIVE
+        return Metric(name, text, "", Histogram(points, temporality))
+
+    def _point(self, name: str, cost: ReadMetrics, now: int) -> HistogramDataPoint:
+        cost = cost.since(self._before.get(name, ReadMetrics()))
+        up_to = [0, *(getattr(cost, within(bound)) for bound in LATENCY_BOUNDS_MS), cost.remote_fetch_requests]
+        return HistogramDataPoint(
+            {"query": name},
+            self._since,
+            now,
+            count=cost.remote_fetch_requests,
+            sum=cost.remote_fetch_latency_total,
+            bucket_counts=[upper - lower for lower, upper in pairwise(up_to)],
+            explicit_bounds=_BOUNDS,
+            min=None,  # type: ignore[arg-type]  # OTLP: optional, and unknown here
+            max=None,  # type: ignore[arg-type]
+        )
 
 
 def _resource() -> Resource:
@@ -224,25 +277,3 @@ def _metrics_url(endpoint: str) -> str:
     if not is_http_url(endpoint):
         raise ConfigurationError(f"{endpoint!r} is no endpoint for OTLP, such as http://collector:4318")
     return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _PATH
-
-
-def _typical_latencies(cost: ReadMetrics) -> list[tuple[float, int]]:
-    """Return pairs of a latency in seconds and a number of requests, one pair for each bucket that has requests.
-
-    Only the number of requests of each bucket and the sum of all latencies are known. So all latencies lie at the same
-    fraction of their buckets' widths: the fraction at which they add up to the known sum.
-    """
-    bounds = [
-        0.0,
-        *(bound / 1000 for bound in LATENCY_BOUNDS_MS),
-        max(cost.remote_fetch_latency_max, LATENCY_BOUNDS_MS[-1] / 1000),
-    ]
-    cumulative = [0, *(getattr(cost, within(bound)) for bound in LATENCY_BOUNDS_MS), cost.remote_fetch_requests]
-    buckets = [
-        (low, high, upper - lower)
-        for (low, high), (lower, upper) in zip(pairwise(bounds), pairwise(cumulative), strict=True)
-    ]
-    lowest_total = sum(low * count for low, _, count in buckets)
-    room = sum((high - low) * count for low, high, count in buckets)
-    fraction = min(1.0, max(1e-6, (cost.remote_fetch_latency_total - lowest_total) / room)) if room > 0 else 1.0
-    return [(low + fraction * (high - low), count) for low, high, count in buckets if count > 0]

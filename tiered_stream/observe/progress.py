@@ -54,11 +54,12 @@ class MicroBatch:
         return max(0.0, time.time() - newest / 1000) if newest else None
 
 
-def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics) -> MicroBatch:
+def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics, *, reports_lag: bool = True) -> MicroBatch:
     """Return the report on a finished micro-batch, from Spark's progress and the counters of its tasks.
 
     In the direct lane, counters and rows come from Spark's observed metrics, which are exact. Otherwise the counters
-    are `counted`: the sum of the datagrams that have arrived from the tasks.
+    are `counted`: the sum of the datagrams that have arrived from the tasks. The lag is left out if `reports_lag` is
+    false, because a server of Spark Connect is older than its client.
     """
     observed = progress.observedMetrics.get(OBSERVATION)
     cost, rows, rate = counted, progress.numInputRows, progress.processedRowsPerSecond
@@ -74,7 +75,7 @@ def finished_batch(progress: StreamingQueryProgress, counted: ReadMetrics) -> Mi
         seconds=progress.durationMs.get("triggerExecution", 0) / 1000,
         rows_per_second=rate,
         cost=cost,
-        lag=_lag(progress),
+        lag=_lag(progress) if reports_lag else None,
         tables=landed_in((str(progress.id), progress.batchId)),
     )
 

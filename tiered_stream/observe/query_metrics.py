@@ -16,6 +16,8 @@ from tiered_stream.observe.progress import MicroBatch
 
 PREFIX = "tiered_stream_query_"
 LANDED_ROWS, DEAD_LETTERS = "landed_rows", "dead_letters"
+LATENCIES = f"{PREFIX}storage_request_seconds", "How long requests to storage took."
+"""Name and description of the histogram of latencies."""
 DEAD_LETTER_TABLE = "dead_letter_table"
 """Label of `DEAD_LETTERS`."""
 
@@ -60,9 +62,13 @@ class QueryMetrics(Collector):
         """Remove the sums of the query, which has ended."""
         self._queries.pop(query_id, None)
 
+    def sums(self) -> dict[str, QuerySums]:
+        """Return the sums of each query by its name, or by its id if it has no name."""
+        return {query.last.query: query for query in list(self._queries.values())}
+
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics that `/metrics` shows. The label `query` is the query's name, or its id without a name."""
-        return _families({query.last.query: query for query in list(self._queries.values())})
+        return _families(self.sums())
 
 
 def _families(queries: Mapping[str, QuerySums]) -> Iterator[Metric]:
@@ -73,8 +79,7 @@ def _families(queries: Mapping[str, QuerySums]) -> Iterator[Metric]:
                 if figure is not None:
                     family.add_metric([query_name, *values], figure)
         yield family
-    name, text = f"{PREFIX}storage_request_seconds", "How long requests to storage took."
-    histogram = HistogramMetricFamily(name, text, labels=["query"])
+    histogram = HistogramMetricFamily(*LATENCIES, labels=["query"])
     for query_name, query in queries.items():
         buckets = [(str(bound / 1000), getattr(query.cost, within(bound))) for bound in LATENCY_BOUNDS_MS]
         buckets.append(("+Inf", query.cost.remote_fetch_requests))

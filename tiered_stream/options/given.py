@@ -12,7 +12,7 @@ from tiered_stream.options.remote_options import BROKER_PROPERTIES, RSM_CONFIG_P
 from tiered_stream.options.source_options import OPTIONS
 from tiered_stream.options.spark_options import GROUP_ID
 from tiered_stream.options.types import HiddenValueError, Option, Queries
-from tiered_stream.options.unknown_names import is_typing_error, nearest_name
+from tiered_stream.options.unknown_names import is_one_letter_away, is_typing_error, nearest_name
 
 logger = logging.getLogger("tiered_stream.options.parsing")
 
@@ -76,18 +76,18 @@ class GivenOptions:
         return self.read(RSM_CONFIG_PREFIX).lower()
 
     def check_names(self) -> None:
-        """Check that each `remote.*` option is known, and that no value is a placeholder that only a broker fills in.
+        """Check that each option is known, and that no value is a placeholder that only a broker fills in.
 
-        Placeholders are searched for in `remote.*`, `kafka.*` and the storage plugin's properties. Other unknown
-        options are ignored, as in Spark.
+        Placeholders are searched for in `remote.*`, `kafka.*` and the storage plugin's properties. Unknown options
+        that do not begin with `remote.` are ignored, as in Spark, unless they are one letter away from a known name.
 
         Raises:
-            ConfigurationError: a `remote.*` option is unknown, or a value has a placeholder. The message names the
-                option, and for an unknown option the nearest known name.
+            ConfigurationError: an option is unknown, or a value has a placeholder. The message names the option, and
+                for an unknown option the nearest known name.
         """
         check_placeholders(self._values, ("remote.", "kafka.", self.plugin_prefix))
         for name, nearest in self._unknown():
-            if name.startswith("remote."):
+            if name.startswith("remote.") or is_one_letter_away(name, nearest):
                 raise ConfigurationError(f"option {name} is unknown; the nearest known one is {_NAMES[nearest]}")
 
     def warn(self, queries: Queries, honoured: Collection[Option[Any]] = ()) -> None:

@@ -2,6 +2,11 @@
 
 An example is `{"topic":{"0":6}}`: the next offset to read, by topic and partition (Spark's `JsonUtils`,
 `KafkaSourceOffset`). In the starting and ending options, -2 means earliest and -1 latest.
+
+In Spark's offset log, offsets may have notes about the stream's start and end, and about its topics' ids. The offset
+log is the only place where a Python source can write something down before a micro-batch depends on it. A note is a
+topic without partitions, whose name no topic can have, such as `startingOffsets={"t":{"0":5}}`. Spark's `kafka` source
+and older releases of this package read such a topic as no offset.
 """
 
 from __future__ import annotations
@@ -9,12 +14,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import orjson
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.model import PartitionOffsets, TopicPartition
+from tiered_stream.model import PartitionOffsets, TopicPartition, is_topic_name, uuid_from_text, uuid_to_text
 from tiered_stream.options.types import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, whole_number
 
 EARLIEST = -2
@@ -23,19 +30,22 @@ LATEST = -1
 _SHOWN_CHARACTERS = 200
 _FORM = '{"topic":{"0":6}}'
 _OFFSET = ("an offset: -2 is earliest, -1 is latest", EARLIEST)
+_INITIAL, _START, _END, _TOPIC_IDS = "initial offsets", "startingOffsets=", "ending=", "topicIds="
 
 
 def offsets_from_dict(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
     """Convert a checkpoint's offsets from Spark's nested form `{topic: {partition: offset}}`, and check them.
 
     Raises:
-        ConfigurationError: the offsets do not have that form, or an offset is negative or beyond 64 bits. Spark does
-            not check the content of its checkpoints.
+        ConfigurationError: the offsets do not have that form, a topic has a name that Kafka does not allow, or an
+            offset is negative or beyond 64 bits. Spark does not check the content of its checkpoints.
     """
     offsets: dict[TopicPartition, int] = {}
     if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
         raise ConfigurationError(f"the checkpoint's offsets are not of the form {_FORM}: {_shown(topics)}")
     for topic, partitions in topics.items():
+        if partitions and not is_topic_name(topic):
+            raise ConfigurationError(f"the checkpoint's offsets have {_shown(topic)!r}, which is no topic's name")
         for partition, offset in partitions.items():
             if not _is_partition(partition) or type(offset) is not int or not 0 <= offset <= LONG_MAX:
                 raise ConfigurationError(
@@ -53,8 +63,58 @@ def offsets_to_dict(offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
     return topics
 
 
+def offsets_to_json(offsets: PartitionOffsets) -> str:
+    """Return the offset JSON as Spark writes it: without spaces, ordered by topic and partition."""
+    return orjson.dumps(offsets_to_dict(offsets)).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownEnd:
+    """End of a bounded stream, as far as it is known.
+
+    `position` is the end's position in the options, as text; a stream with another position does not use this end.
+    `time_ms` is the time of an end that the options give as a time before now; None: they give another end. `offsets`
+    are the end offsets (exclusive) that times have given, by partition.
+    """
+
+    position: str
+    time_ms: int | None = None
+    offsets: PartitionOffsets = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Notes about a stream that belong to the offsets at which a micro-batch ends.
+
+    `initial` is true for the stream's initial offsets, which Spark asks for and does not store. `start` is the start of
+    the first micro-batch, in the notes of its end; None: another micro-batch ends there. `end` is the end of a bounded
+    stream; None: it is not known. `topic_ids` has the ids of the topics, as far as brokers have reported them.
+    """
+
+    initial: bool = False
+    start: PartitionOffsets | None = None
+    end: KnownEnd | None = None
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+
+
+_NO_NOTES = Notes()
+
+
+class StreamOffsets(dict[TopicPartition, int]):
+    """Next offset to read by partition, with notes. Equality with other mappings depends on the offsets only."""
+
+    def __init__(self, offsets: PartitionOffsets, notes: Notes = _NO_NOTES) -> None:
+        super().__init__(offsets)
+        self.notes = notes
+
+
+def notes_of(offsets: PartitionOffsets) -> Notes:
+    """Return the notes of `offsets`; a mapping that is not `StreamOffsets` has none."""
+    return offsets.notes if isinstance(offsets, StreamOffsets) else _NO_NOTES
+
+
 class LastOffsets:
-    """Converter between offsets by partition and Spark's nested form `{topic: {partition: offset}}`, with a cache.
+    """Converter between `StreamOffsets` and Spark's nested form `{topic: {partition: offset}}`, with a cache.
 
     The cache has the last two results of `to_dict`, because Spark passes the same offsets again at each trigger.
     """
@@ -63,7 +123,7 @@ class LastOffsets:
         self._cache: deque[tuple[dict[str, dict[str, int]], PartitionOffsets]] = deque(maxlen=2)
 
     def from_dict(self, topics: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
-        """Convert offsets from Spark's nested form into offsets by partition.
+        """Convert offsets from Spark's nested form into offsets by partition, with their notes.
 
         If `topics` equals a cached result of `to_dict`, the cached offsets are returned. Callers must not change the
         result.
@@ -74,24 +134,59 @@ class LastOffsets:
         for form, offsets in self._cache:
             if form == topics:
                 return offsets
-        return offsets_from_dict(topics)
+        return StreamOffsets(offsets_from_dict(topics), _notes_from(topics))
 
     def to_dict(self, offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
-        """Convert offsets into Spark's nested form, or return the cached result for equal offsets.
+        """Convert offsets and their notes into Spark's nested form, or return the cached result for equal offsets.
 
         Callers must not change the result.
         """
         for form, cached in self._cache:
-            if offsets == cached:
+            if offsets == cached and notes_of(offsets) == notes_of(cached):
                 return form
-        form = offsets_to_dict(offsets)
+        form = {**offsets_to_dict(offsets), **_notes_to_dict(notes_of(offsets))}
         self._cache.append((form, offsets))
         return form
 
 
-def offsets_to_json(offsets: PartitionOffsets) -> str:
-    """Return the offset JSON as Spark writes it: without spaces, ordered by topic and partition."""
-    return orjson.dumps(offsets_to_dict(offsets)).decode()
+def _notes_to_dict(notes: Notes) -> dict[str, dict[str, int]]:
+    topics = [_INITIAL] if notes.initial else []
+    if notes.start is not None:
+        topics.append(_START + offsets_to_json(notes.start))
+    if notes.end is not None:
+        end = {"position": notes.end.position, "time": notes.end.time_ms, "offsets": offsets_to_dict(notes.end.offsets)}
+        topics.append(_END + orjson.dumps(end).decode())
+    if notes.topic_ids:
+        ids = {topic: uuid_to_text(topic_id) for topic, topic_id in sorted(notes.topic_ids.items())}
+        topics.append(_TOPIC_IDS + orjson.dumps(ids).decode())
+    return {topic: {} for topic in topics}
+
+
+def _notes_from(topics: Mapping[str, Mapping[str, int]]) -> Notes:
+    start, end = None, None
+    ids: dict[str, UUID] = {}
+    for topic in (topic for topic, partitions in topics.items() if not partitions):
+        try:
+            if topic.startswith(_START):
+                start = offsets_from_dict(orjson.loads(topic.removeprefix(_START)))
+            elif topic.startswith(_END):
+                end = _end_from(orjson.loads(topic.removeprefix(_END)))
+            elif topic.startswith(_TOPIC_IDS):
+                texts = orjson.loads(topic.removeprefix(_TOPIC_IDS))
+                ids = {name: uuid_from_text(text) for name, text in texts.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigurationError(
+                f"the checkpoint's offsets have a note that cannot be read ({error}): {topic:.200}. Bring back the "
+                "checkpoint as it was"
+            ) from error
+    return Notes(_INITIAL in topics, start, end, ids)
+
+
+def _end_from(note: Mapping[str, Any]) -> KnownEnd:
+    time_ms = note["time"]
+    return KnownEnd(
+        str(note["position"]), None if time_ms is None else int(time_ms), offsets_from_dict(note["offsets"])
+    )
 
 
 def parse_partition_offsets(text: str) -> dict[TopicPartition, int]:

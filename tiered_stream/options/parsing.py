@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.limits import Limits
-from tiered_stream.model import TopicPartition, listed
+from tiered_stream.model import ReportAddress, TopicPartition, listed
 from tiered_stream.options import choices
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
@@ -19,14 +19,7 @@ from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.limit_options import LIMIT_OPTIONS
 from tiered_stream.options.plugin_layout import chosen_layout, missing_place, oracle_settings, plugin_uri
 from tiered_stream.options.plugin_properties import check_plugin_properties, warn_of_unknown_properties
-from tiered_stream.options.positions import (
-    AtOffsets,
-    AtTimestamps,
-    LogEnd,
-    Position,
-    TimeRange,
-    names_log_end,
-)
+from tiered_stream.options.positions import AtOffsets, AtTimestamps, LogEnd, Position, TimeRange, names_log_end
 from tiered_stream.options.types import Option, Queries
 
 _STARTS = (spark.STARTING_TIMESTAMP, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_OFFSETS)
@@ -61,7 +54,7 @@ class S3Access:
 
     s3_endpoint_url: str | None = of(remote.S3_ENDPOINT_URL)
     s3_region: str | None = of(remote.S3_REGION)
-    s3_path_style: bool = of(remote.S3_PATH_STYLE)
+    s3_path_style: bool | None = of(remote.S3_PATH_STYLE)
     access_key_id: str | None = of(remote.ACCESS_KEY_ID)
     secret_access_key: str | None = of(remote.SECRET_ACCESS_KEY)
     session_token: str | None = of(remote.SESSION_TOKEN)
@@ -90,11 +83,11 @@ class StoreAccess(S3Access):
     azure_authority_url: str | None = of(remote.AZURE_AUTHORITY_URL)
     azure_token_file: str | None = of(remote.AZURE_TOKEN_FILE)
     azure_managed_identity: bool = of(remote.AZURE_MANAGED_IDENTITY)
-    """True if requests are authorized by the managed identity of the machine, or of `azure_client_id`."""
     gcs_credentials_path: str | None = of(remote.GCS_CREDENTIALS_PATH)
     gcs_credentials_json: str | None = of(remote.GCS_CREDENTIALS_JSON)
     gcs_endpoint_url: str | None = of(remote.GCS_ENDPOINT_URL)
     gcs_anonymous: bool = of(remote.GCS_ANONYMOUS)
+    gcs_machine: bool = of(remote.GCS_MACHINE)
     hdfs_core_site: str | None = of(remote.HDFS_CORE_SITE)
     hdfs_hdfs_site: str | None = of(remote.HDFS_HDFS_SITE)
     hdfs_principal: str | None = of(remote.HDFS_PRINCIPAL)
@@ -181,6 +174,8 @@ class Options:
     """Folder for snapshots of the metadata topic; empty: a folder in the user's cache; `none`: no snapshots."""
     prefer: choices.Prefer = of(remote.PREFER)
     fallback: choices.Fallback = of(remote.FALLBACK)
+    asks_for_fallback: bool = False
+    """True if the user has set `remote.fallback=broker`; false if it is only the default."""
     split_bytes: int = of(remote.SPLIT_BYTES)
     storage: StorageOptions
     fetch: FetchOptions
@@ -188,7 +183,8 @@ class Options:
     fetcher_class_path: str | None = of(spark.FETCHER_CLASS_PATH)
     topic_ids: Mapping[str, UUID]
     """Topic ids that `remote.topic.id` requires, by topic."""
-    metrics_addresses: tuple[str, ...] = of(remote.METRICS_ADDRESS)
+    report_addresses: tuple[ReportAddress, ...] = of(remote.REPORT_ADDRESSES)
+    reports_by_loopback: bool = of(remote.REPORTS_BY_LOOPBACK)
     settings_file: str | None = of(remote.SETTINGS_FILE)
     max_bytes_per_second: int | None = of(remote.MAX_BYTES_PER_SECOND)
     """Limit for the bytes that one task fetches in a second, and also for the bytes that it writes in a second."""
@@ -258,6 +254,7 @@ def _parsed(given: GivenOptions, streaming: bool) -> Options:
         fetch=_fetch(given),
         topic_ids=_topic_ids(given, subscription),
         times=_times(given),
+        asks_for_fallback=given.has(remote.FALLBACK) and given.read(remote.FALLBACK) is choices.Fallback.BROKER,
         **read_fields(Options, given, queries),
     )
 
@@ -312,7 +309,7 @@ def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position
     for option in (spark.ENDING_OFFSETS, spark.ENDING_OFFSETS_BY_TIMESTAMP):
         if given.has(option):
             raise ConfigurationError(
-                f"option {option.name} is not for streaming queries: take it away, use a batch one, or set "
+                f"option {option.name} is not for streaming queries: remove it, use a batch one, or set "
                 f"{spark.BOUNDED_STREAMING.name} to true, to end the stream there"
             )
     return _position(given, _STARTS, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
@@ -440,12 +437,11 @@ def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
     `is_read` is true if the query reads from the storage. The plugin's properties are not checked if `is_read` is
     false, or if `kafka.remote.storage.fetcher.class` is given.
     """
-    prefix, has = given.plugin_prefix, given.has
-    rsm_config = given.with_prefix(prefix)
-    checked = rsm_config if is_read and not has(spark.FETCHER_CLASS) else {}
+    prefix, rsm_config = given.plugin_prefix, given.with_prefix(given.plugin_prefix)
+    checked = rsm_config if is_read and not given.has(spark.FETCHER_CLASS) else {}
     layout = chosen_layout(given.read(remote.LAYOUT), given.read(remote.STORAGE_MANAGER), checked, prefix)
     if layout is choices.StorageLayout.AIVEN:
-        check_plugin_properties(checked, prefix, has)
+        check_plugin_properties(checked, prefix, given.has)
         # The plugin's property for a storage setting has the name of our option without `remote.`.
         pasted = {f"remote.{name}": value for name, value in rsm_config.items()}
         given = given.with_defaults({**oracle_settings(rsm_config), **pasted})
@@ -478,18 +474,15 @@ def _fetch(given: GivenOptions) -> FetchOptions:
 
 def _times(given: GivenOptions) -> TimeRange | None:
     start, end = given.read(remote.FROM_TIMESTAMP), given.read(remote.TO_TIMESTAMP)
-    if start is None and end is None:
-        return None
     if end is not None and end <= (start or 0):
         raise ConfigurationError(
             f"option {remote.TO_TIMESTAMP.name}: {end} is not after {remote.FROM_TIMESTAMP.name}, which is {start or 0}"
         )
-    return TimeRange(start or 0, end)
+    return None if start is None and end is None else TimeRange(start or 0, end)
 
 
 def _topic_ids(given: GivenOptions, subscription: Subscription) -> Mapping[str, UUID]:
-    value = given.read(remote.TOPIC_ID)
-    if not isinstance(value, UUID):
+    if not isinstance(value := given.read(remote.TOPIC_ID), UUID):
         return value or {}
     topics = {*subscription.topics, *(partition.topic for partition in subscription.assigned)}
     if len(topics) != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tiered_stream.model import ReportAddress
 from tiered_stream.options import types
 from tiered_stream.options.choices import Fallback, LocatorName, Prefer, StorageLayout
 from tiered_stream.options.offset_json import parse_partition_offsets
@@ -39,7 +40,8 @@ PREFER = option(
 )  # fmt: skip
 FALLBACK = option(
     "remote.fallback", types.choice(Fallback), "broker",
-    "If the storage fails or there is none: read from the broker, or fail. See [ways](metrics.md#ways-to-the-brokers).",
+    "If the storage fails or there is none: read from the `broker`, or `fail`. See "
+    "[ways](metrics.md#ways-to-the-brokers).",
 )  # fmt: skip
 SPLIT_BYTES = option("remote.split.bytes", types.byte_size(1), "128m", "Approximate bytes that one task reads.")
 FILTER_PUSHDOWN = option(
@@ -94,9 +96,11 @@ LAYOUT = optional(
 )  # fmt: skip
 S3_ENDPOINT_URL = optional("remote.storage.s3.endpoint.url", types.http_url, "An S3 service other than AWS's.")
 S3_REGION = optional("remote.storage.s3.region", types.text, "The bucket's region.")
-S3_PATH_STYLE = option(
-    "remote.storage.s3.path.style.access.enabled", types.boolean, "false", "Put the bucket in the URL's path."
-)
+S3_PATH_STYLE = optional(
+    "remote.storage.s3.path.style.access.enabled", types.boolean,
+    "`true`: put the bucket in the URL's path. `false`: put it in the host's name. Unset: in the host's name at AWS, "
+    "and in the path at another endpoint.",
+)  # fmt: skip
 S3_REQUESTER_PAYS = option(
     "remote.storage.s3.requester.pays.enabled", types.boolean, "false",
     "Pay for the requests to a bucket whose owner asks readers for that. Not for signed URLs.",
@@ -137,7 +141,7 @@ AZURE_SAS_TOKEN = optional(
 )
 AZURE_CONNECTION_STRING = optional(
     "remote.storage.azure.connection.string", types.text,
-    "Connection string with the account, and with its key or a shared access signature.", secret=True,
+    "Connection string with the account, its endpoint, and its key or a shared access signature.", secret=True,
 )  # fmt: skip
 AZURE_ENDPOINT_URL = optional(
     "remote.storage.azure.endpoint.url", types.http_url, "URL of the account's blob service, if it is not Azure's own."
@@ -150,14 +154,16 @@ AZURE_CLIENT_SECRET = optional(
     "remote.storage.azure.client.secret", str, "As the session has it for Hadoop's ABFS.", secret=True, internal=True
 )
 AZURE_MANAGED_IDENTITY: Option[bool] = Option(
-    "remote.storage.azure.managed.identity", types.boolean, False, "false", "Use the machine's identity.", internal=True
-)
+    "remote.storage.azure.managed.identity", types.boolean, False, "false",
+    "Use the managed identity of the machine, or of the client id.", internal=True,
+)  # fmt: skip
 GCS_CREDENTIALS_PATH = optional(
     "remote.storage.gcs.credentials.path", types.text,
-    "Google credentials file, on every executor; without it, Google's application default credentials are used.",
+    "Google credentials file, on every executor: the key of a service account, or with the extra `gcs` federation of "
+    "workload identities or impersonation. Without it, Google's application default credentials are used.",
 )  # fmt: skip
 GCS_CREDENTIALS_JSON = optional(
-    "remote.storage.gcs.credentials.json", types.text, "Content of a service account's key file.", secret=True
+    "remote.storage.gcs.credentials.json", types.text, "Content of a Google credentials file.", secret=True
 )
 GCS_ENDPOINT_URL = optional(
     "remote.storage.gcs.endpoint.url", types.http_url, "URL of a service other than Google's own."
@@ -165,6 +171,10 @@ GCS_ENDPOINT_URL = optional(
 GCS_ANONYMOUS: Option[bool] = Option(
     "remote.storage.gcs.anonymous", types.boolean, False, "false", "Send no credentials.", internal=True
 )
+GCS_MACHINE: Option[bool] = Option(
+    "remote.storage.gcs.machine", types.boolean, False, "false",
+    "Use the service account of the machine or pod, from the metadata server.", internal=True,
+)  # fmt: skip
 HDFS_CORE_SITE = optional(
     "remote.storage.hdfs.core-site.path", types.text,
     "Hadoop's `core-site.xml`, on every executor, in addition to the files in the folder HADOOP_CONF_DIR.",
@@ -206,10 +216,14 @@ KEY_PREFIXES: Option[tuple[str, ...]] = Option(
     "With `remote.log.locator=archive`: further key prefixes of segments, if the plugin's `key.prefix` was changed: "
     "`old/,older/`.",
 )  # fmt: skip
-METRICS_ADDRESS: Option[tuple[str, ...]] = Option(
-    "remote.metrics.address", lambda addresses: tuple(map(types.text, addresses.split(","))), (), "",
-    "Addresses to which tasks send their counters.", internal=True,
+REPORT_ADDRESSES: Option[tuple[ReportAddress, ...]] = Option(
+    "remote.metrics.secret.addresses", types.report_addresses, (), "",
+    "Addresses to which tasks send their counters; perhaps none, if no port could be opened.", secret=True,
+    internal=True,
 )  # fmt: skip
+REPORTS_BY_LOOPBACK = Option(
+    "remote.metrics.loopback", types.boolean, False, "", "All tasks run on the driver's machine.", internal=True
+)
 SETTINGS_FILE = optional(
     "remote.settings.file", str, "File that has given the options, so that errors can name its lines.", internal=True
 )

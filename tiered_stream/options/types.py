@@ -22,7 +22,7 @@ from uuid import UUID
 
 import orjson
 
-from tiered_stream.model import uuid_from_text
+from tiered_stream.model import REPORT_TOKEN_BYTES, ReportAddress, uuid_from_text
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -43,6 +43,7 @@ _MICROSECONDS = {
 _PYTHON_ONLY_GROUP = re.compile(r"(?<!\\)(?:\\\\)*\(\?[P(#aL]")
 _NESTED_SET = re.compile(r"(?<!\\)(?:\\\\)*\[(?:[^\]\\]|\\.)*?\[")
 _HOST_AND_PORT = re.compile(r"(?:[\w+.-]+://)?(?P<host>\[[\w:.%-]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+_REPORT_ADDRESS = re.compile(rf"(?P<place>[^\s,/]+)/(?P<token>[0-9a-f]{{{2 * REPORT_TOKEN_BYTES}}})")
 _SIZE = re.compile(r"([0-9]{1,19})([kmgtp]?)b?")
 _AZURE = ("abfs", "abfss", "wasb", "wasbs")
 _SIZE_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
@@ -344,6 +345,18 @@ def bootstrap_servers(value: str) -> str:
         except ValueError as error:
             raise ValueError(f"has {server!r}, which {error}") from None
     return ",".join(servers)
+
+
+def report_addresses(value: str) -> tuple[ReportAddress, ...]:
+    """Parse a comma-separated list of addresses with tokens (`host:port/token`), which may be empty.
+
+    Raises:
+        HiddenValueError: an address has another form.
+    """
+    matches = [_REPORT_ADDRESS.fullmatch(text.strip()) for text in value.split(",") if text.strip()]
+    if None in matches:
+        raise HiddenValueError("is no list of addresses with tokens. Only tiered_stream sets this option: remove it")
+    return tuple(ReportAddress(match["place"], bytes.fromhex(match["token"])) for match in matches if match)
 
 
 def aes_256_key(value: str) -> str:

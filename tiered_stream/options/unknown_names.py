@@ -21,6 +21,16 @@ def is_typing_error(name: str, known: str) -> bool:
     return difflib.SequenceMatcher(None, name, known).ratio() >= MIN_SIMILARITY
 
 
+def is_one_letter_away(name: str, known: str) -> bool:
+    """Return whether one letter of `name` is missing, wrong or too many, or two are exchanged, to be `known`."""
+    pairs = enumerate(zip(name, known, strict=False))
+    at = next((at for at, (letter, other) in pairs if letter != other), min(len(name), len(known)))
+    rest, wanted = name[at:], known[at:]
+    if rest[1:] == wanted[1:] or rest == wanted[1:] or rest[1:] == wanted:
+        return name != known
+    return rest[:2] == wanted[1::-1] and rest[2:] == wanted[2:]
+
+
 def unknown_setting(name: str, known: Mapping[str, str]) -> ConfigurationError:
     """Return the error for the unknown setting `name`, which suggests the nearest known name.
 

@@ -59,8 +59,10 @@ def must_wait(
     return waited_ms < delay_ms and new_offsets < minimum
 
 
-_MAX_BATCH_BYTES = 1 << 20
-"""Assumed size limit of a record batch in bytes (default of `message.max.bytes`).
+_USUAL_BATCH_BYTES = 1 << 20
+"""Usual size limit of a record batch in bytes (default of `message.max.bytes`)."""
+_MAX_BATCH_BYTES = 1 << 31
+"""Size limit of a record batch in bytes, because its length has 32 bits.
 
 If `maxBytesPerTrigger` allows one batch of this size for each offset to read, no segment sizes are requested.
 """
@@ -99,7 +101,7 @@ class _EndInside:
         if self.span.segment is None:
             return None
         # Do not request the whole segment, because brokers would cut it into very many parts for a small share.
-        end = self.estimated_end(max(2 * self.share, 2 * _MAX_BATCH_BYTES))
+        end = self.estimated_end(max(2 * self.share, 2 * _USUAL_BATCH_BYTES))
         return SegmentShare(self.span.segment, OffsetRange(self.span.offsets.start, end), self.share)
 
 

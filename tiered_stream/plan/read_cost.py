@@ -214,6 +214,10 @@ class ReadCost:
         return orjson.dumps(self.figures(), option=orjson.OPT_INDENT_2).decode()
 
 
+def _duration(seconds: float) -> str:
+    return f"about {seconds:,.0f} s" if seconds >= 1 else "less than 1 s"
+
+
 _RENDERED = ("splits", "segments", "storage_bytes", "gets", "broker_offsets")
 
 
@@ -237,7 +241,8 @@ def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> Render
     lines = [
         *broker_read_lines(cost.partitions),
         *(f"{note}." for note in notes),
-        f"About {cost.seconds:,.0f} s with {cost.tasks} tasks at once.",
+        f"Reading takes {_duration(cost.seconds)} with {cost.tasks} tasks at once. Spark's start and the writing of "
+        "tables take time, too.",
         f"The storage charges about ${cost.dollars:,.4f}: ${prices.per_1000_gets} for 1,000 GETs and "
         f"${prices.per_gib} a GiB (prices of {prices.as_of}).",
     ]

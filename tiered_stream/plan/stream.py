@@ -12,6 +12,7 @@ from uuid import UUID
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.locate.locator import Locator
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
+from tiered_stream.options.offset_json import Notes, StreamOffsets, notes_of
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import AtOffsets
 from tiered_stream.plan.backlog import Backlog
@@ -53,13 +54,18 @@ class StreamPlanner:
         self._target: PartitionOffsets | None = None
         self._end = StreamEnd(options.ending, self._lookup) if options.bounded_streaming else None
         self.topic_ids: dict[str, UUID] = dict(options.topic_ids)
-        """Known ids of the topics that are read, by topic; at first, the ids in the options."""
+        """Known ids of the topics that are read, by topic; at first, the ids in the options and in the checkpoint."""
+        self._noted: set[str] = set()
+        """Topics whose ids were taken over from the checkpoint."""
 
-    def initial(self) -> dict[TopicPartition, int]:
+    def initial(self) -> StreamOffsets:
         """Return the offsets at which the stream starts if it has no checkpoint; only the first call looks them up."""
+        return StreamOffsets(self._first_batch().initial.offsets, Notes(initial=True))
+
+    def _first_batch(self) -> FirstBatch:
         if self._first is None:
             self._first = FirstBatch.of(self._options, self._lookup)
-        return dict(self._first.initial.offsets)
+        return self._first
 
     def prepare_for_available_now(self) -> None:
         """Let the run end at the log ends that are looked up next (`Trigger.AvailableNow`)."""
@@ -72,11 +78,12 @@ class StreamPlanner:
         """
         return self._latest or None
 
-    def next_end(self, start: PartitionOffsets, *, limited: bool) -> dict[TopicPartition, int]:
+    def next_end(self, start: PartitionOffsets, *, limited: bool) -> PartitionOffsets:
         """Return the end offsets of the micro-batch from `start`, or `start` itself if there is nothing to read yet.
 
-        If `start` is an initial start that could move before it is looked up again, `start` itself is returned once, so
-        that an empty batch stores it (`plan.first_batch`).
+        The notes of the returned offsets have the topics' ids, the start of a first micro-batch, and the known end of a
+        bounded stream.
+        If there is a new note of the end, the micro-batch may be empty, so that the offset log stores the note.
 
         Args:
             limited: the options with limits `…PerTrigger` apply. If not, no other batch follows this one.
@@ -84,27 +91,44 @@ class StreamPlanner:
         Raises:
             ConfigurationError: `starting.initial_offsets` raises it.
         """
+        notes = notes_of(start)
+        self._take_over(notes)
+        if notes.initial:
+            self._first_batch().check()
         latest = self._latest_for(start)
-        if self._first is not None and self._first.begins(start) and self._first.is_empty(only_one=not limited):
-            return dict(start)
+        known_end = self._end.written if self._end else None
         if not latest or (limited and self._waits(start, latest)):
-            return dict(start)
-        return self._limited_end(start, latest) if limited and latest != start else dict(latest)
+            end: PartitionOffsets = start
+        else:
+            end = self._limited_end(start, latest) if limited and latest != start else latest
+        is_new = end != start or notes.initial or (known_end is not None and known_end != notes.end)
+        if not is_new:
+            return start
+        topics = {partition.topic for partition in end}
+        ids = {topic: topic_id for topic, topic_id in self.topic_ids.items() if topic in topics}
+        return StreamOffsets(end, Notes(False, dict(start) if notes.initial else None, known_end, ids))
 
     def ranges(self, start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartition, OffsetRange]:
         """Return the offset ranges that the micro-batch from `start` to `end` reads; a range may be empty.
+
+        A first micro-batch starts at the start in the notes of `end`, whatever the options mean now.
 
         Raises:
             DataLossError: `partitions.offset_ranges`, `partitions.within_log`, `stream_end.check_target` or
                 `FirstBatch.check_start` raises it.
             OpenTransactionError: `OffsetLookup.bounds` raises it.
         """
-        repeated = self._first if self._first is not None and self._first.is_repeated(start, end) else None
-        if repeated is not None:
-            start = repeated.start_of(end)
-        bounds = self._lookup.bounds(start, end, idle=repeated is not None)
-        if repeated is not None:
-            repeated.check_start(end, bounds.earliest, self._data_loss)
+        self._take_over(notes_of(end))
+        self._take_over(notes_of(start))
+        written = notes_of(end).start
+        unnoted = self._first_batch() if notes_of(start).initial and written is None else None
+        if unnoted is not None:
+            start = unnoted.start_of(end)
+        elif notes_of(start).initial and written is not None:
+            start = written
+        bounds = self._lookup.bounds(start, end, idle=unnoted is not None)
+        if unnoted is not None:
+            unnoted.check_start(start, end, bounds.earliest, self._data_loss)
         if self._target is not None and start != end:
             check_target(self._target, end, bounds.latest)
         new = end.keys() - start.keys()
@@ -128,6 +152,13 @@ class StreamPlanner:
             if self.available_now:
                 self._target = self._latest
         return self._latest or {}
+
+    def _take_over(self, notes: Notes) -> None:
+        """Take over the topics' ids in the checkpoint, once for each topic: ids that changed later were reported."""
+        ids = {topic: topic_id for topic, topic_id in notes.topic_ids.items() if topic not in self._noted}
+        check_topic_ids(ids, self.topic_ids, self._data_loss)
+        self.topic_ids = {**ids, **self.topic_ids}
+        self._noted |= ids.keys()
 
     def _check_topic_ids(self, assignment: Assignment) -> None:
         check_topic_ids(self.topic_ids, assignment.topic_ids, self._data_loss)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from tiered_stream.errors import DataLossError
 from tiered_stream.model import PartitionOffsets, TopicPartition, listed
-from tiered_stream.options.offset_json import offsets_to_json
+from tiered_stream.options.offset_json import KnownEnd, notes_of, offsets_to_json
 from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, BeforeNow, Position
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.starting import check_assigned
@@ -63,14 +64,21 @@ class StreamEnd:
     If the stream ends at a time, the end of a partition is its first offset at or after that time. While there is no
     such offset, the partition is read further. If there is still none when that time has come, the partition ends at
     its log's end. A partition that the ending options do not name was added after the first look-up, and is not read.
+    `written` goes into the notes of each micro-batch's end, so that a restart changes neither a time before now nor an
+    end offset.
     """
 
     def __init__(self, ending: Position, lookup: OffsetLookup) -> None:
         self._lookup = lookup
-        self._ending = ending.at(lookup.now_ms()) if isinstance(ending, BeforeNow) else ending
-        self._ends: dict[TopicPartition, int] = dict(ending.offsets) if isinstance(ending, AtOffsets) else {}
+        self._given = ending
+        self._known = KnownEnd(_text(ending))
         self._checked = False
         self._logged = False
+
+    @property
+    def written(self) -> KnownEnd | None:
+        """Facts about the end that the options do not give; None: there are none."""
+        return self._known if self._known.time_ms is not None or self._known.offsets else None
 
     def within(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
         """Return the lower of `latest` and the stream's end for each partition, but never less than `start`.
@@ -81,45 +89,79 @@ class StreamEnd:
             ConfigurationError: the end names other partitions than the partitions that are read.
             BrokerError, StorageError: the offsets for timestamps cannot be looked up.
         """
-        self._check(latest.keys())
+        self._continue(notes_of(start).end)
+        self._check(start.keys(), latest.keys())
         times = self._times(latest.keys())
-        self._find_ends(
-            {partition: time_ms for partition, time_ms in times.items() if partition not in self._ends}, latest
-        )
-        named = [partition for partition in latest if partition in self._ends or partition in times]
-        ends = {
-            partition: max(self._ends.get(partition, latest[partition]), start.get(partition, 0)) for partition in named
+        self._find_ends(times, latest)
+        ends = {**self._known.offsets, **(self._given.offsets if isinstance(self._given, AtOffsets) else {})}
+        named = [partition for partition in latest if partition in ends or partition in times]
+        within = {
+            partition: min(latest[partition], max(ends.get(partition, latest[partition]), start.get(partition, 0)))
+            for partition in named
         }
-        within = {partition: min(latest[partition], end) for partition, end in ends.items()}
-        if not self._logged and self._ends.keys() >= within.keys() and within == start:
+        if not self._logged and ends.keys() >= within.keys() and within == start:
             self._logged = True
             log.info("the stream has reached its end, and reads no more: %s", offsets_to_json(within))
         return within
 
-    def _check(self, partitions: Collection[TopicPartition]) -> None:
-        match self._ending:
-            case _ if self._checked:
+    def _continue(self, written: KnownEnd | None) -> None:
+        """Take over the end from the notes of the checkpoint, or resolve a time before now if there is none."""
+        if written is not None and written.position == self._known.position:
+            self._known = replace(written, offsets={**self._known.offsets, **written.offsets})
+        elif isinstance(self._given, BeforeNow) and self._known.time_ms is None:
+            self._known = replace(self._known, time_ms=self._given.at(self._lookup.now_ms()).timestamp)
+
+    def _check(self, begun: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> None:
+        """Check once that the end names the partitions that are read; it need not name one that was added later.
+
+        Args:
+            begun: partitions from which the stream has read, or with which it starts.
+            partitions: partitions that exist.
+        """
+        match self._given:
+            case AtOffsets(named):
+                condition = "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED"
+            case AtTimestamps(named):
+                condition = "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED"
+            case _:
                 return
-            case AtOffsets(offsets):
-                check_assigned("KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED", "ending", offsets, partitions)
-            case AtTimestamps(timestamps):
-                check_assigned("KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED", "ending", timestamps, partitions)
-        self._checked = True
+        if not self._checked:
+            check_assigned(condition, "ending", named, [each for each in partitions if each in begun or each in named])
+            self._checked = True
 
     def _times(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        match self._ending:
+        match self._given:
             case AtTimestamps(timestamps):
                 return {partition: timestamps[partition] for partition in partitions if partition in timestamps}
             case AtTimestamp(timestamp):
                 return dict.fromkeys(partitions, timestamp)
+            case BeforeNow() if self._known.time_ms is not None:
+                return dict.fromkeys(partitions, self._known.time_ms)
         return {}
 
     def _find_ends(self, times: Mapping[TopicPartition, int], latest: PartitionOffsets) -> None:
+        """Keep the end of each partition whose time gives one by now."""
+        times = {partition: time_ms for partition, time_ms in times.items() if partition not in self._known.offsets}
         if not times:
             return
         now_ms = self._lookup.now_ms()
         offsets = self._lookup.retrying(lambda: self._lookup.reader.for_timestamps(times))
-        for partition, time_ms in times.items():
-            end = offsets.get(partition)
-            if end is not None or time_ms <= now_ms:
-                self._ends[partition] = latest[partition] if end is None else end
+        found = {
+            partition: latest[partition] if end is None else end
+            for partition, time_ms in times.items()
+            if (end := offsets.get(partition)) is not None or time_ms <= now_ms
+        }
+        if found:
+            self._known = replace(self._known, offsets={**self._known.offsets, **found})
+
+
+def _text(position: Position) -> str:
+    """Return the position of an end as text that differs between different positions."""
+    match position:
+        case AtTimestamps(timestamps):
+            return offsets_to_json(timestamps)
+        case AtTimestamp(timestamp):
+            return str(timestamp)
+        case BeforeNow(ago_ms):
+            return f"-{ago_ms}"
+    return "offsets"

@@ -23,28 +23,59 @@ def user_cache_folder() -> Path:
 
 
 def is_private_and_writable(folder: Path) -> bool:
-    """Return true if this user, and nobody else, can write to the folder. If the folder is missing, it is created.
+    """Return true if this user, and nobody else, can write to the folder or put another folder in its place.
 
-    Return false, too, if the folder cannot be created. A warning, once for each folder, gives the reason if the folder
-    is a link, has another owner, or lets others write to it.
+    If the folder is missing, it is created, with its parents. Return false, too, if it cannot be created. A warning,
+    once for each folder, gives the reason if the folder is a link, has another owner, or lets others write to it. The
+    same holds if others may replace a folder above it.
     """
-    # The folder's contents are trusted, so nobody else may own it, write to it, or put a link in its place.
+    # The folder's contents are trusted, so nobody else may own it, write to it, or put a link or a folder in its place.
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(folder)
         status = folder.lstat()
-    except (OSError, ValueError):
+        is_own = status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o022
+        others = folder if not is_own else next(filter(_others_may_replace_in, _above(folder)), None)
+        if others is None:
+            return os.access(folder, os.W_OK)
+        status = others.lstat()
+    except (OSError, ValueError, RuntimeError):
         return False
-    is_own = status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode)
-    if is_own and not status.st_mode & 0o022:
-        return os.access(folder, os.W_OK)
-    _warn_once(folder, f"mode {stat.filemode(status.st_mode)}, user {status.st_uid}")
+    _warn_once(folder, others, f"mode {stat.filemode(status.st_mode)}, user {status.st_uid}")
     return False
 
 
+def _above(folder: Path) -> dict[Path, None]:
+    """Return the folders above the folder, and links among them with the folders to which they lead."""
+    return dict.fromkeys((*folder.absolute().parents, *folder.resolve(strict=True).parents))
+
+
+def _others_may_replace_in(above: Path) -> bool:
+    """Return whether others than this user and root may replace an entry of this user in the folder `above`.
+
+    In a folder with the sticky bit, they cannot. Root decides who shares a volume that is mounted, such as the
+    containers of a pod. For a link, its owner counts.
+    """
+    status = above.lstat()
+    if status.st_uid not in (0, os.getuid()):
+        return True
+    if stat.S_ISLNK(status.st_mode) or not status.st_mode & 0o022 or status.st_mode & stat.S_ISVTX:
+        return False
+    return not (status.st_uid == 0 and above.is_mount())
+
+
+def _make(folder: Path) -> None:
+    """Create the folder and its missing parents, all of them with mode 700, whatever the umask is."""
+    if folder.is_dir():
+        return
+    if not folder.parent.is_dir():
+        _make(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 @cache
-def _warn_once(folder: Path, access: str) -> None:
+def _warn_once(folder: Path, open_folder: Path, access: str) -> None:
     log.warning(
-        "the folder %s is not used as a cache: others than user %d may write to it (%s). Take their right away "
-        "(chmod 700); in Kubernetes, where fsGroup gives it to a group, put the cache (XDG_CACHE_HOME) on a volume "
-        "without fsGroup", folder, os.getuid(), access,
+        "the folder %s is not used as a cache: others than user %d may write to %s (%s). Take their right away "
+        "(chmod go-w); in Kubernetes, where fsGroup gives it to a group, put the cache (XDG_CACHE_HOME) on a volume "
+        "without fsGroup", folder, os.getuid(), "it" if open_folder == folder else open_folder, access,
     )  # fmt: skip

@@ -48,7 +48,7 @@ def read_split(split: Split, options: Options, part: str = "") -> Generator[pa.R
     """
     reader = SplitReader(split, options, columns=options.columns)
     yield from reader.batches()
-    send(reader.metrics, options.metrics_addresses, part)
+    send(reader.metrics, options.report_addresses, part)
 
 
 class SplitReader:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace as with_fields
 from typing import cast
 from urllib.parse import urlsplit
 
 from tiered_stream.delta.checkpoint.query_tables import Folder
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
+from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
+from tiered_stream.delta.requirements.store_access import storage_without_spark
 from tiered_stream.delta.settings.ingest_settings import (
     BUCKET_SCHEMES,
     CHECKPOINT,
@@ -19,7 +22,6 @@ from tiered_stream.delta.settings.ingest_settings import (
     job_settings,
     settings_of_topics,
     source_options,
-    table_storage,
     topic_overrides,
 )
 from tiered_stream.delta.settings.query_settings import check_settings
@@ -70,15 +72,15 @@ def why_spark(settings: Mapping[str, str], into: str, checkpoint: str | None, *,
 def estimate_without_spark(
     settings: Mapping[str, str], into: str, *, from_time: str, to_time: str | None, name: str | None,
     checkpoint: str | None, exact: bool, lane: str, tasks: int, max_bytes_per_second: int | None, prices: Prices,
-    now_ms: int,
+    now_ms: int, hadoop: HadoopSettings | None = None,
 ) -> Estimate:  # fmt: skip
     """Return the estimated cost of a replay, whose arguments are as in `replay`; `why_spark` must return None for them.
 
-    The table itself, or the target topic, is not checked.
+    The table itself, or the target topic, is not checked. `hadoop` is as for `storage_without_spark`.
 
     Raises:
-        ConfigurationError: an argument or a setting is wrong, or the checkpoint belongs to another replay.
-        StorageError: the checkpoint cannot be read.
+        ConfigurationError: an argument or a setting is wrong, a checkpoint cannot be read, or it belongs to another
+            replay.
         TieredStreamError: the replay cannot be planned.
     """
     options = without(settings, JOB_SETTINGS)
@@ -86,7 +88,13 @@ def estimate_without_spark(
     arguments = ReplayArguments(subscription(options), from_time, to_time, f"{kind} {place}", exact)
     name = check_name(name or arguments.default_name())
     folder = checkpoint or (None if kind == "topic" else checkpoint_in(place, name))
-    plan = _stored(folder, settings) if folder else None
+
+    def open_folder(path: str) -> StoredFolder:
+        return StoredFolder(path, path_uri(path), storage_without_spark(settings, path, hadoop))
+
+    with _readable_checkpoints():
+        text = open_folder(folder).read(PLAN) if folder else None
+    plan = ReplayPlan.from_json(text) if text is not None else None
     if plan is not None:
         check_same(plan, arguments)
     else:
@@ -96,8 +104,8 @@ def estimate_without_spark(
             and not _keeps_latest(options, plan)
             and (query := _own_checkpoint(settings, into)) is not None
         ):
-            # Only read, although the type can write, too.
-            ranges = limit_to_landed(lambda path: cast(Folder, _open(path, settings)), query, plan.ranges)
+            with _readable_checkpoints():  # only read, although the type can write, too
+                ranges = limit_to_landed(lambda path: cast(Folder, open_folder(path)), query, plan.ranges)
             plan = with_fields(plan, ranges=ranges)
     reading = plan.stream_options(options)
     if kind == "table":
@@ -117,24 +125,22 @@ def _keeps_latest(options: Mapping[str, str], plan: ReplayPlan) -> bool:
 def _kind_and_place(into: str) -> tuple[str, str]:
     for prefix, kind in ((KAFKA, "topic"), (PARQUET, "parquet")):
         if into == prefix:
-            raise ConfigurationError(f"the target {into!r} says no more than what it is: write {prefix}NAME")
+            raise ConfigurationError(f"the target {into!r} has no name: write {prefix}NAME")
         if into.startswith(prefix):
             return kind, into.removeprefix(prefix)
     return "table", into
 
 
-def _stored(folder: str, settings: Mapping[str, str]) -> ReplayPlan | None:
+@contextmanager
+def _readable_checkpoints() -> Iterator[None]:
+    """Raise ConfigurationError if a checkpoint cannot be read in the `with` block."""
     try:
-        text = _open(folder, settings).read(PLAN)
-    except OSError as error:
-        raise StorageError(
-            f"the checkpoint {folder} cannot be read without Spark: {error}. Set ingest.storage.*, as for a table"
+        yield
+    except (OSError, StorageError) as error:
+        raise ConfigurationError(
+            f"a checkpoint cannot be read without Spark: {error}. Give Spark's settings by --properties-file, or "
+            "ingest.storage.*, as for a table"
         ) from error
-    return None if text is None else ReplayPlan.from_json(text)
-
-
-def _open(folder: str, settings: Mapping[str, str]) -> StoredFolder:
-    return StoredFolder(folder, path_uri(folder), table_storage(settings))
 
 
 def _own_checkpoint(settings: Mapping[str, str], into: str) -> str | None:

@@ -16,7 +16,7 @@ from rich.console import RenderableType
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.delta.settings.ingest_settings import source_options
 from tiered_stream.locate.log_source import LogSource, open_log_source
-from tiered_stream.model import Split, TopicPartition
+from tiered_stream.model import PartitionOffsets, Split, TopicPartition
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.read_cost import PartitionCost, Prices, ReadCost, render_cost, total_costs
 from tiered_stream.plan.splits import splits_for
@@ -110,7 +110,7 @@ def _splits(options: Options, source: LogSource) -> Iterator[Split]:
     """Yield the splits of all micro-batches of the replay."""
     planner = StreamPlanner(options, source.offset_reader, source.locator)
     planner.prepare_for_available_now()
-    start = planner.initial()
+    start: PartitionOffsets = planner.initial()
     while (end := planner.next_end(start, limited=True)) != start:
         yield from splits_for(planner.ranges(start, end), options, source.locator, planner.topic_ids)
         start = end

@@ -34,24 +34,18 @@ class ReplayProgress:
     """Progress of a replay at one time. `str` formats it as a line for people.
 
     `offsets` and `partitions` are the numbers of offsets and of partitions in the whole plan. `done` and
-    `partitions_done` are how many of them are read, by this run and by earlier runs. `done_before` is the number of
-    offsets that were read when this run started. `metrics` are the counters of this run, and `seconds` is this run's
-    duration so far.
+    `partitions_done` are how many of them are read, by this run and by earlier runs. `metrics` are the counters of this
+    run, and `seconds` is this run's duration so far. `seconds_left` is estimated by the rate since tasks first reported
+    records, so that Spark's start does not count; None: there is no rate yet.
     """
 
     offsets: int
     done: int
-    done_before: int
     partitions: int
     partitions_done: int
     metrics: ReadMetrics
     seconds: float
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Return the estimated seconds left at this run's rate; None: this run has not read any offset yet."""
-        passed = self.done - self.done_before
-        return (self.offsets - self.done) * self.seconds / passed if passed > 0 else None
+    seconds_left: float | None
 
     def __str__(self) -> str:
         read = self.metrics.remote_fetch_bytes + self.metrics.broker_fetch_bytes
@@ -81,20 +75,18 @@ class ProgressTracker:
         self._plan = plan
         self._clock = clock
         self._start = clock()
-        self._done_before: int | None = None
+        self._first_report: tuple[float, int] | None = None
+        """Time at which tasks first reported records, and the number of offsets that were done then."""
         self._ends: dict[TopicPartition, int] = {partition: offsets.start for partition, offsets in plan.ranges.items()}
         self._records_before = 0  # records that were read when the last micro-batch ended
 
-    def batch_ended(self, start: PartitionOffsets, end: PartitionOffsets, metrics: ReadMetrics) -> None:
+    def batch_ended(self, end: PartitionOffsets, metrics: ReadMetrics) -> None:
         """Note that a micro-batch is finished. A repeated call for the same micro-batch changes nothing.
 
         Args:
-            start: the micro-batch's start offsets, by partition.
             end: the micro-batch's end offsets (exclusive), by partition.
             metrics: counters of this run up to the end of the micro-batch.
         """
-        if self._done_before is None:
-            self._done_before = self._passed(start)
         if any(self._ends.get(partition) != offset for partition, offset in end.items()):
             self._ends.update(end)
             self._records_before = metrics.records
@@ -104,11 +96,20 @@ class ProgressTracker:
         passed, total = self._passed(self._ends), self._plan.offsets
         under_way = min(max(0, metrics.records - self._records_before), total - passed)
         done = [partition for partition, offsets in self._plan.ranges.items() if self._ends[partition] >= offsets.end]
-        done_before = self._done_before or 0
-        seconds = self._clock() - self._start
+        now = self._clock()
+        left = self._seconds_left(now, passed + under_way, metrics)
         return ReplayProgress(
-            total, passed + under_way, done_before, len(self._plan.ranges), len(done), metrics, seconds
+            total, passed + under_way, len(self._plan.ranges), len(done), metrics, now - self._start, left
         )
+
+    def _seconds_left(self, now: float, done: int, metrics: ReadMetrics) -> float | None:
+        left = self._plan.offsets - done
+        if not left:
+            return 0.0
+        if self._first_report is None and metrics.records:
+            self._first_report = now, done
+        since, before = self._first_report or (now, done)
+        return left * (now - since) / (done - before) if done > before else None
 
     def _passed(self, ends: PartitionOffsets) -> int:
         """Return the number of the plan's offsets that are below `ends`, which has an offset by partition."""
@@ -166,5 +167,5 @@ def _progress(tracker: ProgressTracker, query: StreamingQuery, receiver: Metrics
         if progress is not None and end is not None:
             # Tasks of the next micro-batch may have reported already, so their counters are subtracted.
             by_then = metrics.since(receiver.later_than((str(progress.id), progress.batchId)))
-            tracker.batch_ended(source_offsets(source.startOffset) or {}, end, by_then)
+            tracker.batch_ended(end, by_then)
     return tracker.progress(metrics)

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import orjson
 
+from tiered_stream.delta.settings.ingest_settings import LAND, ON_LANDED_OFFSETS
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, uuid_from_text, uuid_to_text
 from tiered_stream.options import remote_options as remote
@@ -107,6 +108,7 @@ class ReplayPlan:
             reads[remote.FROM_TIMESTAMP.name] = str(self.times.from_ms)
             if self.times.to_ms is not None:
                 reads[remote.TO_TIMESTAMP.name] = str(self.times.to_ms)
+        reads[ON_LANDED_OFFSETS.name] = LAND  # a replay is asked for, whatever the table has
         return without(options, (*POSITIONS, *_QUERY_OPTIONS, *reads)) | reads
 
     def to_json(self) -> bytes:

@@ -12,6 +12,7 @@ So Kafka may skip records (`RemoteLogManager.findOffsetByTimestamp`, `UnifiedLog
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
@@ -21,13 +22,15 @@ from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
 from tiered_stream.errors import ConfigurationError, UnknownTopicError
 from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.log_source import LogSource
-from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, listed
+from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, TopicPartition, listed
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options, Subscription
 from tiered_stream.options.positions import TimeRange, show_time
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.lookup import Assignment, OffsetLookup
 from tiered_stream.plan.partitions import check_topic_ids
+
+log = logging.getLogger(__name__)
 
 
 def resolve(
@@ -57,6 +60,8 @@ def resolve(
     data_loss = DataLossPolicy(options.fail_on_data_loss)
     check_topic_ids(options.topic_ids, assignment.topic_ids, data_loss)
     ranges, latest = lookup.retrying(lambda: _ranges(reader, assignment.partitions, times, exact))
+    if not exact and not any(ranges.values()):
+        _warn_of_order(ranges, latest, times)
     topic_ids = {**options.topic_ids, **assignment.topic_ids}
     if options.locator is LocatorName.ARCHIVE:
         _check_archive(reader, latest, times, data_loss)
@@ -88,6 +93,18 @@ def _ranges(
         end = max(first, last if end_at_time is None else min(end_at_time, last))
         ranges[partition] = OffsetRange(end if start is None else min(max(start, first), end), end)
     return ranges, latest
+
+
+def _warn_of_order(ranges: PartitionRanges, latest: PartitionOffsets, times: TimeRange) -> None:
+    """Warn if no record is taken, but records behind the first later record may have timestamps in `times`."""
+    behind = {partition: offsets.end for partition, offsets in ranges.items() if offsets.end < latest[partition]}
+    if behind and times.to_ms is not None:
+        partition, offset = min(behind.items())
+        log.warning(
+            "nothing is taken: the first record of %s at or after %s, at offset %d, is already at or after %s. If "
+            "timestamps are out of order, records behind it may be of these times: --exact takes them",
+            partition, show_time(times.from_ms), offset, show_time(times.to_ms),
+        )  # fmt: skip
 
 
 def _begin_at_sure_offsets(

@@ -22,11 +22,10 @@ from tiered_stream.delta.settings.query_settings import check_all_columns
 from tiered_stream.errors import ConfigurationError, ReplayStoppedError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.observe.metrics import ReadMetrics
-from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.options.command_settings import POSITIONS, SUBSCRIPTION, without
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.options.remote_options import METRICS_ADDRESS
+from tiered_stream.options.remote_options import REPORT_ADDRESSES
 from tiered_stream.plan.read_cost import Prices
 from tiered_stream.replay.estimate import Estimate, estimate
 from tiered_stream.replay.follow import Follow, follower
@@ -37,6 +36,7 @@ from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.targets import DeltaTarget, target_of, with_byte_rate
 from tiered_stream.replay.times import parse_range
+from tiered_stream.spark.report_addresses import addresses_option, open_receiver
 from tiered_stream.spark.session import refuse_connect
 from tiered_stream.verification.latest_report import LatestReport
 from tiered_stream.verification.verify_report import VerifyReport
@@ -203,8 +203,9 @@ class Replay:
             return ReplayReport(plan, store.folder, ReadMetrics(), finished_before=True)
         if self.store is not None:
             self.target.check_not_overtaken(plan)
-        with MetricsReceiver(self.spark.conf.get("spark.driver.host") or "127.0.0.1") as receiver:
-            settings = self.target.settings(plan, {METRICS_ADDRESS.name: receiver.address, **self.options})
+        with open_receiver(self.spark) as receiver:
+            reporting = {REPORT_ADDRESSES.name: addresses_option(receiver.report_to)}
+            settings = self.target.settings(plan, reporting | dict(self.options))
             query, description = self.target.start(plan, settings, store.folder)
             report(description)
             (follow or follower(Console(quiet=True, force_terminal=False)))(query, plan, receiver)

@@ -108,7 +108,7 @@ class Target(ABC):
 
         The query's name is the plan's `transaction_id`.
         """
-        return self.run(plan, checkpoint).start(writer)
+        return self.run(plan, checkpoint).start(self.spark, writer)
 
     def run(self, plan: ReplayPlan, checkpoint: str) -> QueryRun:
         """Return checkpoint, trigger and name of the query that writes the plan's records."""

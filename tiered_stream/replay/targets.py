@@ -20,7 +20,7 @@ from tiered_stream.delta.landing.suitability import resolve_storage
 from tiered_stream.delta.requirements.lane import check_fit
 from tiered_stream.delta.schema.row_plan import plan_topics, record_columns
 from tiered_stream.delta.schema.row_schema import fit_to_table, shared_columns, time_zone
-from tiered_stream.delta.settings.ingest_settings import source_options, table_files
+from tiered_stream.delta.settings.ingest_settings import is_append_only, source_options, table_files
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
 from tiered_stream.delta.settings.upsert_settings import MODE, ORDER_BY, UPSERT, is_upsert
@@ -58,7 +58,7 @@ def target_of(
     """
     for prefix, kind in ((TOPIC, TopicTarget), (PARQUET, ParquetTarget)):
         if text == prefix:
-            raise ConfigurationError(f"the target {text!r} says no more than what it is: write {prefix}NAME")
+            raise ConfigurationError(f"the target {text!r} has no name: write {prefix}NAME")
         if text.startswith(prefix):
             if lane != "auto":
                 raise ConfigurationError(f"the lane {lane} is for a Delta table, and the target is {text}")
@@ -208,7 +208,7 @@ class DeltaTarget(Target):
         rows = plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()
         columns = shared_columns([fit_to_table(row_format, description.fields) for row_format in rows], day_column)
         check_fit(self.place, description, columns, day_column)
-        if plan.arguments.replace and description.configuration.get("delta.appendOnly", "false").lower() == "true":
+        if plan.arguments.replace and is_append_only(description.configuration):
             raise ConfigurationError(
                 f"the table {self.place} is append-only (delta.appendOnly), so --replace cannot take rows out of it"
             )

@@ -31,6 +31,7 @@ from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.topic_settings import TARGET_PREFIX, TopicWrites, as_options, topic_writes
+from tiered_stream.spark.report_addresses import reporting_options, with_reporting
 from tiered_stream.spark.session import register_source
 from tiered_stream.spark.stream_reader import StreamReader
 
@@ -82,7 +83,8 @@ class TopicTarget(Target):
         writes = self._writes(plan)
         self._begin(writes, plan, ReplayStore(self.spark, checkpoint))
         register_source(self.spark, TopicDataSource)
-        rows = self.run(plan, checkpoint).read(self.spark, SOURCE, settings)
+        options = with_reporting(reporting_options(self.spark), settings)
+        rows = self.run(plan, checkpoint).read(self.spark, SOURCE, options)
         # Spark reports the sums of the tasks' metrics in each `StreamingQueryProgress`.
         writer = limited(rows, self.tasks).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
         guarantee = "in transactions" if writes.transactional else "idempotent, at least once"
@@ -165,7 +167,7 @@ class TopicReader(StreamReader):
         from tiered_stream.replay.produce import produce_splits
 
         splits, batch_log = partition.value
-        addresses = (*self.options.metrics_addresses, *batch_log)
+        addresses = (*self.options.report_addresses, *batch_log)
         spent = produce_splits(splits, self.options, self._writes, lambda metrics: send(metrics, addresses))
         yield pa.RecordBatch.from_pylist([{_PREFIX + name: value for name, value in asdict(spent).items()}])
         settle_worker()

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import Options
 from tiered_stream.spark.planned_stream import PlannedStream
 
 if TYPE_CHECKING:
     from tiered_stream.model import Split
+
+WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
 class StreamWithOwnLimits(PlannedStream):
@@ -23,20 +26,39 @@ class StreamWithOwnLimits(PlannedStream):
     Such a Spark gives a run with `Trigger.AvailableNow` one micro-batch, up to the offsets that it gets first. So a
     query with limits ends after one limited micro-batch. `land` and the jobs run another trigger, with the option
     `remote.available.now`, and stop the query at its end.
+
+    With the setting `WRAPPER`, such a Spark asks for the end of a run before it passes the checkpoint's offset. Then
+    each run would be planned from the initial offsets. Spark asks once more before it writes the first end into the
+    offset log (Spark: `AvailableNowDataStreamWrapper`). So calls in that order are refused.
     """
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._planned_end: dict[str, Any] | None = None
+        self._is_asked = False
+        """True from the first call of `latestOffset` to the first call of `partitions`."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_planned_end": None}
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override] # noqa: N802 - Spark's name and arguments
+        if self._is_asked:
+            raise _wrapped()
+        self._is_asked = self._planned_end is None
         start = self.initialOffset() if self._planned_end is None else self._planned_end
         return self.next_end(start, limited=True)
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
         is_checkpoint = self._planned_end is None and start == end
-        self._planned_end = end
+        if is_checkpoint and self._is_asked:
+            raise _wrapped()
+        self._planned_end, self._is_asked = end, False
         return [] if is_checkpoint else super().splits(start, end)
+
+
+def _wrapped() -> ConfigurationError:
+    return ConfigurationError(
+        f"{WRAPPER} is true: with it, this Spark plans each run from the start of the stream, whatever the checkpoint "
+        "has. Set it to false. To read all that is there, run land or the job, or start the query again until nothing "
+        "is new"
+    )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tiered_stream.locate.log_source import LogSource
-    from tiered_stream.model import Split
+    from tiered_stream.model import ReportAddress, Split
     from tiered_stream.observe.driver_log import BatchLog
     from tiered_stream.plan.group_follower import GroupFollower
     from tiered_stream.plan.left_to_brokers import LeftToBrokers
@@ -71,7 +71,8 @@ class PlannedStream(datasource.DataSourceStreamReader):
                 from tiered_stream.plan.group_follower import open_group
 
                 group = open_group(self.options.kafka, self.options.commit_group_id)
-            self.opened = OpenedStream(source, planner, left_to_brokers, BatchLog(), group)
+            log = BatchLog(loopback=self.options.reports_by_loopback)
+            self.opened = OpenedStream(source, planner, left_to_brokers, log, group)
         return self.opened
 
     @contextmanager
@@ -103,7 +104,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
         with self._planning():
             opened, done = self.open(), self.offsets.from_dict(start)
             end = opened.planner.next_end(done, limited=limited)
-        is_finished = end == done and opened.planner.available_now
+        is_finished = end is done and opened.planner.available_now
         if opened.group is not None:
             # Spark calls `commit` only when it plans the next batch, so never for the last batch of a run.
             opened.group.follow(done)
@@ -113,15 +114,15 @@ class PlannedStream(datasource.DataSourceStreamReader):
             opened.batch_log.finish()
         else:
             opened.batch_log.report()  # Spark asks for the next end when all tasks of the micro-batch before have ended
-        return self.offsets.to_dict(end)
+        return start if end is done else self.offsets.to_dict(end)
 
     @property
-    def batch_log(self) -> tuple[str, ...]:
+    def batch_log(self) -> tuple[ReportAddress, ...]:
         """Address of the planner's `BatchLog`, to which tasks send counters, in a tuple.
 
-        The tuple is empty before planning begins.
+        The tuple is empty before planning begins, and without a port.
         """
-        return () if self.opened is None else (self.opened.batch_log.address,)
+        return () if self.opened is None else self.opened.batch_log.report_to
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
         """Return the splits of the micro-batch from offsets `start` (inclusive) to `end` (exclusive)."""

@@ -64,11 +64,14 @@ class QueryListener(listener.StreamingQueryListener):
     """Spark listener that passes each finished micro-batch to the reporters, with its tasks' counters.
 
     Tasks send their counters to `receiver`. If a reporter raises an exception for a micro-batch, the exception is only
-    logged.
+    logged. `reports_lag` is false if the Spark that runs the queries reports no latest offsets.
     """
 
-    def __init__(self, receiver: MetricsReceiver, reporters: Sequence[BatchReporter]) -> None:
+    def __init__(
+        self, receiver: MetricsReceiver, reporters: Sequence[BatchReporter], *, reports_lag: bool = True
+    ) -> None:
         self._receiver = receiver
+        self._reports_lag = reports_lag
         self._reporters = reporters
         self._ours: set[str] = set()
         self._loaded_before: set[str] = set()
@@ -93,7 +96,7 @@ class QueryListener(listener.StreamingQueryListener):
             self._warn_if_loaded_before(progress)
             return
         try:
-            batch = finished_batch(progress, counted)
+            batch = finished_batch(progress, counted, reports_lag=self._reports_lag)
             for reporter in self._reporters:
                 reporter.add(batch)
         except Exception as error:  # noqa: BLE001 - a terminal that is gone, a progress of another Spark
@@ -102,10 +105,11 @@ class QueryListener(listener.StreamingQueryListener):
     def _warn_if_loaded_before(self, progress: listener.StreamingQueryProgress) -> None:
         """Warn once of a query that reads rows by this package's source and sends no counters.
 
-        Perhaps its stream was loaded before `report_queries` was called.
+        Perhaps its stream was loaded before `report_queries` was called. Without a port for counters, the receiver has
+        warned.
         """
         reads = progress.numInputRows and any(map(_is_ours, progress.sources))
-        if reads and str(progress.id) not in self._loaded_before:
+        if reads and self._receiver.address and str(progress.id) not in self._loaded_before:
             self._loaded_before.add(str(progress.id))
             log.warning(
                 "query %s is not reported, because none of its tasks has reported to %s by UDP. Call report_queries "

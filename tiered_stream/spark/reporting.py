@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.model import ReportAddress
 from tiered_stream.observe.health_and_metrics import Monitor
-from tiered_stream.observe.metrics import REPORT_TO
-from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.query_metrics import QueryMetrics
 from tiered_stream.options.types import host_and_port
 from tiered_stream.spark.query_listener import BatchLines, BatchReporter, QueryListener
-from tiered_stream.spark.source import register, report_address
+from tiered_stream.spark.report_addresses import open_receiver, session_addresses, set_session_addresses
+from tiered_stream.spark.source import register
+from tiered_stream.spark.stream_reader import has_read_limits
 
 if TYPE_CHECKING:
     from tiered_stream.observe.open_telemetry import OtlpSender
@@ -58,7 +59,8 @@ def report_queries(
 ) -> QueryReports:
     """Report every micro-batch of the streaming queries that this session loads and starts from now on, with any sink.
 
-    A stream that was loaded before does not send its counters here. The log warns of its query.
+    A stream that was loaded before does not send its counters here. The log warns of its query. If no port can be
+    opened for the counters, the log has a warning, and only queries of the direct lane are reported.
 
     Args:
         lines: `text` or `json` prints a line on standard error for each micro-batch with rows; `none` prints no lines.
@@ -72,7 +74,6 @@ def report_queries(
     """
     if lines not in LINES:
         raise ConfigurationError(f"lines is {lines!r}; it may be {', '.join(LINES)}")
-    host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
     metrics = QueryMetrics()
     reporters: list[BatchReporter] = [metrics] if lines == "none" else [BatchLines(json=lines == "json"), metrics]
     with ExitStack() as resources:
@@ -83,30 +84,25 @@ def report_queries(
         if sender:
             resources.callback(sender.close)
             reporters.append(sender)
-        receiver = resources.enter_context(MetricsReceiver(host or "127.0.0.1", bind))
-        listener = QueryListener(receiver, reporters)
+        receiver = resources.enter_context(open_receiver(spark))
+        listener = QueryListener(receiver, reporters, reports_lag=has_read_limits(spark))
         spark.streams.addListener(listener)
-        _report_to(spark, [*_addresses(spark), receiver.address])
+        _report_to(spark, [*session_addresses(spark), *receiver.report_to])
         # The last callback is called first.
-        resources.callback(_report_no_longer_to, spark, receiver.address)
+        resources.callback(_report_no_longer_to, spark, receiver.report_to)
         resources.callback(spark.streams.removeListener, listener)
         resources.callback(_await_events, spark)
         return QueryReports(monitor.port if monitor else None, resources.pop_all())
 
 
-def _addresses(spark: SparkSession) -> list[str]:
-    """Return the addresses of the session's reports, of which there is one for each call of `report_queries`."""
-    return [address for address in report_address(spark).split(",") if address]
-
-
-def _report_to(spark: SparkSession, addresses: Sequence[str]) -> None:
+def _report_to(spark: SparkSession, addresses: Sequence[ReportAddress]) -> None:
     """Let tasks of streams that are loaded from now on send their counters to the addresses."""
-    spark.conf.set(REPORT_TO, ",".join(addresses)) if addresses else spark.conf.unset(REPORT_TO)
+    set_session_addresses(spark, addresses)
     register(spark)
 
 
-def _report_no_longer_to(spark: SparkSession, address: str) -> None:
-    _report_to(spark, [other for other in _addresses(spark) if other != address])
+def _report_no_longer_to(spark: SparkSession, addresses: Sequence[ReportAddress]) -> None:
+    _report_to(spark, [other for other in session_addresses(spark) if other not in addresses])
 
 
 def _await_events(spark: SparkSession) -> None:

@@ -77,7 +77,7 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
         fork_program = _fork_program(spark)
         if not spark.conf.get(TASKS_PYTHON, None):
             python = tasks_python(spark)
-            if fork_program and _is_local(context.master) and _is_this_python(python):
+            if fork_program and is_local(context.master) and _is_this_python(python):
                 python = fork_program
             spark.conf.set(TASKS_PYTHON, python)
         try:
@@ -109,7 +109,7 @@ def start_pythons() -> None:
     environment[_HASH_SEED] = os.environ.get(_HASH_SEED, "0")  # the same variables as in SparkContext
     if conf.get(FORK_SERVER) != "false":
         variables = _variables(environment, os.environ.get("PYTHONPATH", ""))
-        forked_python(variables, tasks=_is_local(conf.get("spark.master", "")))
+        forked_python(variables, tasks=is_local(conf.get("spark.master", "")))
 
 
 def forgo_source_lookup(spark: SparkSession) -> None:
@@ -157,7 +157,7 @@ def _fork_program(spark: SparkSession) -> str | None:
     spark_path = jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
     environment = {name: str(value) for name, value in context.environment.items()}
     paths = spark_path, environment.get("PYTHONPATH"), jvm.java.lang.System.getenv("PYTHONPATH")
-    return forked_python(_variables(environment, os.pathsep.join(filter(None, paths))), tasks=_is_local(context.master))
+    return forked_python(_variables(environment, os.pathsep.join(filter(None, paths))), tasks=is_local(context.master))
 
 
 def _variables(environment: Mapping[str, str], path: str) -> dict[str, str]:
@@ -169,7 +169,7 @@ def _variables(environment: Mapping[str, str], path: str) -> dict[str, str]:
     return {**environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "YES"}
 
 
-def _is_local(master: str | None) -> bool:
+def is_local(master: str | None) -> bool:
     """Return True if `master` is Spark's local master, so that tasks run in the driver's JVM."""
     return (master or "").partition("[")[0] == "local"
 
@@ -190,7 +190,7 @@ def tasks_python(spark: SparkSession) -> str:
     `PYSPARK_PYTHON` or `spark.pyspark.python`.
     """
     context = spark.sparkContext
-    if _is_local(context.master):
+    if is_local(context.master):
         return context.pythonExec if os.environ.get("PYSPARK_PYTHON") else sys.executable
     archives = (archive for name in _ARCHIVES for archive in (spark.conf.get(name, None) or "").split(","))
     folder = next(filter(None, map(environment_folder, archives)), None)
@@ -208,3 +208,11 @@ def environment_folder(archive: str) -> str | None:
     name = PurePosixPath(parts.path).name
     folder = parts.fragment or name
     return folder if folder == ENVIRONMENT or name.startswith(ARCHIVE) else None
+
+
+def copied_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """Return a copy of the session with these settings, which reach no other query."""
+    session = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    return session

@@ -17,11 +17,10 @@ from pyspark.sql import datasource
 from pyspark.sql.types import ArrayType, StructType
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.observe.metrics import REPORT_TO
 from tiered_stream.options.command_settings import naming_lines
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, check_for_any_query, parse_options
-from tiered_stream.options.remote_options import COLUMNS, FILTER_PUSHDOWN, METRICS_ADDRESS, SETTINGS_FILE
+from tiered_stream.options.remote_options import COLUMNS, FILTER_PUSHDOWN, SETTINGS_FILE
 from tiered_stream.process.logs import show_log
 from tiered_stream.spark.split_partition import SplitPartition, read_partition
 from tiered_stream.spark.stream_reader import StreamReader
@@ -101,36 +100,24 @@ def register(spark: SparkSession) -> None:
     longer than 10 s to start, the lookup fails for the driver's whole life (Spark: `DataSourceManager`,
     `PythonWorkerFactory`).
     """
+    from tiered_stream.spark.report_addresses import reporting_options
     from tiered_stream.spark.session import register_source
 
-    report_to = report_address(spark)
-    register_source(spark, _reporting_to(report_to) if report_to else TieredStreamDataSource)
+    reporting = reporting_options(spark)
+    register_source(spark, _reporting(reporting) if reporting else TieredStreamDataSource)
 
 
-def report_address(spark: SparkSession) -> str:
-    """Return the addresses, separated by commas, to which tasks send metrics for `report_queries`; perhaps empty."""
-    return spark.conf.get(REPORT_TO, "") or ""
-
-
-def with_report_address(address: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Return the source's options with `address` added to the addresses in the option `remote.metrics.address`.
-
-    An empty `address` leaves the options unchanged.
-    """
-    others = {name: value for name, value in options.items() if name.lower() != METRICS_ADDRESS.name}
-    addresses = [value for name, value in options.items() if name.lower() == METRICS_ADDRESS.name]
-    return others | {METRICS_ADDRESS.name: ",".join([*addresses, address])} if address else dict(options)
-
-
-def _reporting_to(address: str) -> type[datasource.DataSource]:
-    """Return a subclass of the data source whose tasks also send their counters to `address`.
+def _reporting(reporting: Mapping[str, str]) -> type[datasource.DataSource]:
+    """Return a subclass of the data source that adds `reporting` (from `reporting_options`) to a query's options.
 
     Spark pickles the class by value, because it is defined inside a function and not found in a module.
     """
 
     class ReportingDataSource(TieredStreamDataSource):
         def __init__(self, options: dict[str, str]) -> None:
-            super().__init__(datasource.CaseInsensitiveDict(with_report_address(address, options)))
+            from tiered_stream.spark.report_addresses import with_reporting
+
+            super().__init__(datasource.CaseInsensitiveDict(with_reporting(reporting, options)))
 
     return ReportingDataSource
 

@@ -16,7 +16,7 @@ from tiered_stream.process.logs import show_log
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tiered_stream.model import Split
+    from tiered_stream.model import ReportAddress, Split
 
 
 class SplitPartition(datasource.InputPartition):
@@ -27,7 +27,7 @@ class SplitPartition(datasource.InputPartition):
     in the reports of its tasks.
     """
 
-    def __init__(self, split: Split, batch_log: tuple[str, ...] = ()) -> None:
+    def __init__(self, split: Split, batch_log: tuple[ReportAddress, ...] = ()) -> None:
         super().__init__(split)
         self.split = split
         self.batch_log = batch_log
@@ -41,6 +41,6 @@ def read_partition(partition: datasource.InputPartition, options: Options) -> It
     show_log()
     share_heap()
     assert isinstance(partition, SplitPartition)
-    addresses = (*options.metrics_addresses, *partition.batch_log)
-    yield from read_split(partition.split, replace(options, metrics_addresses=addresses), partition.part)
+    addresses = (*options.report_addresses, *partition.batch_log)
+    yield from read_split(partition.split, replace(options, report_addresses=addresses), partition.part)
     settle_worker()

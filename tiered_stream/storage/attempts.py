@@ -22,11 +22,17 @@ _ATTEMPTS_BEFORE_FALLBACK = 2
 One timeout may come from a lost packet or a slow server, so the GET is sent again. After a second timeout, the
 segment's records are read from a broker.
 """
+_BUSY_ATTEMPTS = 9
+"""Maximum number of attempts of a request whose service asks for fewer requests: S3 takes up to minutes to scale."""
+_BUSY_CODES = frozenset(("SlowDown", "ServerBusy"))
+"""Codes by which S3 and Azure ask for fewer requests. Status 503 alone may also mean that a service is down."""
 _FIRST_WAIT = 0.1
 """Seconds to wait before the second attempt, at most.
 
 The wait is twice as long before each further attempt. Each wait is shortened at random by up to half.
 """
+_MOST_RETRY_AFTER = 20.0
+"""Seconds that a service can make one request wait by `Retry-After`, at most, before all attempts together."""
 
 _process: int | None = None
 """Id of the process that sent the first request, and has the library's threads. A fork inherits the value."""
@@ -59,6 +65,7 @@ class FailureKind(Enum):
     TIMEOUT = "timed out"
     BROKEN = "connection broken"
     UNREACHABLE = "no connection"
+    CREDENTIALS = "no credentials"
     OTHER = "a malformed response"
 
 
@@ -68,7 +75,8 @@ class AttemptError(Exception):
 
     `status` is the HTTP status; 0: there was no response with an error status. `code` is the service's own error code
     in an XML body, and `region` the bucket's region that S3 names there; empty: the response has none. `denied` is the
-    permission that the service names as missing, such as `kms:Decrypt on arn:…`.
+    permission that the service names as missing, such as `kms:Decrypt on arn:…`, or says why there are no credentials.
+    `retry_after` is the time in seconds after which the service wants to be asked again (header `Retry-After`).
     """
 
     kind: FailureKind
@@ -76,6 +84,7 @@ class AttemptError(Exception):
     code: str = ""
     region: str = ""
     denied: str = ""
+    retry_after: float = 0
 
     def __str__(self) -> str:
         return f"{self.status} {self.code}".strip() if self.status else self.kind.value
@@ -84,8 +93,8 @@ class AttemptError(Exception):
     def may_pass(self) -> bool:
         """True if another attempt of the same request may succeed."""
         if self.kind is FailureKind.STATUS:
-            return self.status == 429 or self.status >= 500
-        return self.kind is not FailureKind.OTHER
+            return self.status in (408, 429) or self.status >= 500
+        return self.kind not in (FailureKind.OTHER, FailureKind.CREDENTIALS)
 
 
 class Attempts:
@@ -131,8 +140,8 @@ class Attempts:
             AttemptError: an attempt failed by a failure that cannot pass.
         """
         end = self._now() + self._timeouts.total_ms / 1000
-        timeouts, learned = 0, False
-        for number in range(1, ATTEMPTS + 1):
+        timeouts, learned, patience = 0, False, _MOST_RETRY_AFTER
+        for number in range(1, _BUSY_ATTEMPTS + 1):
             try:
                 return attempt(end - self._now())
             except AttemptError as failure:
@@ -142,10 +151,18 @@ class Attempts:
                 if not failure.may_pass:
                     raise
                 self.busy_answers += failure.status in SLOW_DOWN
+                is_busy = failure.status == 429 or failure.code in _BUSY_CODES or failure.retry_after > 0
                 timeouts += failure.kind in (FailureKind.TIMEOUT, FailureKind.CONNECT_TIMEOUT)
-                wait = _FIRST_WAIT * 2 ** (number - 1) * random.uniform(0.5, 1)
+                own_wait = _FIRST_WAIT * 2 ** (number - 1) * random.uniform(0.5, 1)
+                asked = min(failure.retry_after, patience)
+                patience -= asked
+                wait = max(own_wait, asked)
                 is_over = self._now() + wait >= end
-                if number == ATTEMPTS or timeouts == self._timeouts.attempts or is_over:
+                if (
+                    number >= (_BUSY_ATTEMPTS if is_busy else ATTEMPTS)
+                    or timeouts == self._timeouts.attempts
+                    or is_over
+                ):
                     raise self._error(failure, name, is_over) from None
             self._sleep(wait)
         raise AssertionError("the last attempt has returned or raised")
@@ -168,7 +185,7 @@ class Attempts:
                 f"no connection within kafka.fetch.remote.connect.timeout.ms, for {name}"
             )
         return errors.StorageReadTimeoutError(
-            f"{name} was not heard of for kafka.fetch.remote.read.timeout.ms, {self._timeouts.attempts} times"
+            f"no response for {name} within kafka.fetch.remote.read.timeout.ms, in {self._timeouts.attempts} attempts"
         )
 
 

@@ -6,7 +6,8 @@ from obstore.store import AzureStore
 
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, azure_place
-from tiered_stream.storage.cloud_store import Service
+from tiered_stream.storage.cloud_store import Service, by_bytes, by_components
+from tiered_stream.storage.identity.access_tokens import TokenSource, token_source
 
 
 class AzureContainer(Service):
@@ -14,15 +15,24 @@ class AzureContainer(Service):
 
     client_class, endpoint_option = AzureStore, "azure.endpoint.url"
     bucket_kind, missing_code = "container", "ContainerNotFound"
+    orders = (by_bytes, by_components)  # an account with a hierarchical namespace has the second one
 
     def __init__(self, options: StorageOptions, use: StoreUse = SEGMENTS) -> None:
         """Read account, endpoint and credentials from the options.
 
         Raises:
-            ConfigurationError: no account is named, or the connection string is malformed.
+            ConfigurationError: no account is named, the connection string is malformed, or the environment would
+                change requests.
         """
         place = azure_place(options, use)
-        super().__init__(options, "az", place.container, place.endpoint, use, place.config)
+        config = {"account_name": place.account, "endpoint": place.endpoint, **place.identity.for_obstore()}
+        super().__init__(options, "az", place.container, place.endpoint, use, config)
+        request = place.identity.token_request()
+        self.credential_provider = request and token_source(request, self.timeouts)
+
+    def tokens(self) -> TokenSource | None:
+        tokens: TokenSource | None = self.credential_provider
+        return tokens
 
     def access_hint(self) -> str:
         use = self.use

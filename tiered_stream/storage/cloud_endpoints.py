@@ -1,12 +1,9 @@
-"""Names, endpoints and credentials of buckets and containers in object stores, from options. No I/O.
-
-Endpoints and credentials are returned as settings of the Rust crate `object_store`, on which obstore and deltalake are
-built.
-"""
+"""Names, endpoints and credentials of buckets and containers in object stores, from options. No I/O."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -14,6 +11,7 @@ from urllib.parse import urlsplit
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions, StoreAccess
 from tiered_stream.options.plugin_layout import place_property
+from tiered_stream.storage.identity.azure_identity import AzureIdentity, azure_identity
 
 S3_SCHEMES = ("s3", "s3a")
 GOOGLE_SCHEME = "gs"
@@ -23,10 +21,17 @@ AZURE_SCHEMES = ("az", "abfs", "abfss", "wasb", "wasbs")
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _ACCESS_POINT = re.compile(r"arn:aws(?:-[a-z-]+)?:s3:(?P<region>[a-z0-9-]+):\d{12}:accesspoint[:/][a-z0-9-]{3,50}")
 _EXPRESS = "--x-s3"
+_AWS_HOST = re.compile(
+    r"(?:.+\.)?s3(?:express|-accesspoint)?(?:-fips)?[.-](?:dualstack\.)?(?P<region>[a-z]{2,}(?:-[a-z]+)+-\d+)(?:\.vpce)?"
+    r"\.(?:amazonaws\.com(?:\.cn)?|amazonaws\.eu)"
+)
+"""Host of an S3 endpoint of AWS with its region; `.vpce` is in the hosts of interface endpoints."""
 _GOOGLE = "https://storage.googleapis.com"
-_NO_ACCOUNT = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
-"""Service account that sends no credentials; with `skip_signature`, `object_store` would still look for some."""
 _AZURE_DOMAIN = "core.windows.net"
+_EMULATED = "devstoreaccount1"
+_EMULATED_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""Account and key of Azure's emulator, which Microsoft has published."""
+_BLOB_ENDPOINT = re.compile(r"https?://[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[A-Za-z0-9._~/-]*)?")
 _AZURE_HOST = re.compile(r"(?P<name>[^:]+)\.(?:dfs|blob)\.(?P<domain>[a-z0-9.:-]+)")
 
 
@@ -45,13 +50,15 @@ class StoreUse:
     """Words for further settings of the same access, such as ` or the session's fs.azure.*`."""
     may_be_new: bool = False
     """True if a missing folder in HDFS is no error, because it is created with its first file."""
+    follows_endpoints: bool = True
+    """True if the S3 endpoint may come from AWS's configuration. Only Spark's session says where a table is."""
 
 
 SEGMENTS = StoreUse("option remote.storage.uri", "remote.storage.", "Storage Blob Data Reader", "Storage Object Viewer")
 """Words for segments whose place is named by `remote.storage.uri`."""
 TABLES = StoreUse(
     "setting ingest.table", "ingest.storage.", "Storage Blob Data Contributor", "Storage Object User",
-    " or in the settings of Spark's session (fs.s3a.*, fs.azure.*, fs.gs.*)", may_be_new=True,
+    " or in the settings of Spark's session (fs.s3a.*, fs.azure.*, fs.gs.*)", may_be_new=True, follows_endpoints=False,
 )  # fmt: skip
 
 
@@ -66,51 +73,53 @@ def segments_use(options: StorageOptions) -> StoreUse:
 
 
 class AzurePlace(NamedTuple):
-    """Container, the URL of its account's blob service, and settings of the crate `object_store` with credentials."""
+    """Container, its account, the URL of the account's blob service, and the identity that authorizes requests.
+
+    `names_endpoint` is the name of the setting that has the URL, without its prefix; empty: the URL follows from the
+    account.
+    """
 
     container: str
+    account: str
     endpoint: str
-    config: dict[str, str]
-
-    def __repr__(self) -> str:
-        return f"AzurePlace({self.container!r}, {self.endpoint!r})"  # without credentials
+    names_endpoint: str
+    identity: AzureIdentity
 
 
 def azure_place(options: StorageOptions, use: StoreUse = SEGMENTS) -> AzurePlace:
-    """Return the container that `options.uri` names, with its account, endpoint and credentials.
+    """Return the container that `options.uri` names, with its account, endpoint and identity.
 
-    The URI has the form `az://container`, or `abfss://container@account.…` as in Hadoop. An account key takes
-    precedence over a SAS token, and both over credentials of Microsoft Entra ID. Without credentials, Azure's own chain
-    is used.
+    The URI has the form `az://container`, or `abfss://container@account.…` as in Hadoop. Without credentials in the
+    options, the identity is found by Azure's own chain.
 
     Raises:
-        ConfigurationError: no account is named, or the connection string is malformed.
+        ConfigurationError: no account is named, two settings name different accounts, or the connection string is
+            malformed.
     """
     container, host = container_and_host(options.uri or "")
-    text = options.azure_connection_string
-    parts = _connection_string(text, use) if text else {}
-    account = host.partition(".")[0] or options.azure_account_name or parts.get("AccountName")
+    setting = f"{use.prefix}azure.connection.string"
+    parts = _connection_string(options.azure_connection_string or "", use.prefix)
+    named = {
+        use.place: host.partition(".")[0],
+        f"{use.prefix}azure.account.name": options.azure_account_name,
+        setting: parts.get("accountname"),
+        f"{use.prefix}azure.endpoint.url": _account_of_host(options.azure_endpoint_url or ""),
+        f"BlobEndpoint in {setting}": _account_of_host(parts.get("blobendpoint", "")),
+    }
+    account = _the_account(named) or urlsplit(parts.get("blobendpoint", "")).path.strip("/").partition("/")[0]
     if not account:
         raise ConfigurationError(
             f"{use.prefix}azure.account.name is missing: it names the storage account of the container {container!r}"
         )
-    endpoint = options.azure_endpoint_url or parts.get("BlobEndpoint") or f"https://{blob_host(host or account)}"
-    endpoint = endpoint.rstrip("/")
-    if key := options.azure_account_key or parts.get("AccountKey"):
-        credentials: dict[str, str | None] = {"account_key": key}
-    elif token := options.azure_sas_token or parts.get("SharedAccessSignature"):
-        credentials = {"sas_key": token.removeprefix("?")}
-    else:
-        credentials = {
-            "client_id": options.azure_client_id,
-            "tenant_id": options.azure_tenant_id,
-            "authority_host": options.azure_authority_url,
-            "client_secret": options.azure_client_secret,
-            "federated_token_file": options.azure_token_file,
-            "credential_type": "managed_identity" if options.azure_managed_identity else None,
-        }
-    config = {"account_name": account, "endpoint": endpoint, **credentials}
-    return AzurePlace(container, endpoint, {name: value for name, value in config.items() if value})
+    endpoint, names_endpoint = options.azure_endpoint_url, "azure.endpoint.url"
+    if endpoint is None:
+        endpoint, names_endpoint = _connection_endpoint(parts, account, host, setting), "azure.connection.string"
+    if endpoint is None:
+        endpoint, names_endpoint = f"https://{blob_host(host or account)}", ""
+    key = options.azure_account_key or parts.get("accountkey")
+    signature = options.azure_sas_token or parts.get("sharedaccesssignature")
+    identity = azure_identity(options, key, signature)
+    return AzurePlace(container, account, endpoint.rstrip("/"), names_endpoint, identity)
 
 
 def bucket_and_path(uri: str) -> tuple[str, str]:
@@ -152,6 +161,13 @@ def access_point_region(name: str) -> str | None:
     return match["region"] if match else None
 
 
+def region_of_host(endpoint: str | None) -> str | None:
+    """Return the region in the host of an endpoint of AWS; None: the endpoint is another one, or has no region."""
+    url = endpoint or ""
+    match = _AWS_HOST.fullmatch(urlsplit(url if "://" in url else f"//{url}").hostname or "")
+    return match["region"] if match else None
+
+
 def container_and_host(uri: str) -> tuple[str, str]:
     """Return the container and the host of an Azure URI; the host is empty for `az://container`."""
     # urlsplit would take the container before `@` for a user's name, so container and host are separated here.
@@ -172,25 +188,76 @@ def google_endpoint(options: StoreAccess) -> str:
     return options.gcs_endpoint_url or _GOOGLE
 
 
-def google_config(options: StoreAccess) -> dict[str, str]:
-    """Return endpoint and credentials for Google's storage as settings of the crate `object_store`."""
-    config = {"base_url": google_endpoint(options)}
-    if options.gcs_credentials_json:
-        return {**config, "service_account_key": options.gcs_credentials_json}
-    if options.gcs_credentials_path:
-        return {**config, "application_credentials": options.gcs_credentials_path}
-    return {**config, "service_account_key": _NO_ACCOUNT} if options.gcs_anonymous else config
-
-
-def _connection_string(text: str, use: StoreUse) -> dict[str, str]:
-    """Return the values in an Azure connection string by name.
+def _the_account(named: Mapping[str, str | None]) -> str:
+    """Return the storage account that the settings in `named` name; `named` has the accounts by setting. Empty: none.
 
     Raises:
-        ConfigurationError: the text does not consist of pairs of name and value; the message shows no part of it.
+        ConfigurationError: two settings name different accounts.
     """
+    given = [(setting, account) for setting, account in named.items() if account]
+    for setting, account in given[1:]:
+        if account != given[0][1]:
+            raise ConfigurationError(
+                f"{setting} is for the storage account {account}, but {given[0][0]} names the account {given[0][1]}: "
+                "set both to the same account"
+            )
+    return given[0][1] if given else ""
+
+
+def _account_of_host(endpoint: str) -> str | None:
+    """Return the storage account to which Azure's own host in the URL belongs; None: the URL has another host."""
+    match = _AZURE_HOST.fullmatch(urlsplit(endpoint).hostname or "")
+    return match["name"].partition(".")[0].removesuffix("-secondary") if match else None
+
+
+def _connection_endpoint(parts: Mapping[str, str], account: str, host: str, setting: str) -> str | None:
+    """Return the URL of the blob service that the parts of a connection string name, or None.
+
+    Args:
+        parts: values by name.
+        account: the storage account.
+        host: the host in the container's URI, or empty.
+        setting: the setting that has the connection string, for the error.
+
+    Raises:
+        ConfigurationError: the host and the connection string name different services.
+    """
+    if "blobendpoint" in parts:
+        return parts["blobendpoint"]
+    if "endpointsuffix" not in parts and "defaultendpointsprotocol" not in parts:
+        return None
+    own, suffix = blob_host(host or account), parts.get("endpointsuffix")
+    named = f"{account}.blob.{suffix}" if suffix else own
+    if host and named != own:
+        raise ConfigurationError(f"{setting} names the service {named}, but the URI names {own}: correct one of them")
+    return f"{parts.get('defaultendpointsprotocol', 'https')}://{named}"
+
+
+def _connection_string(text: str, prefix: str) -> dict[str, str]:
+    """Return the values in an Azure connection string, by their names in lower case.
+
+    `UseDevelopmentStorage=true` becomes the account, key and endpoint of the emulator. `prefix` is the prefix
+    of the setting that has the text, for errors.
+
+    Raises:
+        ConfigurationError: the text does not consist of pairs of name and value, or the endpoint in it is malformed.
+            The message shows no secret.
+    """
+    if not text:
+        return {}
     parts = [part.partition("=") for part in text.strip().strip(";").split(";")]
     if not all(name and equals for name, equals, _ in parts):
         raise ConfigurationError(
-            f"{use.prefix}azure.connection.string is no connection string: parts like AccountName=…;AccountKey=…"
+            f"{prefix}azure.connection.string is no connection string: parts like AccountName=…;AccountKey=…"
         )
-    return {name.strip(): value for name, _, value in parts}
+    values = {name.strip().lower(): value.strip() for name, _, value in parts}
+    if values.get("usedevelopmentstorage", "").lower() == "true":
+        host = values.get("developmentstorageproxyuri", "http://127.0.0.1").rstrip("/")
+        values = {"accountname": _EMULATED, "accountkey": _EMULATED_KEY, "blobendpoint": f"{host}:10000/{_EMULATED}"}
+    if not _BLOB_ENDPOINT.fullmatch(values.get("blobendpoint", "https://host")):
+        raise ConfigurationError(
+            f"{prefix}azure.connection.string: BlobEndpoint is no URL of the form https://HOST or https://HOST/PATH"
+        )
+    if values.get("defaultendpointsprotocol", "https").lower() not in ("http", "https"):
+        raise ConfigurationError(f"{prefix}azure.connection.string: DefaultEndpointsProtocol is neither https nor http")
+    return values

@@ -15,6 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
+from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from obstore import GetResult, ObjectMeta
     from obstore.store import AzureStore, ClientConfig, GCSStore, S3Store
 
+    from tiered_stream.storage.identity.access_tokens import TokenSource
+
     Client = AzureStore | GCSStore | S3Store
 
 T = TypeVar("T")
@@ -46,6 +49,15 @@ _DENIED = re.compile(
     r"(?: on resource: (?:&quot;|\\*\")?(?P<resource>arn:[^\s\\\"&<]{1,400}))?"
 )
 """AWS's text about a missing permission."""
+_NO_TOKEN = re.compile(
+    r"The operation lacked valid authentication credentials for path External \w+ credential provider: "
+    r"(?:\w+: )?(?P<own>.+)"
+    r"|Generic \w+ error: (?:Error (?:performing token request|getting token response body|reading federated)|"
+    r"'az account|Failed to parse azure cli)"
+)
+"""obstore's text if there is no access token: with the error of a source of this package, or of a token service."""
+_REDIRECTED = "Received redirect without LOCATION"
+"""obstore's text if S3 responds from another region than the bucket's. It lacks the header with the region."""
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 _KINDS = {
     "Timeout": FailureKind.TIMEOUT,
@@ -60,6 +72,16 @@ _SMALLEST_SHARE = 8
 
 _CHUNK_BYTES = 1 << 20
 """Approximate bytes of a large body that obstore gives at once."""
+
+
+def by_bytes(key: str) -> str:
+    """Return the sort key of most services: they compare whole keys."""
+    return key
+
+
+def by_components(key: str) -> list[str]:
+    """Return the sort key of Azure's accounts with a hierarchical namespace: `a/b` comes before `a-b/c`."""
+    return key.split("/")
 
 
 class Service(ABC):
@@ -84,6 +106,8 @@ class Service(ABC):
     access_codes: ClassVar[Collection[str]] = ()
     """Error codes of refused access, in addition to the statuses 401 and 403."""
 
+    orders: ClassVar[Sequence[Callable[[str], Any]]] = (by_bytes,)
+    """Functions that return sort keys of object keys, one of which the service's listings follow."""
     can_sign: bool = True
     """True if a signed URL alone is enough to read an object."""
     credential_provider: Any = None
@@ -100,6 +124,10 @@ class Service(ABC):
         """Name of the bucket or container in messages, such as `gs://bucket`."""
         self.timeouts = RequestTimeouts.of(options)
         self.config = config or {}
+
+    def signing_seconds_left(self) -> float:
+        """Return the seconds until the credentials end that sign URLs, if the URLs end with them; else infinity."""
+        return inf
 
     def open(self, client: ClientConfig, retries: int) -> Client:
         """Return a new client with these options, without sending a request.
@@ -129,6 +157,27 @@ class Service(ABC):
         """
         return self.open(self.client_options(seconds), retries=0)
 
+    def tokens(self) -> TokenSource | None:
+        """Return the source of the access tokens of requests; None: the client needs none, or requests them itself.
+
+        Raises:
+            StorageAccessError: a file of credentials cannot be read.
+        """
+        return None
+
+    def check_token(self) -> None:
+        """Check that there is an access token, if `tokens` returns a source of them.
+
+        Raises:
+            StorageAccessError: there is no access token.
+        """
+        try:
+            if (tokens := self.tokens()) is not None:
+                tokens.token()
+        except errors.StorageAccessError as error:
+            failure = AttemptError(FailureKind.CREDENTIALS, denied=str(error))
+            raise self.refused(failure, self.uri, listing=False) from None
+
     def client_options(self, seconds: float) -> ClientConfig:
         """Return the options of a client whose attempts take at most `seconds` each."""
         return {
@@ -138,12 +187,21 @@ class Service(ABC):
             "timeout": timedelta(seconds=seconds),
         }
 
+    def before_signing(self) -> bool:
+        """Find out what the signature of a URL needs, if it is not known yet; other requests learn it by failures.
+
+        Return whether this has shown that clients need other settings.
+        """
+        return False
+
     def learns_from(self, failure: AttemptError) -> bool:
         """Return whether the request may succeed with a new client after `failure`.
 
-        It may succeed if the failure has shown that clients need other settings, such as another region of the bucket.
+        It may succeed if the failure has shown that clients need other settings, such as another region of the bucket,
+        or another access token.
         """
-        return False
+        tokens: TokenSource | None = self.credential_provider
+        return failure.status == 401 and tokens is not None and tokens.forget()
 
     @abstractmethod
     def access_hint(self) -> str:
@@ -160,6 +218,10 @@ class Service(ABC):
             name: full name of the object.
             listing: the request was to list keys.
         """
+        if failure.kind is FailureKind.CREDENTIALS:
+            hint = self.access_hint()
+            why = failure.denied if hint in failure.denied else f"{failure.denied}; {hint}"
+            return errors.StorageAccessError(f"no access to {name}: {why}")
         answer = f"{self.endpoint} responded with {failure}"
         if failure.code == self.missing_code:
             return errors.StorageBucketNotFoundError(
@@ -227,11 +289,11 @@ class CloudStore(ObjectStore):
         return data  # type: ignore[return-value] # readers use it like bytes
 
     def _range(self, client: Client, key: str, wanted: ByteRange) -> memoryview:
-        answer = obstore.get(client, self._root + key, options={"range": (wanted.start, wanted.end)})
+        answer = obstore.get(client, self._path(key), options={"range": (wanted.start, wanted.end)})
         return self._body(answer, key, len(wanted))
 
     def _whole(self, client: Client, key: str, limit: Limit) -> memoryview:
-        answer = obstore.get(client, self._root + key)
+        answer = obstore.get(client, self._path(key))
         limit.check(answer.meta["size"], f"the bytes of {self.describe(key)}")
         return self._body(answer, key, answer.meta["size"])
 
@@ -240,13 +302,15 @@ class CloudStore(ObjectStore):
         return in_one_buffer(answer.stream(min_chunk_size=_CHUNK_BYTES), size, self.describe(key))
 
     def size(self, key: str) -> int:
-        return self._send(key, lambda client: obstore.head(client, self._root + key)["size"])
+        return self._send(key, lambda client: obstore.head(client, self._path(key))["size"])
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
         # obstore lists only whole folders. So the listing starts after a key that sorts just before the prefix.
         folder = self._root + prefix[: prefix.rfind("/") + 1]
-        offset = self._root + (after if after >= prefix else _just_before(prefix))
+        start = after if after >= prefix else _just_before(prefix)
+        offset = start and self._root + start
         pages: Iterator[Sequence[ObjectMeta]] | None = None
+        seen = _Seen(self._service.orders, after)
 
         def next_page(client: Client) -> Sequence[ObjectMeta] | None:
             nonlocal pages
@@ -258,22 +322,45 @@ class CloudStore(ObjectStore):
 
         while page := self._send(prefix, next_page, listing=True):
             for entry in page:
-                offset = entry["path"]
-                key = offset.removeprefix(self._root)
-                if key.startswith(prefix) and key > after:
-                    after = key
-                    yield key
-                elif key > prefix and not key.startswith(prefix):
-                    return
+                key = entry["path"].removeprefix(self._root)
+                if seen.is_new(key):
+                    offset = entry["path"]
+                    if key.startswith(prefix):
+                        yield key
+                    elif seen.is_beyond(prefix):
+                        return
+
+    def _path(self, key: str) -> str:
+        """Return the object's key in the bucket.
+
+        Raises:
+            ConfigurationError: a part of the key is empty, so that obstore would request another object.
+        """
+        path = self._root + key
+        if "" in path.split("/"):
+            raise errors.ConfigurationError(
+                f"{self.describe(key)}: the key {path!r} begins with a slash or has two slashes in a row, and objects "
+                "with such keys cannot be read. Correct the key prefix, or copy the objects to a prefix without them"
+            )
+        return path
 
     def describe(self, key: str) -> str:
         return f"{self._service.uri}/{self._root}{key}"
 
     def signed_url(self, key: str, seconds: int) -> str | None:
-        if not self._service.can_sign:
+        service, lifetime = self._service, timedelta(seconds=seconds)
+        if not service.can_sign:
             return None
-        lifetime = timedelta(seconds=seconds)
-        return self._send(key, lambda client: obstore.sign(client, "GET", self._root + key, lifetime))
+        if service.before_signing():
+            self._replace_clients()
+
+        def sign(client: Client) -> str | None:
+            return obstore.sign(client, "GET", self._path(key), lifetime) if service.can_sign else None
+
+        return self._send(key, sign)  # only the credentials of an opened client may show that they cannot sign
+
+    def signing_seconds_left(self) -> float:
+        return self._service.signing_seconds_left()
 
     def busy_answers(self) -> int:
         return self._attempts.busy_answers
@@ -294,6 +381,10 @@ class CloudStore(ObjectStore):
             client = clients[limit] = self._service.connect(limit)
         return client
 
+    def _replace_clients(self) -> None:
+        self._clients = {}
+        self._lessons += 1
+
     def _send(self, key: str, request: Callable[[Client], T], *, listing: bool = False) -> T:
         """Return the result of `request`, which is called with a client for each attempt.
 
@@ -310,8 +401,11 @@ class CloudStore(ObjectStore):
         def attempt(seconds_left: float) -> T:
             nonlocal lessons
             began, lessons = self._now(), self._lessons
+            client = self._client(seconds_left)
             try:
-                return request(self._client(seconds_left))
+                return request(client)
+            except errors.TieredStreamError:
+                raise
             except (BaseError, FileNotFoundError, ValueError) as error:
                 failure = failure_of(error)
             if failure.kind is FailureKind.TIMEOUT and (self._now() - began) * 1000 < self._timeouts.read_ms:
@@ -321,8 +415,7 @@ class CloudStore(ObjectStore):
         def learns_from(failure: AttemptError) -> bool:
             with self._learning:
                 if lessons == self._lessons and self._service.learns_from(failure):
-                    self._clients = {}
-                    self._lessons += 1
+                    self._replace_clients()
                 return lessons != self._lessons
 
         name = self.describe(key)
@@ -340,6 +433,10 @@ def failure_of(error: Exception) -> AttemptError:
     obstore's errors have no fields, but a text with the status or with the kind of the HTTP error.
     """
     text = str(error)
+    if (untold := _no_token(text)) is not None:
+        return untold
+    if _REDIRECTED in text:
+        return AttemptError(FailureKind.STATUS, 301)
     if status := _STATUS.search(text):
         code, region = (found[1] if (found := form.search(text)) else "" for form in (_CODE, _REGION))
         denied = _DENIED.search(text)
@@ -350,10 +447,50 @@ def failure_of(error: Exception) -> AttemptError:
     return AttemptError(_KINDS.get(kind[1] if kind else "", FailureKind.OTHER))
 
 
+def _no_token(text: str) -> AttemptError | None:
+    """Return the failure if obstore's error `text` says that there is no access token, else None."""
+    match = _NO_TOKEN.match(text)
+    if match is None:
+        return None
+    # The text of a token service's response is left out, because it may have secrets.
+    status = _STATUS.search(text)
+    service = f"the token service responded with {status[1]}" if status else text.partition(":")[2].partition("\n")[0]
+    return AttemptError(FailureKind.CREDENTIALS, denied=match["own"] or service.strip())
+
+
 class _UnfitAnswerError(errors.StorageError):
     """Error for a response with status 416, or a response that obstore does not accept."""
 
 
-def _just_before(text: str) -> str:
-    """Return a text that sorts before `text`, and after all keys that sort before `text`; empty if `text` is empty."""
-    return text and text[:-1] + chr(ord(text[-1]) - 1) + "\U0010ffff"
+class _Seen:
+    """Progress of a listing whose order is one of `orders`: the keys that were listed show which one.
+
+    Args:
+        orders: functions that return sort keys.
+        after: key after which the listing begins.
+    """
+
+    def __init__(self, orders: Sequence[Callable[[str], Any]], after: str) -> None:
+        self._orders = orders
+        self._after = self._last = after
+        self._has_listed = False
+
+    def is_new(self, key: str) -> bool:
+        """Return whether the next key is to be listed, and was not yet; a listing that begins again repeats keys."""
+        rising = [order for order in self._orders if order(key) > order(self._last)]
+        if rising:
+            self._orders = rising if self._has_listed else self._orders
+            self._last, self._has_listed = key, True
+        return bool(rising) and any(order(key) > order(self._after) for order in self._orders)
+
+    def is_beyond(self, prefix: str) -> bool:
+        """Return whether all keys that begin with `prefix` come before the last key, in every possible order."""
+        return all(order(self._last) > order(prefix) for order in self._orders)
+
+
+def _just_before(prefix: str) -> str:
+    """Return a key that sorts before all keys that begin with `prefix`, and after keys below it; empty: there is none.
+
+    A listing of a folder, which has a slash at its end, needs none.
+    """
+    return "" if prefix.endswith("/") else prefix and prefix[:-1] + chr(ord(prefix[-1]) - 1) + "\U0010ffff"

@@ -14,12 +14,14 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 
 from tiered_stream.errors import StorageError, StorageUnavailableError
-from tiered_stream.storage.attempts import FailureKind
+from tiered_stream.storage.attempts import AttemptError, FailureKind
 from tiered_stream.storage.cloud_store import Service, failure_of
 from tiered_stream.storage.object_store import ATTEMPTS, UPLOAD_SECONDS
 
 if TYPE_CHECKING:
     from mmap import mmap
+
+    from tiered_stream.storage.cloud_store import Client
 
 
 class CloudUploader:
@@ -31,9 +33,7 @@ class CloudUploader:
     def __init__(self, service: Service) -> None:
         """Raise StorageAccessError if there are no credentials."""
         self._service = service
-        client = service.client_options(UPLOAD_SECONDS)
-        del client["read_timeout"]  # it would count from the start of an upload
-        self._client = service.open(client, ATTEMPTS - 1)
+        self._client = self._open()
 
     def put(self, key: str, data: bytes | mmap) -> None:
         """Upload an object, which replaces an object of the same key."""
@@ -52,17 +52,28 @@ class CloudUploader:
         with self._own_errors(key):
             obstore.delete(self._client, key)
 
+    def _open(self) -> Client:
+        client = self._service.client_options(UPLOAD_SECONDS)
+        del client["read_timeout"]  # it would count from the start of an upload
+        return self._service.open(client, ATTEMPTS - 1)
+
     @contextmanager
     def _own_errors(self, key: str) -> Iterator[None]:
-        """Raise StorageError in place of obstore's error, whose own text may have signatures."""
+        """Raise StorageError in place of obstore's error, whose own text may have signatures.
+
+        If the credentials were replaced, later requests have the new ones.
+        """
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
-            raise self._error(error, key) from None
+            failure = failure_of(error)
+            if self._service.learns_from(failure):
+                self._client = self._open()
+            raise self._error(failure, key) from None
 
-    def _error(self, error: Exception, key: str) -> StorageError:
-        failure, name = failure_of(error), f"{self._service.uri}/{key}"
-        if failure.kind is FailureKind.STATUS and not failure.may_pass:
+    def _error(self, failure: AttemptError, key: str) -> StorageError:
+        name = f"{self._service.uri}/{key}"
+        if failure.kind in (FailureKind.STATUS, FailureKind.CREDENTIALS) and not failure.may_pass:
             return self._service.refused(failure, name, listing=False)
         if failure.kind is FailureKind.UNREACHABLE:
             return StorageUnavailableError(self._service.unreachable(name))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
+from math import inf
 
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
@@ -102,11 +103,17 @@ class RemoteStorageFetcher(ABC):
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
         """Return a URL (a credential) with which anyone may GET ranges of the log for `seconds` seconds (KIP-1248).
 
+        The URL ends earlier if the credentials end that have signed it (`signing_seconds_left`).
+
         Return None if the storage cannot sign, or if its object holds the log compressed or encrypted.
 
         Raises: the errors of `fetch_log_segment`.
         """
         return None
+
+    def signing_seconds_left(self) -> float:
+        """Return the seconds until the credentials end by which `signed_location` signs, if they end; else infinity."""
+        return inf
 
     def busy_answers(self) -> int:
         """Return how often the storage has asked for fewer requests so far (S3: 503 SlowDown).
@@ -146,6 +153,9 @@ class StoreFetcher(RemoteStorageFetcher):
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
         return self.store.signed_url(self.key(segment, ".log"), seconds)
+
+    def signing_seconds_left(self) -> float:
+        return self.store.signing_seconds_left()
 
     def busy_answers(self) -> int:
         return self.store.busy_answers()

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from obstore.store import GCSStore
 
+from tiered_stream.errors import StorageAccessError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, google_config, google_endpoint
+from tiered_stream.process.shared import file_state
+from tiered_stream.storage.attempts import AttemptError
+from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, google_endpoint
 from tiered_stream.storage.cloud_store import Service
+from tiered_stream.storage.identity.google_identity import BY_GOOGLE_AUTH, GoogleIdentity, google_identity
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
+
+    from tiered_stream.storage.cloud_store import Client
+    from tiered_stream.storage.identity.access_tokens import TokenSource
 
 
 class GoogleBucket(Service):
@@ -15,7 +27,39 @@ class GoogleBucket(Service):
     client_class, endpoint_option = GCSStore, "gcs.endpoint.url"
 
     def __init__(self, options: StorageOptions, bucket: str, use: StoreUse = SEGMENTS) -> None:
-        super().__init__(options, "gs", bucket, google_endpoint(options), use, google_config(options))
+        self._options = options
+        self._key_file: tuple[str, object] = ("", None)
+        """Path of the file of the last client's credentials, and the file's state at that time."""
+        super().__init__(options, "gs", bucket, google_endpoint(options), use)
+
+    def open(self, client: ClientConfig, retries: int) -> Client:
+        """Return a new client, with the credentials that their file has now.
+
+        Raises:
+            StorageAccessError: there are no credentials.
+            ConfigurationError: credentials are of an unknown type, or the environment would replace them.
+        """
+        identity = self._identity()
+        self._key_file = identity.path, file_state(identity.path)
+        self.config = {"base_url": self.endpoint, **identity.for_obstore()}
+        self.credential_provider = identity.tokens(self.timeouts)
+        self.can_sign = identity.kind not in BY_GOOGLE_AUTH
+        return super().open(client, retries)
+
+    def tokens(self) -> TokenSource | None:
+        return self._identity().tokens(self.timeouts)
+
+    def _identity(self) -> GoogleIdentity:
+        try:
+            return google_identity(self._options, self.use.prefix)
+        except StorageAccessError as error:
+            raise StorageAccessError(f"no credentials for {self.uri}: {error}; {self.access_hint()}") from None
+
+    def learns_from(self, failure: AttemptError) -> bool:
+        path, state = self._key_file
+        if failure.status in (401, 403) and file_state(path) != state:
+            return True  # the key was replaced
+        return super().learns_from(failure)
 
     def access_hint(self) -> str:
         use = self.use

@@ -32,6 +32,7 @@ from tiered_stream.storage.hadoop.client_settings import (
     PROTECTION,
     NewFiles,
     asks_for_kerberos,
+    conf_dir_advice,
     hadoop_settings_of,
     name_node_url,
     new_files,
@@ -199,9 +200,8 @@ class HdfsStore(ObjectStore):
             )
         except (OSError, RuntimeError) as error:
             raise errors.ConfigurationError(
-                f"{self._use.place}: {self._service}/ has no client: {parts_of(error)}. Set HADOOP_CONF_DIR to the "
-                f"folder of core-site.xml and hdfs-site.xml, or {self._use.prefix}hdfs.core-site.path and "
-                f"{self._use.prefix}hdfs.hdfs-site.path"
+                f"{self._use.place}: {self._service}/ has no client: {parts_of(error)}. {conf_dir_advice()}, or set "
+                f"{self._use.prefix}hdfs.core-site.path and {self._use.prefix}hdfs.hdfs-site.path"
             ) from None
 
     def _check_key_table(self) -> None:

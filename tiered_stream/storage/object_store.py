@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from math import inf
 from typing import ClassVar
 
 import numpy as np
@@ -63,7 +64,10 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        """Yield, in ascending order, the keys that begin with `prefix` and are greater than `after`.
+        """Yield, in the store's order, the keys that begin with `prefix` and come after `after`.
+
+        Most stores order keys as texts. Azure's accounts with a hierarchical namespace order them folder by folder, so
+        that `a/b` comes before `a-b/c`.
 
         Only archives, and errors that say where objects are, need a listing. Otherwise keys follow from segments'
         metadata.
@@ -79,6 +83,10 @@ class ObjectStore(ABC):
         No request is sent.
         """
         return None
+
+    def signing_seconds_left(self) -> float:
+        """Return the seconds until the credentials end by which `signed_url` signs, if they end; else infinity."""
+        return inf
 
     def busy_answers(self) -> int:
         """Return the number of responses with status 429 or 503 so far, including responses to repeated requests."""

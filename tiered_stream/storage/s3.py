@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import time
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from obstore.store import S3Store
@@ -12,7 +13,7 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.attempts import AttemptError
 from tiered_stream.storage.cloud_endpoints import SEGMENTS, TABLES, StoreUse, check_bucket
 from tiered_stream.storage.cloud_store import Service
-from tiered_stream.storage.s3_client import S3Session, credentials_hint
+from tiered_stream.storage.s3_client import WAITS_FOR_CREDENTIALS, S3Session
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 _ELSEWHERE = (301, 307, 400, 403)
 """HTTP statuses that S3 may return if the request was sent to another region than the bucket's region."""
 
-_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Environment variables that name the endpoint for botocore, if no option names it. The first one takes precedence."""
+_EXPIRED = "ExpiredToken"
+_SECONDS_TO_ASK_AGAIN = 60
+"""Seconds after which AWS is asked again for the bucket's region, if it has not said it."""
 _WRONG_KEYS = {
     "InvalidAccessKeyId": "aws.access.key.id",
     "XAdminUserNotFound": "aws.access.key.id",  # versitygw's code, with status 404
@@ -40,7 +42,7 @@ class S3Bucket(Service):
     client_class, endpoint_option = S3Store, "s3.endpoint.url"
     # AWS answers 403 with most of these codes, but 400 to an expired or malformed token or a wrong region.
     access_codes = frozenset((
-        "AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", "ExpiredToken",
+        "AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", _EXPIRED,
         "InvalidToken", "RequestTimeTooSkewed", *_WRONG_KEYS,
     ))  # fmt: skip
 
@@ -56,27 +58,40 @@ class S3Bucket(Service):
                 f"{use.prefix}aws.access.key.id and {use.prefix}aws.secret.access.key go together: one is missing"
             )
         self._options = options
-        self._session = S3Session(options, bucket, credentials_hint(use))
+        limit = min(options.request_timeout_ms, WAITS_FOR_CREDENTIALS * options.read_timeout_ms)
+        self._session = S3Session(options, bucket, use, limit)
+        self._asking = Lock()
+        self._ask_from = 0.0
         self.can_sign = options.s3_customer_key is None  # a reader of the URL would have to send the key
         super().__init__(options, "s3", bucket, self._session.bucket_url, use)
 
     def open(self, client: ClientConfig, retries: int) -> Client:
-        options, session = self._options, self._session
-        if (bundle := session.ca_bundle()) is not None:
-            client["root_certificate"] = bundle
-        self.config = {
-            "endpoint": self.endpoint,
-            "virtual_hosted_style_request": True,  # the URL is the bucket's own, whichever style it has
-            "region": session.region,
-            "request_payer": options.s3_requester_pays,
-            "skip_signature": options.anonymous,
-        }
-        if options.s3_customer_key is not None:
-            self.config |= {"server_side_encryption": "sse-c", "sse_customer_key_base64": options.s3_customer_key}
-        self.credential_provider = None if options.anonymous else session.credentials()
+        if (bundle := self._session.ca_bundle()) is not None:
+            client["root_certificate"] = bundle[1]
+        self.config = self._session.object_store_config()
+        if not self._options.anonymous:
+            self._session.credentials()  # fails with the reason, which obstore's errors would wrap
+            self.credential_provider = self._session.credentials
         return super().open(client, retries)
 
+    def signing_seconds_left(self) -> float:
+        return self._session.credentials_seconds_left()
+
+    def before_signing(self) -> bool:
+        if self._session.knows_region:
+            return False
+        with self._asking:  # others wait for the region, because a URL that is signed for another one is refused
+            if self._session.knows_region or time.monotonic() < self._ask_from:
+                return False
+            moved = self._session.follow_region("")
+            self._ask_from = time.monotonic() + _SECONDS_TO_ASK_AGAIN
+        self.endpoint = self._session.bucket_url
+        return moved
+
     def learns_from(self, failure: AttemptError) -> bool:
+        if failure.code == _EXPIRED:  # botocore takes keys of an instance that end soon to end later
+            self._session.forget_credentials()
+            return self._options.access_key_id is None
         learned = failure.status in _ELSEWHERE and self._session.follow_region(failure.region)
         self.endpoint = self._session.bucket_url
         return learned
@@ -86,11 +101,13 @@ class S3Bucket(Service):
         resource = self.bucket if is_access_point else f"arn:aws:s3:::{self.bucket}"
         if failure.denied:
             return f"grant {failure.denied}; otherwise "
+        if failure.code in _WRONG_KEYS and self._options.access_key_id is not None:
+            return f"correct {self.use.prefix}{_WRONG_KEYS[failure.code]}; otherwise "
+        if failure.code not in _DENIALS:
+            return ""
         if listing:
             return f"to list it, grant s3:ListBucket on {resource}; otherwise "
-        if failure.code in _WRONG_KEYS:
-            return f"correct {self.use.prefix}{_WRONG_KEYS[failure.code]}; otherwise "
-        if self.use is TABLES or failure.code not in _DENIALS:
+        if self.use is TABLES:
             return ""
         key = ("/object" if is_access_point else "") + name.removeprefix(self.uri)
         return (
@@ -100,10 +117,10 @@ class S3Bucket(Service):
         )
 
     def access_hint(self) -> str:
-        return credentials_hint(self.use, self._session.provider)
+        return self._session.access_hint()
 
     def unreachable(self, name: str) -> str:
-        variable = next(filter(os.environ.get, _ENDPOINT_VARIABLES), None)
-        if self._options.s3_endpoint_url is not None or variable is None:
+        if self._options.s3_endpoint_url is not None or self._session.endpoint_url is None:
             return super().unreachable(name)
-        return f"{self.endpoint} (environment variable {variable}) could not be reached for {name}"
+        where = "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or endpoint_url in AWS's configuration"
+        return f"{self.endpoint} ({where}) could not be reached for {name}"

@@ -8,10 +8,15 @@ dual-stack endpoints, and access points.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING
+from ipaddress import ip_address
+from math import inf
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 import boto3
 import botocore.loaders
@@ -19,15 +24,18 @@ import botocore.session
 from botocore import UNSIGNED
 from botocore import exceptions as aws
 from botocore.config import Config
+from botocore.credentials import ProcessProvider, RefreshableCredentials
 
-from tiered_stream.errors import ConfigurationError, StorageAccessError
+from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
 from tiered_stream.options.parsing import S3Access
 from tiered_stream.process.logs import muted
-from tiered_stream.storage.cloud_endpoints import StoreUse, access_point_region
+from tiered_stream.process.shared import PerProcess
+from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
+from tiered_stream.storage.cloud_endpoints import SEGMENTS, TABLES, StoreUse, access_point_region, region_of_host
+from tiered_stream.storage.identity.credential_process import bound_programs
 
 if TYPE_CHECKING:
-    from botocore.config import _S3Dict
-    from botocore.credentials import Credentials
+    from botocore.credentials import Credentials, ReadOnlyCredentials
     from botocore.loaders import Loader
     from mypy_boto3_s3 import S3Client
     from obstore.store import S3Credential
@@ -35,14 +43,35 @@ if TYPE_CHECKING:
 LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
 """Loggers whose debug lines hold signatures, tokens and signed URLs; code that uses boto3 mutes them."""
 _FALLBACK_REGION = "us-east-1"
+_OF_OBJECT_STORE = frozenset((
+    "AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_KMS_KEY_ID", "AWS_SSE_CUSTOMER_KEY_BASE64", "AWS_SSE_BUCKET_KEY_ENABLED",
+    "AWS_PROXY_URL", "AWS_ALLOW_INVALID_CERTIFICATES",
+))  # fmt: skip
+"""Environment variables that the crate `object_store` reads, and that its settings cannot unset."""
+_SHOWN = ("provider", "profile", "endpoint_url", "cred_var")
+"""Fields of botocore's errors that say which source of credentials failed. Others may have a program's output."""
+WAITS_FOR_CREDENTIALS = 4
+"""Number of times that a request for credentials can wait: two attempts, which connect and read."""
+_NO_CREDENTIALS = (aws.BotoCoreError, aws.ClientError, OSError, ValueError, LookupError, RuntimeError)
+"""Errors of botocore if there are no credentials; it raises RuntimeError if new ones have ended already."""
+_UNREACHABLE = (aws.ConnectionError, aws.HTTPClientError, aws.MetadataRetrievalError, aws.NoCredentialsError)
+"""Errors of botocore that may pass.
+
+The third one is of the services of tasks and pods. The last one hides an outage of an instance's metadata service.
+"""
+_ATTEMPTS = 2
+"""Maximum number of attempts to find credentials that time out."""
+_LONG_ATTEMPT = 1.0
+"""Seconds from which on a failed attempt is a timeout: botocore's default for an instance's metadata service."""
+_MACHINE = "iam-role"
+"""botocore's name of the provider that asks an instance's metadata service."""
+_FAILURE_HELD = 1.0
+"""Seconds for which a failure is reported again without a request, so that waiting threads do not repeat it in turn."""
 _ANY_KEY = "key"
 _ENVIRONMENT, _SETTINGS = "env", "explicit"
 """botocore's names of the providers of credentials in environment variables, and in this package's settings."""
 _CREDENTIALS_LIFETIME = timedelta(minutes=10)
-"""Time for which obstore may use credentials before it requests them again.
-
-botocore renews credentials that would expire sooner before it returns them.
-"""
+"""Time for which obstore and botocore's clients may use credentials before they ask again, at most."""
 
 
 def credentials_hint(use: StoreUse, provider: str = "") -> str:
@@ -69,66 +98,147 @@ def credentials_hint(use: StoreUse, provider: str = "") -> str:
     )
 
 
-def special_url(access: S3Access, bucket: str) -> str | None:
-    """Return the URL of a bucket at AWS if it is not the plain one; otherwise None.
-
-    It is another one with an access point, and if FIPS or dual-stack endpoints are set in `access` or for AWS's clients
-    (`AWS_USE_FIPS_ENDPOINT`, `AWS_USE_DUALSTACK_ENDPOINT`).
-
-    Raises: the errors of `S3Session`.
-    """
-    if access.s3_endpoint_url is not None:
-        return None
-    session = _session(access)
-    if access.s3_access_point or _uses_fips(access, session) or session.get_config_variable("use_dualstack_endpoint"):
-        return S3Session(access, bucket).bucket_url
-    return None
-
-
 class S3Session:
-    """Credentials, region and URL of one bucket, from a botocore session of its own.
+    """Access to one bucket: the only place that asks AWS's configuration, and that says where and how requests go.
 
-    `region` and `bucket_url` are the region and the URL to use now.
+    obstore, deltalake and boto3 get each value from here, so that no library finds another one in the environment.
+    `region` and `bucket_url` are the region and the URL to use now. Endpoints that AWS's configuration names
+    (`AWS_ENDPOINT_URL_S3`, `endpoint_url` of a profile) count only if `use.follows_endpoints` is true.
     """
 
-    def __init__(self, access: S3Access, bucket: str, hint: str = "") -> None:
+    def __init__(self, access: S3Access, bucket: str, use: StoreUse = SEGMENTS, timeout_ms: int = 20_000) -> None:
         """Determine the bucket's region and URL from the options and AWS's configuration.
 
         Args:
             bucket: name of the bucket, or ARN of an access point. `access.s3_access_point` takes precedence.
-            hint: advice for errors about credentials.
+            timeout_ms: time limit of a request for credentials, in milliseconds, with its second attempt.
 
         Raises:
             ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
         """
         self._access = access
         self._bucket = access.s3_access_point or bucket
-        self._hint = hint
+        self._use = use
+        self._timeout = timeout_ms / 1000
         self.provider = ""
         """botocore's name of the provider that the credentials come from; empty before `credentials` has found some."""
+        self._credentials: Credentials | None = None
+        self._ends: tuple[tuple[datetime, datetime], ...] = ()
+        """For credentials that end: when clients ask for others, and when they end."""
+        self._failure: tuple[float, StorageAccessError] | None = None
+        self._moving = Lock()
+        """Held while `region` and `bucket_url` change, so that no configuration has one of them new and one old."""
         try:
             with muted(*LOGGERS_WITH_SECRETS):
-                self._session = _session(access)
+                self._session = _session(access, self._timeout)
+                self._session.register_component("credential_provider", self)
                 # One for all clients, because boto3 registers its handlers with the botocore session each time.
                 self._clients = boto3.session.Session(botocore_session=self._session)
-                configured = access.s3_region or self._session.get_config_variable("region") or _FALLBACK_REGION
-                self.region: str = access_point_region(self._bucket) or configured
+                self.endpoint_url = access.s3_endpoint_url or (
+                    self.configured_endpoint() if use.follows_endpoints else None
+                )
+                region = (
+                    access_point_region(self._bucket)
+                    or access.s3_region
+                    or region_of_host(self.endpoint_url)
+                    or os.environ.get("AWS_REGION")
+                    or self._session.get_config_variable("region")
+                )
+                self.knows_region = bool(region)
+                self.region = region or _FALLBACK_REGION
                 self.bucket_url = self._find_url()
         except (aws.BotoCoreError, ValueError) as error:
             raise ConfigurationError(f"no S3 client can be made for s3://{bucket}: {error}") from error
 
+    def configured_endpoint(self) -> str | None:
+        """Return the endpoint that AWS's configuration names for S3; None: it names none.
+
+        Raises:
+            ConfigurationError: the endpoint has a user's name or a password, which messages would show.
+        """
+        urls = [
+            self._clients.client(
+                "s3", region_name=_FALLBACK_REGION, config=Config(signature_version=UNSIGNED, **_ignoring(ignored))
+            ).meta.endpoint_url
+            for ignored in (False, True)
+        ]
+        if urls[0] == urls[1]:
+            return None
+        if "@" in urlsplit(urls[0]).netloc:
+            raise ConfigurationError(
+                "the endpoint in AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or AWS's configuration (endpoint_url) has a "
+                "name or a password before its host: remove it, and give credentials in their own settings"
+            )
+        return urls[0]
+
     def _find_url(self) -> str:
         """Return the bucket's URL by botocore's rules for endpoints."""
-        config = Config(signature_version=UNSIGNED, s3=self._style())
-        client = _client(self._clients, self._access, config, self.region)
+        client = self.client(Config(signature_version=UNSIGNED))
         url = client.generate_presigned_url("get_object", Params={"Bucket": self._bucket, "Key": _ANY_KEY})
         return url.removesuffix(f"/{_ANY_KEY}")
 
-    def _style(self) -> _S3Dict:
-        if self._access.s3_path_style:
-            return {"addressing_style": "path"}
-        # With `auto`, botocore makes the URL of the FIPS endpoint of us-east-1, whatever the bucket's region is.
-        return {"addressing_style": "virtual" if _uses_fips(self._access, self._session) else "auto"}
+    def _style(self) -> Literal["path", "virtual", "auto"]:
+        """Return botocore's addressing style.
+
+        `auto` would lead to AWS's global host, which newer regions refuse, or to the FIPS endpoint of us-east-1. At
+        an endpoint of one's own, it puts the bucket in the path, which almost all services accept. Tables are
+        addressed as S3A addresses them.
+        """
+        if self._access.s3_path_style or _is_ip_address(urlsplit(self.endpoint_url or "").hostname):
+            return "path"
+        is_open = self._access.s3_path_style is None and self._use.follows_endpoints
+        return "auto" if self.endpoint_url and is_open else "virtual"
+
+    def client(self, config: Config) -> S3Client:
+        """Return a new boto3 client for requests to the bucket, which raises botocore's errors.
+
+        Raises:
+            StorageAccessError: there are no credentials.
+        """
+        of_aws = self.endpoint_url is None
+        addressing = Config(
+            signature_version=UNSIGNED if self._access.anonymous else "s3v4",
+            use_fips_endpoint=None if of_aws and not self._access.s3_fips else of_aws,
+            use_dualstack_endpoint=None if of_aws else False,
+            s3={
+                "addressing_style": self._style(),
+                "us_east_1_regional_endpoint": "regional",
+                "payload_signing_enabled": False,
+                **({} if of_aws and self._use.follows_endpoints else {"use_accelerate_endpoint": False}),
+            },
+            **_ignoring(True),
+        )
+        return self._clients.client(
+            "s3", endpoint_url=self.endpoint_url, region_name=self.region, config=addressing.merge(config)
+        )
+
+    def object_store_config(self) -> dict[str, str]:
+        """Return the settings of the crate `object_store` for requests to the bucket, without credentials.
+
+        With them, and with credentials, no environment variable decides where requests go or who signs them.
+
+        Raises:
+            ConfigurationError: an environment variable that no setting can override would change the requests.
+        """
+        key = self._access.s3_customer_key
+        encryption = {"aws_server_side_encryption": "sse-c", "aws_sse_customer_key_base64": key} if key else {}
+        check_environment(_OF_OBJECT_STORE)
+        with self._moving:
+            url, region = self.bucket_url, self.region
+        return {
+            "aws_endpoint": url,
+            "aws_endpoint_url_s3": url,
+            "aws_virtual_hosted_style_request": "true",  # the URL is the bucket's own, whichever style it has
+            "aws_region": region,
+            "aws_s3_express": "false",
+            "aws_request_payer": str(self._access.s3_requester_pays).lower(),
+            "aws_skip_signature": str(self._access.anonymous).lower(),
+            "aws_unsigned_payload": "false",
+            "aws_conditional_put": "etag",
+            "aws_copy_if_not_exists": "multipart",
+            "aws_disable_tagging": "false",
+            **encryption,
+        }
 
     def follow_region(self, named: str) -> bool:
         """Use the bucket's region from now on, if it differs from the region in use; return whether it differs.
@@ -136,58 +246,129 @@ class S3Session:
         `named` is the region that the service has named; if it is empty, AWS is asked. An S3 service other than AWS is
         not asked.
         """
-        region = named or self._find_region()
-        if not region or region == self.region:
+        region = named or self.find_region()
+        if not region:
             return False
-        self.region = region
-        self.bucket_url = self._find_url()
-        return True
+        with self._moving:
+            differs = region != self.region
+            if differs:
+                self.region = region
+                self.bucket_url = self._find_url()
+            self.knows_region = True
+        return differs
 
-    def _find_region(self) -> str:
+    def find_region(self) -> str:
         """Ask AWS for the bucket's region, and return it; empty: AWS does not say it, or the service is not AWS."""
-        if self._access.s3_endpoint_url is not None:
+        if self.endpoint_url is not None:
             return ""
-        client = _client(self._clients, self._access, Config(s3=self._style()), self.region)
         try:
             with muted(*LOGGERS_WITH_SECRETS):
-                return client.head_bucket(Bucket=self._bucket).get("BucketRegion", "")
+                return self.client(Config()).head_bucket(Bucket=self._bucket).get("BucketRegion", "")
         except aws.ClientError as error:
             headers = error.response["ResponseMetadata"].get("HTTPHeaders", {})
             return str(headers.get("x-amz-bucket-region", ""))
         except aws.BotoCoreError:
             return ""
 
-    def credentials(self) -> Callable[[], S3Credential]:
-        """Return a function that returns valid credentials; botocore renews credentials that expire.
+    def credentials(self) -> S3Credential:
+        """Return credentials that are valid now. botocore renews those that expire; others are looked for again.
 
         Raises:
             StorageAccessError: no credentials are found, or a provider of the chain fails.
         """
+        if (failure := self._failure) is not None and time.monotonic() < failure[0]:
+            raise failure[1]
+        last: Exception | None = None
+
+        def attempt(_: float) -> tuple[Credentials, ReadOnlyCredentials]:
+            nonlocal last
+            began = time.monotonic()
+            try:
+                return self._find_credentials()
+            except _NO_CREDENTIALS as error:
+                last = error
+            if not _may_pass(last):
+                raise AttemptError(FailureKind.CREDENTIALS)
+            is_long = time.monotonic() - began >= _LONG_ATTEMPT
+            raise AttemptError(FailureKind.TIMEOUT if is_long else FailureKind.BROKEN)
+
+        milliseconds = int(self._timeout * 1000)
+        limits = RequestTimeouts(milliseconds, milliseconds, milliseconds, _ATTEMPTS)
         try:
-            with muted(*LOGGERS_WITH_SECRETS):
-                credentials: Credentials | None = self._session.get_credentials()
-        except (aws.BotoCoreError, aws.ClientError) as error:
-            raise StorageAccessError(
-                f"no credentials for s3://{self._bucket}: {type(error).__name__}; {self._hint}"
-            ) from error
-        if credentials is None:
-            raise StorageAccessError(f"no credentials for s3://{self._bucket}: {self._hint}")
-        self.provider = credentials.method
+            found, frozen = Attempts(limits, lambda name, _: name).send("credentials", attempt)
+        except (AttemptError, StorageUnavailableError):
+            assert last is not None
+            refused = StorageAccessError(self._without_credentials(last))
+            self._failure = time.monotonic() + _FAILURE_HELD, refused
+            raise refused from None
+        now = datetime.now(UTC)
+        expiry: datetime | None = getattr(found, "_expiry_time", None)
+        lifetime = min(_CREDENTIALS_LIFETIME, (expiry - now) / 2) if expiry else _CREDENTIALS_LIFETIME
+        if expiry:
+            self._ends = *(each for each in self._ends if each[0] > now), (now + lifetime, expiry)
+        return {
+            "access_key_id": frozen.access_key or "",
+            "secret_access_key": frozen.secret_key or "",
+            "token": frozen.token,
+            "expires_at": now + lifetime,
+        }
 
-        def valid_now() -> S3Credential:
-            with muted(*LOGGERS_WITH_SECRETS):
-                frozen = credentials.get_frozen_credentials()
-            return {
-                "access_key_id": frozen.access_key or "",
-                "secret_access_key": frozen.secret_key or "",
-                "token": frozen.token,
-                "expires_at": datetime.now(UTC) + _CREDENTIALS_LIFETIME,
-            }
+    def credentials_seconds_left(self) -> float:
+        """Return the seconds until the first credentials end that a client may still use; infinity: none end."""
+        now = datetime.now(UTC)
+        return min(((end - now).total_seconds() for until, end in self._ends if until > now), default=inf)
 
-        return valid_now
+    def _find_credentials(self) -> tuple[Credentials, ReadOnlyCredentials]:
+        """Return botocore's credentials, and the key that they have now. Raise an error of `_NO_CREDENTIALS`."""
+        with muted(*LOGGERS_WITH_SECRETS):
+            found = self._credentials  # of this thread: others may look for credentials, or forget them
+            if not isinstance(found, RefreshableCredentials):
+                session = _session(self._access, self._timeout)
+                bound_programs(session, self._timeout)
+                found = self._credentials = session.get_credentials()
+            if found is None:
+                raise aws.NoCredentialsError
+            self.provider = found.method
+            return found, found.get_frozen_credentials()
 
-    def ca_bundle(self) -> bytes | None:
-        """Return certificates to trust in addition to the system's, as PEM; None: no file with certificates is set.
+    def forget_credentials(self) -> None:
+        """Look for credentials again at the next call of `credentials`, because the service says that they ended."""
+        self._credentials = None
+
+    def load_credentials(self) -> RefreshableCredentials:
+        """Return `credentials` in the form of botocore's clients, which ask again when half of the time is over."""
+        renew = self._for_botocore
+        return RefreshableCredentials.create_from_metadata(renew(), renew, "", advisory_timeout=0, mandatory_timeout=0)
+
+    def _for_botocore(self) -> dict[str, str | None]:
+        valid = self.credentials()
+        return {
+            "access_key": valid["access_key_id"],
+            "secret_key": valid["secret_access_key"],
+            "token": valid.get("token"),
+            "expiry_time": str(valid["expires_at"]),
+        }
+
+    def _without_credentials(self, error: Exception) -> str:
+        """Return the error message for credentials that cannot be had. It has no text of the user's own programs."""
+        known = getattr(error, "kwargs", {})
+        says = " ".join(str(known[name]) for name in _SHOWN if name in known)
+        if isinstance(error, aws.ClientError):
+            service = "AWS STS" if error.operation_name.startswith("AssumeRole") else "AWS"
+            says = f"{service} refused {error.operation_name} with {error.response['Error'].get('Code', '')}"
+        elif isinstance(error, OSError):
+            says = str(error)
+        elif known.get("provider") == ProcessProvider.METHOD:
+            says = "the program of credential_process failed, or printed no credentials"
+        reason = "" if isinstance(error, aws.NoCredentialsError) else f" ({f'{type(error).__name__} {says}'.strip()})"
+        return f"no credentials for s3://{self._bucket}{reason}: {self.access_hint()}"
+
+    def access_hint(self) -> str:
+        """Return advice for missing or refused credentials."""
+        return credentials_hint(self._use, self.provider)
+
+    def ca_bundle(self) -> tuple[str, bytes] | None:
+        """Return path and PEM of the certificates to trust in addition to the system's; None: no such file is set.
 
         The file is named by `AWS_CA_BUNDLE`, by `ca_bundle` in AWS's configuration, or by `REQUESTS_CA_BUNDLE`.
 
@@ -199,58 +380,75 @@ class S3Session:
             return None
         try:
             with open(path, "rb") as file:
-                return file.read()
+                return path, file.read()
         except OSError as error:
             raise ConfigurationError(f"the CA bundle {path} cannot be read: {error}") from error
 
 
-def s3_client(access: S3Access, config: Config) -> S3Client:
-    """Return a new boto3 client for S3, which raises botocore's errors."""
-    return _client(boto3.session.Session(botocore_session=_session(access)), access, config, access.s3_region)
+_table_sessions: PerProcess[S3Session] = PerProcess()
+
+
+def table_session(access: S3Access, bucket: str) -> S3Session:
+    """Return the process's shared access to the bucket of a table.
+
+    Raises: the errors of `S3Session`.
+    """
+    return _table_sessions.get({"access": access, "bucket": bucket}, lambda: S3Session(access, bucket, TABLES))
 
 
 def load_models() -> None:
     """Load botocore's service descriptions before this process is forked, without any request or credentials."""
-    access = S3Access(access_key_id="none", secret_access_key="none", s3_region="us-east-1")  # noqa: S106 - signs nothing
-    s3_client(access, Config(s3={"addressing_style": "path"})).close()
+    S3Session(S3Access("http://127.0.0.1:1", "us-east-1", True, "none", "none"), "none")
 
 
-def credential_provider(access: S3Access) -> str | None:
-    """Return the source of the credentials: `settings`, or botocore's name of the provider in AWS's chain (`env`, …).
+def _ignoring(ignored: bool) -> dict[str, Any]:
+    """Return the setting by which `AWS_ENDPOINT_URL` and the like do not count, which botocore-stubs lacks."""
+    return {"ignore_configured_endpoint_urls": ignored}
 
-    Return None if there are no credentials.
+
+def check_environment(variables: Collection[str]) -> None:
+    """Check that the environment has none of these variables, in any case, which no setting of a library overrides.
 
     Raises:
-        StorageAccessError: a provider in the chain fails.
+        ConfigurationError: it has one.
     """
-    if access.access_key_id is not None:
-        return "settings"
-    try:
-        with muted(*LOGGERS_WITH_SECRETS):
-            credentials = boto3.session.Session().get_credentials()
-    except (aws.BotoCoreError, aws.ClientError) as error:
-        raise StorageAccessError(f"AWS's chain of credential providers fails: {type(error).__name__}") from error
-    return credentials.method if credentials else None
+    if found := next((name for name in os.environ if name.upper() in variables and os.environ[name]), None):
+        raise ConfigurationError(
+            f"the environment variable {found} would change requests to the storage, because a library reads it: "
+            "unset it for the driver and the executors"
+        )
 
 
-def _session(access: S3Access) -> botocore.session.Session:
-    """Return a session with the configured credentials, or with the credentials of AWS's chain."""
+def _session(access: S3Access, timeout: float) -> botocore.session.Session:
+    """Return a session with the configured credentials, or with the credentials of AWS's chain.
+
+    `timeout` is the time limit of a request for credentials in seconds, with its second attempt.
+    """
     session = botocore.session.get_session()
     session.register_component("data_loader", _models_in(session.get_config_variable("data_path")))
+    seconds = timeout / WAITS_FOR_CREDENTIALS
+    # Clients of the services that give credentials have no other configuration.
+    limits = Config(connect_timeout=seconds, read_timeout=seconds, retries={"total_max_attempts": 2})
+    session.set_default_client_config(limits)
     if access.access_key_id is not None and access.secret_access_key is not None:
         session.set_credentials(access.access_key_id, access.secret_access_key, access.session_token)
     return session
 
 
-def _uses_fips(access: S3Access, session: botocore.session.Session) -> bool:
-    """Return whether FIPS endpoints of AWS are used; a service other than AWS has none."""
-    chosen = access.s3_fips or session.get_config_variable("use_fips_endpoint")
-    return bool(chosen) and access.s3_endpoint_url is None
+def _may_pass(error: Exception) -> bool:
+    """Return whether another request for credentials may succeed after botocore's error."""
+    if isinstance(error, aws.ClientError):
+        return int(error.response["ResponseMetadata"].get("HTTPStatusCode", 0)) >= 500
+    if isinstance(error, aws.CredentialRetrievalError):  # of a renewal, which found nothing
+        return error.kwargs.get("provider") == _MACHINE
+    return isinstance(error, _UNREACHABLE)
 
 
-def _client(session: boto3.session.Session, access: S3Access, config: Config, region: str | None) -> S3Client:
-    config = config.merge(Config(use_fips_endpoint=access.s3_fips or None))
-    return session.client("s3", endpoint_url=access.s3_endpoint_url, region_name=region, config=config)
+def _is_ip_address(host: str | None) -> bool:
+    try:
+        return bool(ip_address(host or ""))
+    except ValueError:
+        return False
 
 
 @cache

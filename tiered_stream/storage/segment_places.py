@@ -190,18 +190,19 @@ def _root(storage: StorageOptions) -> str:
 
 def _listed_places(storage: StorageOptions, root: str) -> Iterator[Place]:
     """List `root` page by page, and yield the places of the segments in it, the same place only once in a row."""
-    store, after = open_store(replace(storage, uri=root)), ""
+    store, after, known = open_store(replace(storage, uri=root)), "", ""
     for _ in range(_MAX_LISTINGS):
         count = 0
         for key in islice(store.list("", after), _KEYS_PER_LISTING):
             count += 1
-            if key <= after:  # another key of a place that is known
+            if known and key.startswith(known):  # another key of the last place
                 continue
             match = next(((layout, match) for layout, form in _KEYS.items() if (match := form.fullmatch(key))), None)
             if match is None:
                 after = key
             else:
-                place, after = _place_of(store, root, *match, storage.limits.manifest)
+                place, known = _place_of(store, root, *match, storage.limits.manifest)
+                after = _after_prefix(known)
                 yield place
         if count < _KEYS_PER_LISTING:
             return
@@ -212,10 +213,10 @@ def _place_of(
 ) -> tuple[Place, str]:
     before, topic = match["before"], match["topic"]
     if layout == StorageLayout.LOCAL:
-        return Place(layout, f"{root}/{before}".rstrip("/")), _after_prefix(before or f"{topic}/")
+        return Place(layout, f"{root}/{before}".rstrip("/")), before or f"{topic}/"
     prefix = _key_prefix(store, match["path"], limit)
     prefix = before if prefix is None else prefix
-    return Place(layout, root, prefix), _after_prefix(prefix or f"{topic}/")
+    return Place(layout, root, prefix), prefix or f"{topic}/"
 
 
 def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
@@ -234,5 +235,5 @@ def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
 
 
 def _after_prefix(prefix: str) -> str:
-    """Return a key that is greater than all keys that begin with `prefix`, which is not empty."""
-    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    """Return a key that sorts after all keys that begin with `prefix`, which is not empty, and before later keys."""
+    return f"{prefix}\U0010ffff" if prefix.endswith("/") else prefix[:-1] + chr(ord(prefix[-1]) + 1)

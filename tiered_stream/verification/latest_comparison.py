@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
 
-from tiered_stream.delta.commit.key_order import mixed_sql, rank_sql
+from tiered_stream.delta.commit.key_order import mixed_sql, rank_sql, tied_sql
 from tiered_stream.delta.schema.routing import Routing, routing_options
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import source_options
@@ -35,7 +35,7 @@ NAMED = 5
 """Maximum number of keys that a report names for each kind of difference."""
 _SHOWN = 60
 """Maximum number of characters of a value in a report."""
-_OUTSIDE = "outside"
+_OUTSIDE, _TIED, _DELETED = "outside", "tied", "deleted"
 _FIGURES = ("records", "high", "low")
 _SUMS = ("count({})", "sum(shiftrightunsigned({}, 32))", "sum({} & 4294967295)")
 _JSON = (
@@ -57,7 +57,7 @@ class LatestSides:
     routing: Routing = field(repr=False)  # it may have secrets
     table: DataFrame
     fields: tuple[StructField, ...]
-    """Columns of the table that records have, as the table has them."""
+    """Columns of the table that a MERGE sets, as the table has them."""
     keys: tuple[str, ...]
     order_by: str | None
     kafka: Mapping[str, str]
@@ -81,7 +81,8 @@ class LatestSides:
         """Return the last row of each key in the topics, also of keys whose last record deletes the row.
 
         Further columns are `deletes`; `record`, which is a text with partition and offset; and `mixed`, a text with two
-        partitions that have the key, or null.
+        partitions that have the key, or null. `ties` are the hashes of the rows that the table could have as well,
+        because a column orders their records alike; the text `_DELETED` stands for no row.
         """
         read = self.spark.read.format(SOURCE).options(**self._options()).load()
         columns = [_as_in_table(read, each) for each in self.fields]
@@ -92,8 +93,11 @@ class LatestSides:
             f"concat(replace({PARTITION}, '/', '-'), ', offset ', {POSITION}) AS record",
             f"{mixed_sql(self.keys)} AS mixed",
             f"{rank_sql(self.keys, self.order_by)} AS rank",
+            f"{'false' if self.order_by is None else tied_sql(self.keys, self.order_by)} AS tied",
         )
-        return self._hashed(ranked.where("rank = 1"))
+        tie = f"CASE WHEN tied THEN CASE WHEN deletes THEN '{_DELETED}' ELSE CAST(hash AS STRING) END END"
+        tied = self._hashed(ranked).selectExpr("*", f"collect_set({tie}) OVER (PARTITION BY key) AS ties")
+        return tied.where("rank = 1")
 
     def table_rows(self) -> DataFrame:
         """Return the table's rows with the further column `place`: `before`, `within` or `after` the compared offsets.
@@ -191,11 +195,15 @@ def _sums(prefix: str, value: str) -> list[Column]:
 
 @dataclass(frozen=True, slots=True)
 class LatestDifferences:
-    """Number of keys for each kind of difference, some keys of each kind, and the number of rows not compared."""
+    """Number of keys for each kind of difference, some keys of each kind, and the number of rows not compared.
+
+    `tied` is the number of keys of which the table has another row than expected, and as good a row.
+    """
 
     counts: tuple[tuple[Kind, int], ...]
     named: tuple[RowDifference, ...]
     outside: int
+    tied: int = 0
 
 
 def differences(sides: LatestSides, buckets: Sequence[int]) -> LatestDifferences:
@@ -221,11 +229,14 @@ def differences(sides: LatestSides, buckets: Sequence[int]) -> LatestDifferences
     finally:
         kinds.unpersist()
     found = tuple((kind, counts[kind.value][0]) for kind in Kind if kind.value in counts)
-    return LatestDifferences(found, tuple(named), counts.get(_OUTSIDE, (0, 0))[1])
+    return LatestDifferences(found, tuple(named), counts.get(_OUTSIDE, (0, 0))[1], counts.get(_TIED, (0, 0))[0])
 
 
 def _kind(sides: LatestSides) -> str:
-    """Return SQL for the kind of difference of a key; null if both sides agree, `_OUTSIDE` if they may differ."""
+    """Return SQL for the kind of difference of a key: null if both sides agree, `_OUTSIDE` if they may differ.
+
+    It is `_TIED` if the table has another row, or no row, because of a record that is ordered alike.
+    """
     newer = "coalesce(place = 'after', false)"
     if not sides.has_positions and sides.order_by is not None and sides.is_part:
         newer = "coalesce(theirs.row.{0} > ours.row.{0}, false)".format(_quoted(sides.order_by))
@@ -234,10 +245,16 @@ def _kind(sides: LatestSides) -> str:
     if sides.is_whole and not sides.is_part:
         known = "true"
     return f"""CASE
-        WHEN copies IS NULL THEN CASE WHEN NOT deletes THEN 'missing' END
+        WHEN copies IS NULL THEN CASE
+            WHEN array_contains(ties, '{_DELETED}') AND NOT deletes THEN '{_TIED}'
+            WHEN NOT deletes THEN 'missing'
+        END
         WHEN copies > 1 THEN 'doubled'
         WHEN {newer} THEN '{_OUTSIDE}'
         WHEN record IS NULL THEN CASE WHEN {known} THEN 'extra' ELSE '{_OUTSIDE}' END
+        WHEN array_contains(ties, CAST(theirs.hash AS STRING)) THEN CASE
+            WHEN deletes OR ours.hash <> theirs.hash THEN '{_TIED}'
+        END
         WHEN deletes THEN 'extra'
         WHEN ours.hash <> theirs.hash THEN 'different'
     END"""
@@ -281,8 +298,13 @@ def _quoted(name: str) -> str:
 
 
 def _as_in_table(rows: DataFrame, column: StructField) -> Column:
-    """Return the column of the topics' rows with the name and the type that it has in the table."""
-    own = next(each for each in rows.schema if each.name.lower() == column.name.lower())
+    """Return the column of the topics' rows with the name and the type that it has in the table.
+
+    If the rows do not have the column, it is null, as in the row that a MERGE writes.
+    """
+    own = next((each for each in rows.schema if each.name.lower() == column.name.lower()), None)
+    if own is None:
+        return sql.lit(None).cast(column.dataType).alias(column.name)
     value = rows[_quoted(own.name)]
     # Nothing is cast without need, because Spark casts no struct to one whose fields are NOT NULL.
     is_same = own.dataType.simpleString() == column.dataType.simpleString()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import orjson
 from rich.console import Group, RenderableType
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.verification.statistics_report import ComparedStatistics
 from tiered_stream.verification.verify_report import ColumnDifference, Kind, VerifyReport, render
 
 
@@ -58,8 +59,8 @@ class ComparedOffsets:
 class LatestReport:
     """Result of comparing one `version` of a table of the latest state with its topics.
 
-    `keys` are the key columns, and `columns` all compared columns. `left_out` are columns of the table that records do
-    not have. `topic_rows` is the number of rows that the topics' last records give. `table_outside` is the number of
+    `keys` are the key columns, and `columns` all compared columns. `left_out` are columns of the table that records
+    never set. `topic_rows` is the number of rows that the topics' last records give. `table_outside` is the number of
     rows in the table that were not compared, because the last record of their key is outside of the compared offsets.
     `counts` has the number of keys for each kind of difference, and `differences` some keys of each kind.
     """
@@ -76,24 +77,27 @@ class LatestReport:
     differences: tuple[RowDifference, ...] = ()
     changed: bool = False
     """True if the sums differed, and the rows did not differ when they were read again."""
+    statistics: ComparedStatistics = field(default_factory=ComparedStatistics)
 
     @property
     def equal(self) -> bool:
-        """Return True if the table has the row of each key's last record, and no other row in the compared offsets."""
-        return not self.counts and not self.changed
+        """Return True if the table has the row of each key's last record, no other row, and no wrong statistics."""
+        return not self.counts and not self.changed and not self.statistics.wrong
 
     def summary(self) -> str:
         """Return one line with the result of the whole comparison and the number of compared rows."""
         where, rows = f"{self.table} (version {self.version})", f"{_rows(self.topic_rows)} compared"
         if self.equal:
             return f"{where} is the latest state of its topics: {rows}"
+        if not self.counts and not self.changed:
+            return f"{where} has wrong statistics in its log: {rows}, which are the latest state"
         found = ", ".join(f"{count:,} {kind.value}" for kind, count in self.counts)
         return f"{where} is not the latest state of its topics: {found or 'its sums differed'}; {rows}"
 
     def notes(self) -> Iterator[str]:
         """Yield lines about columns, rows and offsets that were not compared."""
         if self.left_out:
-            yield f"not compared, because records have no such column: {', '.join(self.left_out)}"
+            yield f"not compared, because records never set them: {', '.join(self.left_out)}"
         if self.table_outside:
             yield (
                 f"not compared: {_rows(self.table_outside)} of the table, because the last record of the key is not in "
@@ -107,15 +111,17 @@ class LatestReport:
             ]
             if outside:
                 yield f"{each.partition}: not compared: {'; '.join(outside)}"
+        yield from self.statistics.notes()
 
     def found(self) -> Iterator[str]:
-        """Yield a line for each difference that the report names."""
+        """Yield a line for each difference and each wrong statistic that the report names."""
         yield from map(str, self.differences)
         if self.changed:
             yield (
                 "the sums differed, and when the rows were read again, they did not: the topic has changed meanwhile; "
                 "verify again"
             )
+        yield from self.statistics.found()
 
     def to_json(self) -> str:
         """Return the whole report as JSON."""

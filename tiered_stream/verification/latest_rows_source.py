@@ -13,7 +13,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.schema.routing import Routing, routing_of
-from tiered_stream.delta.schema.row_schema import arrow_schema, shared_columns, spark_columns
+from tiered_stream.delta.schema.row_schema import shared_columns, spark_columns
+from tiered_stream.delta.schema.spark_schema import arrow_schema
 from tiered_stream.delta.settings.ingest_settings import source_options
 from tiered_stream.errors import TableError
 from tiered_stream.options.parsing import Options, parse_options
@@ -99,7 +100,7 @@ def latest_rows(split: Split, options: Options, routing: Routing) -> Iterator[pa
                 last.add(partition, decoded.rows)
                 yield from _with_columns(last.overflow(_READY_BYTES), schema)
     yield from _with_columns(last.take(), schema)
-    send(reader.metrics, options.metrics_addresses)
+    send(reader.metrics, options.report_addresses)
 
 
 def _with_columns(rows: list[DayRows], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ from tiered_stream.delta.commit.committer import find_table
 from tiered_stream.delta.commit.landed_offsets import LandedOffsets, landed_offsets
 from tiered_stream.delta.landing.suitability import fitted_rows, resolve_storage
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit
+from tiered_stream.delta.requirements.merge_requirements import merged_columns
 from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.schema.row_plan import plan_topics, record_columns
 from tiered_stream.delta.schema.row_schema import shared_columns, time_zone
@@ -62,9 +63,8 @@ def verify_latest(
     routing, description = _routing(spark, settings, table, include_headers=parsed.include_headers)
     scope = look_up_scope(ingest.source_options(settings), ranges)
     compared = scope.compared(_to_compare(landed, scope.requested))
-    written = shared_columns(routing.rows.values(), None)
-    check_fit(table, description, written, None)
-    names = {name.lower() for name in written.names}
+    check_fit(table, description, shared_columns(routing.rows.values(), None), None)
+    names = {name.lower() for name in merged_columns(description, routing.files.own_columns).names}
     files = ingest.table_files(settings)
     sides = LatestSides(
         spark, routing, rows, tuple(each for each in rows.schema if each.name.lower() in names),
@@ -94,7 +94,7 @@ def _report(sides: LatestSides, table: str, version: int, left_out: tuple[str, .
         outside + found.outside,
         found.counts,
         found.named,
-        bool(sums.differing) and not found.counts and not found.outside,
+        bool(sums.differing) and not (found.counts or found.outside or found.tied),
     )
 
 
@@ -119,7 +119,7 @@ def _routing(
 
         settings = with_inferred(settings, description, include_headers=include_headers)
     planned = plan_topics(settings, include_headers, time_zone(spark))
-    rows = fitted_rows(planned, description, certain=True)
+    rows = fitted_rows(planned, description, files)
     route = Route(".*", str(address), files.uri)
     return Routing(settings, files, (route,), rows=rows, has_rules=True), description
 

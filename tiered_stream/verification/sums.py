@@ -37,7 +37,7 @@ def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[p
         rows = len(columns[0])
         arrays = [repeated_text(topic, rows), repeated_int32(number, rows), *map(pa.array, columns)]
         yield pa.RecordBatch.from_arrays(arrays, names=list(hashing.result_columns))
-    send(reader.metrics, options.metrics_addresses)
+    send(reader.metrics, options.report_addresses)
 
 
 def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ...]]:

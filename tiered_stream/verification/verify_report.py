@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 
 import orjson
@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.verification.statistics_report import ComparedStatistics
 
 
 class Kind(Enum):
@@ -129,11 +130,12 @@ class VerifyReport:
     left_out: tuple[str, ...]
     partitions: tuple[PartitionReport, ...]
     not_read: tuple[tuple[TopicPartition, int], ...] = ()
+    statistics: ComparedStatistics = field(default_factory=ComparedStatistics)
 
     @property
     def equal(self) -> bool:
-        """Return True if no partition differs, and the table has no rows of partitions that the topics lack."""
-        return all(report.equal for report in self.partitions) and not self.not_read
+        """Return True if no partition differs, no row is of another partition, and all statistics are right."""
+        return all(report.equal for report in self.partitions) and not self.not_read and not self.statistics.wrong
 
     @property
     def records(self) -> int:
@@ -147,6 +149,8 @@ class VerifyReport:
             return f"{where} is equal to its topics: {self.records:,} records compared"
         wrong = [report.partition for report in self.partitions if not report.equal]
         wrong += [partition for partition, _ in self.not_read]
+        if not wrong:
+            return f"{where} has wrong statistics in its log: {self.records:,} records compared, which are equal"
         return f"{where} differs from its topics in {', '.join(map(str, wrong))}: {self.records:,} records compared"
 
     def notes(self) -> Iterator[str]:
@@ -159,6 +163,12 @@ class VerifyReport:
             outside = list(report.not_compared())
             if outside:
                 yield f"{report.partition}: not compared: {'; '.join(outside)}"
+        yield from self.statistics.notes()
+
+    def found(self) -> Iterator[str]:
+        """Yield a line for each partition that differs, and for wrong statistics."""
+        yield from (f"{entry.partition}: {entry.describe()}" for entry in self.partitions if not entry.equal)
+        yield from self.statistics.found()
 
     def to_json(self) -> str:
         """Return the whole report as JSON."""
@@ -179,8 +189,6 @@ def render(report: VerifyReport) -> RenderableType:
         counts = f"{entry.topic_records:,}", f"{entry.table_records:,}"
         table.add_row(str(entry.partition), compared, *counts, Text("equal" if entry.equal else "differs", style))
     # Differences get lines of their own, because a narrow table column would break them apart.
-    differences = [
-        Text(f"{entry.partition}: {entry.describe()}", "red") for entry in report.partitions if not entry.equal
-    ]
+    differences = [Text(line, "red") for line in report.found()]
     notes = [Text(note, "yellow") for note in report.notes()]
     return Group(table, *differences, *notes, Text(report.summary(), "green" if report.equal else "red"))

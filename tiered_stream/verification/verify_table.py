@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -23,6 +24,7 @@ from tiered_stream.verification.comparison import Compared, Sides, compare, firs
 from tiered_stream.verification.latest_report import LatestReport
 from tiered_stream.verification.latest_state import verify_latest
 from tiered_stream.verification.scope import Scope, look_up_scope, open_verified
+from tiered_stream.verification.statistics_comparison import check_statistics
 from tiered_stream.verification.sums_source import SumsDataSource
 from tiered_stream.verification.verify_report import PartitionReport, VerifyReport
 
@@ -34,6 +36,7 @@ def verify(
     table: str,
     ranges: Ranges | None = None,
     times: TimeRange | None = None,
+    repair: bool = False,
 ) -> VerifyReport | LatestReport:
     """Compare a Delta table with the topics that it was ingested from, whatever tool ingested it; return a report.
 
@@ -45,6 +48,8 @@ def verify(
     records have, and the report is a `LatestReport`. Without starting and ending options, the offsets are compared that
     the table's commits name.
 
+    The statistics in the table's log, by which readers skip files, are compared with the rows of the newest files.
+
     Args:
         options: options of `format("tiered_stream")`, as the ingest had them. `ingest.kafkaColumns` and the formats of
             keys and values define which of the table's columns hold the record; other `ingest.*` settings are ignored.
@@ -54,6 +59,7 @@ def verify(
         table: a path (it has a slash in it), or a name in the catalog.
         ranges: the offset ranges to compare, in place of the options' positions.
         times: compare only records with timestamps in this range; None: all records.
+        repair: if a statistic in the table's log is wrong, compute the statistics of all files again, in one commit.
 
     Raises:
         ConfigurationError: an option is wrong, the table does not exist, or it lacks columns.
@@ -61,10 +67,13 @@ def verify(
         PySparkException: reading the topic or the table failed in Spark.
     """
     topics = _topics(options, ranges)
+    report: VerifyReport | LatestReport
     of_topics = [ingest.settings_of_topics(options, [topic]) for topic in topics]
     if any(map(is_upsert, of_topics or [ingest.shared_settings(options)])):
-        return verify_latest(spark, ingest.settings_of_topics(options, topics), table, ranges, times)
-    return _verify_records(spark, options, table, ranges, times)
+        report = verify_latest(spark, ingest.settings_of_topics(options, topics), table, ranges, times)
+    else:
+        report = _verify_records(spark, options, table, ranges, times)
+    return replace(report, statistics=check_statistics(spark, table, repair=repair))
 
 
 def _verify_records(

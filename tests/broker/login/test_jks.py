@@ -30,14 +30,14 @@ def test_a_trust_store_of_keytool_gives_its_certificates_with_or_without_the_pas
 
 @pytest.mark.parametrize("password", ["", "Store-secret", "\ud800", "key-secret"])
 def test_a_wrong_password_opens_nothing(password: str) -> None:
-    with pytest.raises(ConfigurationError, match="password is wrong"):
+    with pytest.raises(ConfigurationError, match="password"):
         read_jks(KEY, password)
 
 
 def test_a_key_needs_its_own_password() -> None:
     (entry,) = read_jks(KEY, "store-secret").keys
 
-    with pytest.raises(ConfigurationError, match="does not fit the private key"):
+    with pytest.raises(ConfigurationError, match="private key"):
         entry.decrypt("store-secret")
 
 

@@ -55,7 +55,7 @@ def test_a_token_that_has_ended_is_never_handed_out() -> None:
     source.now += 10_001
 
     assert not tokens.usable
-    with pytest.raises(BrokerUnavailableError, match="ended, and no new token came"):
+    with pytest.raises(BrokerUnavailableError, match="no new token"):
         tokens.token()
 
 
@@ -132,7 +132,7 @@ def test_a_token_that_had_ended_before_it_came_is_refused() -> None:
     source = Source()
     source.life = -1
 
-    with pytest.raises(BrokerUnavailableError, match="had ended already"):
+    with pytest.raises(BrokerUnavailableError, match="ended"):
         source.tokens().renewal().result()
 
 
@@ -147,14 +147,13 @@ def blocks() -> str:
 def test_a_call_does_not_wait_for_a_token_beyond_its_time() -> None:
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER",
              "sasl.oauthbearer.token.provider": f"{__name__}.blocks"}  # fmt: skip
-    nobody = {"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "2000"}
+    nobody = {"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "500"}
 
     with BrokerClient({**nobody, **login}) as client, pytest.raises(BrokerUnavailableError) as raised:
         client.metadata()
 
-    assert f"kafka.sasl.oauthbearer.token.provider = '{__name__}.blocks': no token came within 2000 ms" in str(
-        raised.value
-    )
+    assert f"kafka.sasl.oauthbearer.token.provider = '{__name__}.blocks': " in str(raised.value)
+    assert "500 ms" in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_extensions_go_with_the_token() -> None:
 
 @pytest.mark.parametrize("option", ['extension_auth="x"', 'extension_a1="x"', 'extension_a="\\001"'])
 def test_what_is_no_extension_is_refused(option: str) -> None:
-    assert "no SASL extension" in refused(ConfigurationError, {PROVIDER: "time.time"}, option)
+    assert option.partition("=")[0] in refused(ConfigurationError, {PROVIDER: "time.time"}, option)
 
 
 def test_a_wrong_secret_is_refused_at_once_with_what_to_check(server: TokenServer) -> None:
@@ -99,7 +99,7 @@ def test_a_wrong_secret_is_refused_at_once_with_what_to_check(server: TokenServe
     )
 
     assert f"kafka.{URL} = '{server.url}'" in message
-    assert "refused the client: 401 invalid_client; check clientId, clientSecret" in message
+    assert "401 invalid_client" in message and "clientId, clientSecret" in message
     assert len(server.asked) == 1
 
 
@@ -139,7 +139,7 @@ def test_an_endpoint_whose_answer_drips_is_given_up_and_the_next_login_asks_agai
     with dripping(*answer, seconds=0.01) as (url, _):
         found = tokens({URL: url, "sasl.login.read.timeout.ms": "100"}, 'clientId="a" clientSecret="b"')
         first = found.renewal()
-        with pytest.raises(BrokerUnavailableError, match="the token endpoint was not reached: ReadTimeoutError"):
+        with pytest.raises(BrokerUnavailableError, match="ReadTimeoutError"):
             first.result()
         assert found.renewal() is not first
 
@@ -147,7 +147,7 @@ def test_an_endpoint_whose_answer_drips_is_given_up_and_the_next_login_asks_agai
 def test_an_endpoint_that_is_not_there_is_named() -> None:
     message = refused(BrokerUnavailableError, {URL: "http://127.0.0.1:1/t?k=hunter2"}, 'clientId="a" clientSecret="b"')
 
-    assert "'http://127.0.0.1:1/t': the token endpoint was not reached" in message
+    assert "'http://127.0.0.1:1/t': " in message and "hunter2" not in message
 
 
 def test_the_endpoints_certificate_is_checked_by_the_trust_store_of_the_jaas_entry(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_store_of_another_type_than_its_content_is_refused(tmp_path: Path, kin
     store = tmp_path / "trust.jks"
     store.write_bytes(content)
 
-    with pytest.raises(ConfigurationError, match=rf"kafka.ssl.truststore.type = '{kind}': the file holds") as raised:
+    with pytest.raises(ConfigurationError, match=rf"kafka\.ssl\.truststore\.type = '{kind}': ") as raised:
         context(truststore_location=str(store), truststore_type=kind)
 
     assert str(store) in str(raised.value)
@@ -112,7 +112,9 @@ def test_a_key_store_that_has_no_key_and_a_trust_store_that_has_no_certificate_s
 def test_a_file_that_is_no_store_or_too_large_for_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no store")
     for location in (str(tmp_path / "text"), "/dev/zero"):
-        with pytest.raises(ConfigurationError, match="no store that can be read; PEM, PKCS12, JKS"):
+        with pytest.raises(
+            ConfigurationError, match=rf"kafka\.ssl\.truststore\.location = .*{location}.* PEM, PKCS12, JKS"
+        ):
             context(truststore_location=location)
 
 
@@ -125,7 +127,7 @@ def test_a_store_that_is_given_in_two_ways_is_refused(authority: CertificateAuth
         {"truststore_location": trust, "truststore_certificates": authority.certificate},
         {"keystore_location": key, **in_place},
     ):
-        with pytest.raises(ConfigurationError, match="are both given"):
+        with pytest.raises(ConfigurationError, match="both"):
             context(**given)
 
 
@@ -135,7 +137,7 @@ def test_what_is_given_in_place_is_pem(authority: CertificateAuthority) -> None:
         {"truststore_type": "JKS", "truststore_certificates": authority.certificate},
         {"keystore_type": "PKCS12", "keystore_key": identity.key, "keystore_certificate_chain": identity.certificate},
     ):
-        with pytest.raises(ConfigurationError, match="only PEM can be given in the settings themselves"):
+        with pytest.raises(ConfigurationError, match="PEM"):
             context(**given)
 
 
@@ -151,7 +153,7 @@ def test_no_key_ever_touches_a_disk(authority: CertificateAuthority, monkeypatch
 
 
 def test_a_missing_store_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"kafka.ssl.keystore.location = .*gone.pem.*no such file"):
+    with pytest.raises(ConfigurationError, match=r"kafka\.ssl\.keystore\.location = .*gone\.pem.*no such file"):
         context(keystore_location=str(tmp_path / "gone.pem"))
 
 

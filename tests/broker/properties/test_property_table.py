@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from tests.stack.jars import jar_paths
-from tests.stack.java import java_command
+from tests.rigs.stack.jars import jar_paths
+from tests.rigs.stack.java import java_command
 from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
 from tiered_stream.options.known_properties import Use
 

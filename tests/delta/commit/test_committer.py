@@ -11,9 +11,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import LONG, ODD, everything, landed, options
-from tests.stack.s3_client import s3a_settings
-from tests.stack.spark import configured
-from tests.stack.versitygw import VersityGateway
+from tests.rigs.stack.s3_client import s3a_settings
+from tests.rigs.stack.spark import configured
+from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream import land
 from tiered_stream.delta.commit import committer
 from tiered_stream.delta.commit.committer import Committer, choose_committer
@@ -57,7 +57,7 @@ def test_a_session_without_delta_spark_commits_by_deltalake(
     monkeypatch.setattr(committer, "has_delta_spark", lambda _: False)
     chosen = choose_committer(spark, "auto", IN_S3, PLAIN)
     assert chosen == Committer("deltalake", "the session has no delta-spark")
-    with pytest.raises(ConfigurationError, match="ingest.commit is spark, but the session has no delta-spark"):
+    with pytest.raises(ConfigurationError, match=r"ingest\.commit is spark.* delta-spark"):
         choose_committer(spark, "spark", IN_S3, PLAIN)
 
 
@@ -67,15 +67,11 @@ def test_an_acl_and_a_storage_class_that_deltalake_would_not_give_are_refused(
     storage = replace(IN_S3.storage, acl="bucket-owner-full-control")
     files = replace(IN_S3, storage=storage)
     assert choose_committer(spark, "auto", files, PLAIN).by == "spark"
-    with pytest.raises(
-        ConfigurationError, match=r"^fs\.s3a\.acl\.default is bucket-owner-full-control, which deltalake"
-    ):
+    with pytest.raises(ConfigurationError, match=r"^fs\.s3a\.acl\.default is bucket-owner-full-control"):
         choose_committer(spark, "deltalake", files, PLAIN)
     monkeypatch.setattr(committer, "has_delta_spark", lambda _: False)
     cold = replace(IN_S3, storage=replace(IN_S3.storage, storage_class="STANDARD_IA"))
-    with pytest.raises(
-        ConfigurationError, match=r"create\.storage\.class is STANDARD_IA, .* the session has no delta-"
-    ):
+    with pytest.raises(ConfigurationError, match=r"create\.storage\.class is STANDARD_IA.* delta-spark"):
         choose_committer(spark, "auto", cold, PLAIN)
 
 
@@ -94,7 +90,7 @@ def test_what_deltalake_does_not_honour_leads_to_the_spark_lane(spark: SparkSess
 def test_a_table_whose_columns_may_become_wider_is_sparks_to_commit_to(spark: SparkSession, tmp_path: Path) -> None:
     table, widen = str(tmp_path / "table"), {"ingest.schemaEvolution": "widen"}
     spark.sql(f"CREATE TABLE delta.`{table}` ({COLUMNS}) USING delta")
-    with pytest.raises(ConfigurationError, match=r"cannot become wider: ALTER TABLE .* \('delta.enableTypeWidening' ="):
+    with pytest.raises(ConfigurationError, match=r"ALTER TABLE .* \('delta\.enableTypeWidening' ="):
         planned(spark, table, **widen)
     spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
     assert planned(spark, table, **widen).lane is Lane.DIRECT
@@ -170,7 +166,9 @@ def test_in_s3_sparks_delta_commits_to_a_table_that_others_write_to(
         for limit in ("1500", "3000"):
             query = land(
                 spark,
-                options=options(given={"maxOffsetsPerTrigger": limit, "includeHeaders": "true"}),
+                options=options(
+                    given={"maxOffsetsPerTrigger": limit, "includeHeaders": "true", "ingest.onLandedOffsets": "land"}
+                ),
                 table=table,
                 checkpoint=str(tmp_path / f"checkpoint {limit}"),
                 lane="direct",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -120,7 +121,7 @@ def test_a_compaction_leaves_paths_that_are_uris(
         commits.commit(QUERY, batch, writer.finish())
     compact_crowded(files)
     assert (len(table(files).file_uris()) == 1) == compacted
-    assert ("does not escape the colon" in caplog.text) != compacted
+    assert ("colon" in caplog.text) != compacted
     added = [each["add"]["path"] for each in log_of(files, table(files).version()) if "add" in each]
     assert added and all(urlsplit(path).scheme == "" for path in added)
     assert offsets(files) == list(range(MIN_SMALL_FILES * RECORDS))
@@ -138,7 +139,7 @@ def test_a_compaction_that_fails_is_told_and_leaves_the_query_alone(
         commit_batches(files, compaction, range(3))
         compaction.wait()
     assert offsets(files) == list(range(3 * RECORDS))
-    assert "was not compacted, and is tried again later: no room" in caplog.text and "and more" not in caplog.text
+    assert re.search("not compacted.*: no room", caplog.text) and "and more" not in caplog.text
 
 
 def typed_files(folder: Path, rows: list[dict[str, Any]], ddl: pa.Schema) -> TableFiles:
@@ -180,7 +181,7 @@ def test_files_that_need_sparks_version_are_not_compacted_by_deltalake(
     files = typed_files(tmp_path, [row, {}], schema)
     compact_crowded(files)
     assert len(table(files).file_uris()) == (1 if compacted else MIN_SMALL_FILES)
-    assert ("Set ingest.commit=spark to compact it" in caplog.text) != compacted
+    assert ("ingest.commit=spark" in caplog.text) != compacted
 
 
 def test_a_compaction_bounds_no_number_that_may_be_nan(tmp_path: Path) -> None:

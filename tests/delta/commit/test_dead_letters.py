@@ -9,18 +9,29 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
+from tests.delta.set_aside import damage
 from tests.delta.test_typed_tables import Typed
-from tests.delta.typed_archive import typed_options, write_topic
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream import replay
+from tiered_stream.delta.catalog.address import path_address
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.dead_letters import dead_letter_columns
+from tiered_stream.delta.commit.dead_letters import (
+    dead_letter_columns,
+    has_dead_letters,
+    remove_dead_letters,
+    update_dead_letters,
+)
 from tiered_stream.delta.landing import spark_lane
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter
 from tiered_stream.delta.redrive.redrive_run import redrive
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
+from tiered_stream.delta.schema.routing import TableTarget
+from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.errors import TableError
 
 pytestmark = pytest.mark.stack
@@ -227,7 +238,7 @@ def test_a_table_for_dead_letters_of_an_earlier_version_gets_the_columns_that_it
 
 
 def replaced(landed: Landed, name: str) -> None:
-    options = typed_options(landed.bucket, "orders", {**SCHEMA, **landed.aside})
+    options = topic_options(landed.bucket, "orders", {**SCHEMA, **landed.aside})
     replay(
         landed.spark, options=options, from_time="2000-01-01T00:00:00Z", into=str(landed.landed), name=name,
         checkpoint=str(landed.folder / name), replace=True,
@@ -273,7 +284,7 @@ def test_a_redrive_leaves_dead_letters_alone_whose_records_a_replay_has_brought_
             replaced(landed, "replay")
     report = redrive(
         spark,
-        typed_options(landed.bucket, "orders", {**SCHEMA, **landed.aside}),
+        topic_options(landed.bucket, "orders", {**SCHEMA, **landed.aside}),
         str(landed.landed),
         DeadLetterFilter(),
     )
@@ -291,13 +302,13 @@ def test_a_replay_waits_for_a_redrive_that_died_with_marked_letters(
     landed.constrain("id < 8")
     landed.land()
     landed.constrain(None)
-    settings = typed_options(landed.bucket, "orders", {**SCHEMA, **landed.aside})
+    settings = topic_options(landed.bucket, "orders", {**SCHEMA, **landed.aside})
 
     with monkeypatch.context() as patch:
         patch.setattr(RedrivenTable, "append", _kill)
         with pytest.raises(_KilledError):
             redrive(spark, settings, str(landed.landed), DeadLetterFilter())
-    with pytest.raises(StreamingQueryException, match="bring it there with `tiered-stream redrive`"):
+    with pytest.raises(StreamingQueryException, match="tiered-stream redrive"):
         replaced(landed, "replay")
     redrive(spark, settings, str(landed.landed), DeadLetterFilter())
     replaced(landed, "replay")
@@ -316,3 +327,27 @@ def test_topics_that_go_to_one_table_by_two_names_are_refused_before_a_row_is_lo
     with pytest.raises(StreamingQueryException, match="are one table"):
         typed.run(lane="auto", topics="orders,payments")
     assert typed.read(tmp_path / "lake" / "orders").isEmpty()
+
+
+@pytest.mark.parametrize("ignored", ["ignoreCorruptFiles", "ignoreMissingFiles"])
+def test_no_setting_of_the_session_lets_letters_or_rows_be_left_out_where_they_are_changed(
+    spark: SparkSession, tmp_path: Path, ignored: str
+) -> None:
+    folder = tmp_path / "dead"
+    target = TableTarget(str(folder), TableFiles(folder.as_uri()), dead_letter_columns(), {})
+    spark.range(10).write.format("delta").save(str(folder))
+    damage(folder, ignored)
+    which, rows = sql.col("id") == 3, spark.range(3, 4)
+    address, replaced = path_address(str(folder), folder.as_uri()), {"replaceWhere": "id = 3"}
+    spark.conf.set(f"spark.sql.files.{ignored}", "true")
+    try:
+        for change in (
+            lambda: remove_dead_letters(spark, target, which),
+            lambda: update_dead_letters(spark, target, which, {"id": sql.lit(4)}),
+            lambda: has_dead_letters(spark, target, which),
+            lambda: spark_lane._append(rows, address, "q", 0, replaced),
+        ):
+            with pytest.raises((TableError, *JAVA_ERRORS)):
+                change()
+    finally:
+        spark.conf.unset(f"spark.sql.files.{ignored}")

@@ -61,7 +61,7 @@ def test_such_a_column_comes_last_where_the_table_cannot_begin_with_it(tmp_path:
 
 
 def test_a_table_of_nothing_but_such_columns_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=f"{tmp_path.as_uri()} cannot be made: .*TIMESTAMP_NTZ"):
+    with pytest.raises(TableError, match=f"{tmp_path.as_uri()} .*TIMESTAMP_NTZ"):
         create_table(folder_files(tmp_path), StructType().add("m", MAPS["values"]), {})
 
 

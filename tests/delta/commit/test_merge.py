@@ -2,7 +2,33 @@
 
 from __future__ import annotations
 
-from tiered_stream.delta.commit.merge import is_newer_sql, last_rows_sql, merge_clauses, merge_sql
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.catalog.java_errors import raised_text
+from tiered_stream.delta.commit.merge import last_rows_sql, merge_clauses, merge_sql
+
+
+@pytest.mark.parametrize("is_analyzed", [True, False])
+def test_a_text_of_raise_error_is_found_only_if_it_was_raised(
+    spark: SparkSession, tmp_path: Path, is_analyzed: bool
+) -> None:
+    """Spark prints a plan that it cannot analyze, and the text is in the plan of each first MERGE."""
+    table = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, s STRUCT<a: INT>) USING delta")
+    spark.sql(f"INSERT INTO {table} SELECT 1L, struct(1 AS a)")
+    wrong = "1"
+    spark.sql(f"SELECT 1L AS id, {'struct(2 AS a)' if is_analyzed else wrong} AS s, false AS __staged_delete"
+              ).createOrReplaceTempView("found_rows")  # fmt: skip
+    text = merge_sql(table, "found_rows", merge_clauses(["id", "s"], ["id"], None, None), only_insert=True)
+    with pytest.raises(PySparkException) as caught:
+        spark.sql(text)
+    assert isinstance(caught.value, AnalysisException) is not is_analyzed
+    assert "the table has rows: " in str(caught.value)
+    assert raised_text(caught.value) == ("tiered_stream: the table has rows: 1" if is_analyzed else None)
 
 
 def test_a_row_is_found_by_all_of_its_keys_and_the_users_condition() -> None:
@@ -20,7 +46,7 @@ def test_a_row_is_found_by_all_of_its_keys_and_the_users_condition() -> None:
 
 
 def test_an_older_row_neither_updates_nor_deletes() -> None:
-    text = merge_sql("t", "rows", merge_clauses(["id", "at"], ["id"], is_newer_sql("at"), None))
+    text = merge_sql("t", "rows", merge_clauses(["id", "at"], ["id"], "at", None))
     late = "AND (target.`at` IS NULL OR source.`at` >= target.`at`)"
     assert f"WHEN MATCHED AND source.__staged_delete {late} THEN DELETE" in text
     assert f"WHEN MATCHED AND NOT source.__staged_delete {late} THEN UPDATE" in text
@@ -31,6 +57,14 @@ def test_only_keys_without_an_order_may_not_be_in_several_partitions() -> None:
         ranked, last = last_rows_sql(["id"], ["id"], order_by, one=one)
         assert any("raise_error" in text for text in last) is checked
         assert ("ORDER BY `at` DESC, " in ranked[0]) is (order_by is not None)
+
+
+def test_a_row_of_another_partition_is_neither_updated_nor_deleted() -> None:
+    clauses = merge_clauses(["id", "p"], ["id"], None, None, ["t", "p"])
+    text = merge_sql("t", "rows", clauses)
+    assert text.index("WHEN target.`t` <> source.`t` OR target.`p` <> source.`p` THEN CAST(raise_error(") < text.index(
+        "WHEN MATCHED AND source.__staged_delete THEN DELETE"
+    )
 
 
 def test_rows_of_an_empty_table_are_not_looked_for() -> None:

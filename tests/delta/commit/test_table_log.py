@@ -12,6 +12,7 @@ import pytest
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.errors import TableError
+from tiered_stream.observe.landed_rows import ChangedKeys
 
 
 def log_of(folder: Path, line: str) -> TableLog:
@@ -64,3 +65,25 @@ def test_a_version_is_known_again_by_its_digest(tmp_path: Path) -> None:
     assert log.digest(3) is not None and log.digest(3) == log.digest(3)
     assert log.digest(3) != log_of(other, '{"add":null}').digest(3)
     assert log.digest(4) is None
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"numTargetRowsInserted": "7", "numTargetRowsUpdated": "2", "numTargetRowsDeleted": "1"},
+        {"num_target_rows_inserted": 7, "num_target_rows_updated": 2, "num_target_rows_deleted": 1},
+    ],
+)
+def test_the_keys_that_a_merge_has_changed_are_in_its_commit(tmp_path: Path, metrics: dict[str, object]) -> None:
+    info = {"commitInfo": {"operation": "MERGE", "operationMetrics": metrics}}
+    log = log_of(tmp_path, '{"txn":{"appId":"q","version":5}}\n' + orjson.dumps(info).decode())
+    assert log.changed_keys("q", 5, 3) == ChangedKeys(7, 2, 1)
+    assert log.changed_keys("q", 4, 3) is None and log.changed_keys("other", 5, 3) is None
+    assert log.changed_keys("q", 5, 4) is None
+
+
+@pytest.mark.parametrize("metrics", [None, 7, {}, {"numTargetRowsInserted": "7"}])
+def test_a_commit_of_others_has_no_changed_keys(tmp_path: Path, metrics: object) -> None:
+    info = {"commitInfo": {"operationMetrics": metrics}}
+    log = log_of(tmp_path, '{"txn":{"appId":"q","version":5}}\n' + orjson.dumps(info).decode())
+    assert log.changed_keys("q", 5, 3) is None

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.delta.archive import LONG, ODD, everything, landed, options
-from tests.stack.processes import wait_until
-from tests.stack.spark import configured
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.spark import configured
 from tiered_stream import land
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
@@ -286,7 +286,7 @@ def test_the_lane_is_the_one_that_a_table_of_delta_spark_allows(
         assert landing.lane is Lane.DIRECT
         return
     assert landing.lane is Lane.SPARK and reason in landing.reason and "\n" not in landing.reason
-    with pytest.raises(ConfigurationError, match=f"the direct lane cannot write to {table}: .*{reason}"):
+    with pytest.raises(ConfigurationError, match=f"{table}: .*{reason}"):
         planned(spark, table, "direct")
 
 
@@ -307,7 +307,7 @@ def test_a_table_with_a_constraint_that_spark_alone_checks_is_landed_in_by_spark
 def test_a_table_that_does_not_fit_is_refused_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
     table = str(tmp_path / "table")
     spark.sql(f"CREATE TABLE delta.`{table}` ({COLUMNS.replace('value BINARY', 'value STRING')}) USING delta")
-    with pytest.raises(ConfigurationError, match="has value as string, but it is binary"):
+    with pytest.raises(ConfigurationError, match="value as string.* binary"):
         planned(spark, table)
     assert [file.name for file in (tmp_path / "table").iterdir()] == ["_delta_log"]
 

@@ -42,8 +42,7 @@ def test_databricks_own_writers_keep_a_table_in_s3_from_the_direct_lane(
     put(monkeypatch, DATABRICKS)
     _, why_not = resolve_storage(spark, IN_S3, KEYS)
     assert why_not is not None
-    assert why_not.startswith("Databricks commits to tables in S3 through a service of its own")
-    assert why_not.endswith("ingest.commit=deltalake takes the direct lane")
+    assert why_not.startswith("Databricks ") and "ingest.commit=deltalake" in why_not
     assert resolve_storage(spark, IN_S3, {**KEYS, "ingest.commit": "deltalake"})[1] is None
 
 
@@ -79,7 +78,7 @@ def test_a_query_logs_the_platform_before_its_lane(
     with caplog.at_level(logging.INFO, "tiered_stream"):
         landing.start().awaitTermination()
     platform, lane = [text for text in caplog.messages if " lane: " in text or "platform" in text]
-    assert platform.startswith("the platform is Databricks (a sign)")
+    assert "Databricks (a sign)" in platform
     assert "the direct lane: " in lane
 
 
@@ -97,5 +96,5 @@ def test_dead_letters_in_the_spark_lane_need_delta_spark(
     )
     assert landing.lane is Lane.SPARK
     monkeypatch.setattr(spark_lane, "has_delta_spark", lambda _: False)
-    with pytest.raises(ConfigurationError, match=r"needs delta-spark, .* remove ingest\.deadLetterTable"):
+    with pytest.raises(ConfigurationError, match=r"delta-spark.* ingest\.deadLetterTable"):
         landing.start()

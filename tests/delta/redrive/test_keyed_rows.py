@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from tests.delta.test_latest_state import Latest
-from tests.delta.typed_archive import typed_options
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options
 from tiered_stream.delta.redrive.dead_letter_marks import DeadLetterMarks
-from tiered_stream.delta.redrive.keyed_rows import KeyedRows
+from tiered_stream.delta.redrive.keyed_rows import SOURCE, KeyedRows
 from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, RedriveReport, redrive
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
-from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION
+from tiered_stream.errors import ConfigurationError
 
 KAFKA = {"topic": "topic", "partition": "p", "offset": "o"}
 JSON = {
@@ -25,13 +27,14 @@ JSON = {
 
 
 def rows(order_by: str | None = None, **kafka: str) -> KeyedRows:
-    return KeyedRows(("id", "a b"), ("id",), order_by, kafka or KAFKA, None)
+    return KeyedRows(("id",), order_by, kafka or KAFKA, None)
 
 
 def test_a_row_is_replaced_only_by_a_record_that_is_not_older() -> None:
-    assert rows("at").merge_sql("t").count("(target.`at` IS NULL OR (source.`at` >= target.`at`))") == 2
-    same = "source.`topic` = target.`topic` AND source.`p` = target.`p` AND source.`o` >= target.`o`"
-    assert rows().merge_sql("t").count(f"(target.`o` IS NULL OR ({same}))") == 2
+    assert rows("at").merge_sql("t", ["id"], {}).count("(target.`at` IS NULL OR source.`at` >= target.`at`)") == 2
+    text = rows().merge_sql("t", ["id"], {})
+    assert text.count("(target.`o` IS NULL OR source.`o` >= target.`o`)") == 2
+    assert "WHEN target.`topic` <> source.`topic` OR target.`p` <> source.`p` THEN CAST(raise_error(" in text
 
 
 def test_a_table_that_does_not_show_which_record_is_newer_is_refused() -> None:
@@ -43,8 +46,24 @@ def test_a_table_that_does_not_show_which_record_is_newer_is_refused() -> None:
         ({"topic": "topic"}, True, "Kafka's partition and offset "),
         ({"partition": "p"}, False, "Kafka's offset "),
     ):
-        with pytest.raises(ConfigurationError, match=f"{lacking}.*Replay the topic from the time of the oldest letter"):
+        with pytest.raises(ConfigurationError, match=f"{lacking}.*Replay"):
             rows(None, **kafka).check_order("t", shared=shared)
+
+
+@pytest.mark.parametrize("order_by", [None, "v"])
+def test_a_deleted_row_whose_letters_insert_it_again_is_a_new_row(
+    spark: SparkSession, tmp_path: Path, order_by: str | None
+) -> None:
+    table = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, v BIGINT, note STRING) USING delta")
+    spark.sql(f"INSERT INTO {table} VALUES (1, 5, 'kept'), (2, 5, 'kept'), (3, 5, 'kept')")
+    letters = ((1, 6, True), (1, 7, False), (2, 4, True), (2, 7, False), (3, 7, False))
+    columns = f"id BIGINT, v BIGINT, {PARTITION} STRING, {POSITION} BIGINT, {DELETES} BOOLEAN"
+    staged = spark.createDataFrame([(key, at, "t/0", at, deletes) for key, at, deletes in letters], columns)
+    keyed = KeyedRows(("id",), order_by, {"offset": "v"}, None, ("note",))
+    keyed.last_rows(staged, StructType(staged.schema.fields[:2])).createOrReplaceTempView(SOURCE)
+    spark.sql(keyed.merge_sql(table, ["id", "v"], {"note": "NULL"}))
+    assert sorted(map(tuple, spark.table(table).collect())) == [(1, 7, None), (2, 7, "kept"), (3, 7, "kept")]
 
 
 class Redriven(Latest):
@@ -62,7 +81,7 @@ class Redriven(Latest):
         spark.sql(f"ALTER TABLE delta.`{self.table}` DROP CONSTRAINT small")
 
     def redrive(self, **more: str) -> RedriveReport:
-        settings = typed_options(self.bucket, "orders", {"ingest.mode": "upsert", **self.given, **more})
+        settings = topic_options(self.bucket, "orders", {"ingest.mode": "upsert", **self.given, **more})
         return redrive(self.spark, settings, str(self.table), DeadLetterFilter())
 
     @property
@@ -103,18 +122,49 @@ def test_a_column_may_order_letters_of_several_partitions(spark: SparkSession, t
 
 
 @pytest.mark.slow
-def test_a_key_in_two_partitions_has_no_order_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("moved", ["b", "d"])
+def test_a_letter_of_a_key_in_two_partitions_stays_and_does_not_hold_up_others(
+    spark: SparkSession, tmp_path: Path, moved: str
+) -> None:
+    """Key b has another letter, and d a row of an older record, both in the partition 0."""
     table = Redriven(spark, tmp_path)
-    spark.sql(f"UPDATE delta.`{table.dead}` SET partition = 1, key = CAST('b' AS BINARY) WHERE offset = 4")
-    with pytest.raises(TableError, match="partitions orders/0 and orders/1.*set ingest.orderBy"):
-        table.redrive()
-    assert table.letters == [1, 2, 4]
+    spark.sql(f"UPDATE delta.`{table.dead}` SET partition = 1, key = CAST('{moved}' AS BINARY) WHERE offset = 4")
+    report = table.redrive()
+    kept = [2, 4] if moved == "b" else [4]
+    ((topic, reason),) = report.left
+    assert (topic, report.left[topic, reason], table.letters) == ("orders", len(kept), kept)
+    assert "orders/0 and orders/1" in reason
+    assert "set ingest.orderBy" in reason
+    brought = [] if moved == "b" else [("b", 20, 2)]
+    assert table.rows("key", "n", "o") == [("a", 3, 3), *brought, ("d", 5, 5)]
+    spark.sql(f"DELETE FROM delta.`{table.table}` WHERE key = 'd'")
+    spark.sql(f"DELETE FROM delta.`{table.dead}` WHERE offset = 2")
+    assert table.redrive().appended == {str(table.table): 1}
+    assert (moved, 30, 4) in table.rows("key", "n", "o")
+
+
+@pytest.mark.slow
+def test_a_row_of_another_partition_that_comes_before_the_merge_keeps_the_letters(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Redriven(spark, tmp_path)
+    merge, rows = RedrivenTable.merge, iter(["('c', 7, 1, 0, NULL)"])
+
+    def merge_late(self: RedrivenTable, *given: Any) -> bool:
+        for row in rows:
+            spark.sql(f"INSERT INTO delta.`{table.table}` VALUES {row}")
+        return merge(self, *given)
+
+    monkeypatch.setattr(RedrivenTable, "merge", merge_late)
+    assert list(table.redrive().left.values()) == [1]
+    assert table.letters == [4]
+    assert table.rows("key", "n", "o") == [("a", 3, 3), ("b", 20, 2), ("c", 7, 0), ("d", 5, 5)]
 
 
 @pytest.mark.slow
 def test_a_table_without_an_order_keeps_its_letters(spark: SparkSession, tmp_path: Path) -> None:
     table = Redriven(spark, tmp_path, **{"ingest.kafkaColumns": "partition as p"})
-    with pytest.raises(ConfigurationError, match="no column for Kafka's offset"):
+    with pytest.raises(ConfigurationError, match="Kafka's offset"):
         table.redrive()
     assert table.letters == [1, 2, 4]
 

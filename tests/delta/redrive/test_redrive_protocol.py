@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import integers, lists, sampled_from
 
+from tests.depth import examples
 from tiered_stream.delta.redrive.redrive_protocol import ATTEMPTS, Outcome, finish
 from tiered_stream.errors import TableError
 
@@ -230,7 +231,7 @@ def test_a_redrive_that_stops_anywhere_within_another_one_leaves_each_letter_in_
     assert before > LEAST_STEPS
 
 
-@settings(max_examples=HISTORIES)
+@settings(max_examples=examples(HISTORIES))
 @given(seed=integers(0, (1 << 32) - 1), decodes=lists(sampled_from([ALL, EVEN, ODD, NONE]), min_size=2, max_size=4))
 def test_redrives_in_any_order_leave_each_letter_in_one_place(seed: int, decodes: list[frozenset[int]]) -> None:
     chance, tables = random.Random(seed), Tables()

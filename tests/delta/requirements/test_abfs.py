@@ -28,12 +28,11 @@ def session(
     uri: str = URI,
     *,
     files: Mapping[str, str] | None = None,
-    environment: Mapping[str, str] | None = None,
     has_connector: bool = True,
 ) -> AbfsSettings:
     """The settings of the container in `uri`; `files` are Hadoop's credential files."""
     hadoop = HadoopSettings(
-        given.get, {**given, **(files or {})}.get, (environment or {}).get,
+        given.get, {**given, **(files or {})}.get, lambda _: None,
         names_after=lambda prefix: [name.removeprefix(prefix) for name in given if name.startswith(prefix)],
         has_class=lambda _: has_connector, set=lambda *_: None,
     )  # fmt: skip
@@ -139,11 +138,22 @@ def test_settings_that_tasks_do_not_follow_are_a_reason(given: Mapping[str, str]
     assert storage.azure_client_secret is None
 
 
-def test_a_key_in_the_environment_is_a_reason_if_the_session_uses_an_identity() -> None:
-    environment = {"AZURE_STORAGE_ACCOUNT_KEY": SECRET}
+@pytest.mark.parametrize("own", [{}, {"ingest.storage.azure.sas.token": "sig=x"}])
+def test_a_key_in_the_environment_is_a_reason_unless_a_key_is_given(
+    monkeypatch: pytest.MonkeyPatch, own: Mapping[str, str]
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", SECRET)
     given = {TYPE: "OAuth", PROVIDER: f"{OAUTH2}.MsiTokenProvider"}
-    _, why_not = find_azure_storage({}, URI, session(given, environment=environment))
-    assert why_not is not None and "AZURE_STORAGE_ACCOUNT_KEY is in the driver's environment" in why_not
+    _, why_not = find_azure_storage(own, URI, session(given))
+    assert why_not is not None and "AZURE_STORAGE_ACCOUNT_KEY" in why_not and SECRET not in why_not
+    assert find_azure_storage({}, URI, session({KEY: SECRET}))[1] is None
+
+
+def test_an_identity_of_the_pod_is_no_reason_if_credentials_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FEDERATED_TOKEN_FILE", "CLIENT_ID", "TENANT_ID", "AUTHORITY_HOST"):
+        monkeypatch.setenv(f"AZURE_{name}", "pod")
+    assert found(CLIENT).azure_client_id == "app"
+    assert found({TYPE: "SAS", "fs.azure.sas.fixed.token": "sig=x"}).azure_sas_token == "sig=x"
 
 
 def test_settings_of_other_accounts_and_values_that_are_off_are_no_hindrance() -> None:
@@ -159,7 +169,7 @@ def test_settings_of_other_accounts_and_values_that_are_off_are_no_hindrance() -
 
 
 def test_a_session_without_credentials_is_refused_with_the_names_of_the_settings() -> None:
-    with pytest.raises(NoCredentialsError, match=rf"neither {KEY} nor fs\.azure\.account\.key is set"):
+    with pytest.raises(NoCredentialsError, match=rf"{KEY} .*fs\.azure\.account\.key"):
         find_azure_storage({}, URI, session({}))
 
 
@@ -186,19 +196,58 @@ def test_without_a_connector_the_jobs_own_settings_count_alone() -> None:
 
 
 def test_a_container_without_an_account_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="^ingest.storage.azure.account.name is missing"):
+    with pytest.raises(ConfigurationError, match=r"^ingest\.storage\.azure\.account\.name "):
         find_azure_storage({}, "az://lake/t", session({}, "az://lake/t"))
 
 
 def test_another_service_than_the_sessions_is_refused_and_two_names_of_this_machine_are_one() -> None:
     emulator = "http://127.0.0.1:10000/mine"
     own = {"ingest.storage.azure.endpoint.url": emulator, "ingest.storage.azure.account.key": "own"}
-    with pytest.raises(ConfigurationError, match="Spark's session reaches the container lake at https://mine.blob"):
+    with pytest.raises(ConfigurationError, match=r"container lake .*https://mine\.blob"):
         found({KEY: SECRET}, own)
     uri, given = "abfs://lake@mine.blob.localhost/t", {
         "fs.azure.abfs.endpoint": "mine.blob.localhost:10000", "fs.azure.always.use.https": "false",
     }  # fmt: skip
     assert found(given, own, uri).azure_endpoint_url == emulator
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        "AccountName=mine;AccountKey=own;EndpointSuffix=core.chinacloudapi.cn",
+        "AccountName=other;AccountKey=own",
+        "AccountKey=own;BlobEndpoint=https://other.blob.core.windows.net",
+        "AccountKey=own;BlobEndpoint=https://data.example.com",
+        "UseDevelopmentStorage=true",
+    ],
+)
+def test_a_connection_string_of_another_account_than_the_sessions_is_refused(connection: str) -> None:
+    own = {"ingest.storage.azure.connection.string": connection}
+    with pytest.raises(ConfigurationError, match=r"ingest\.storage\.azure\.connection\.string"):
+        found({KEY: SECRET}, own)
+
+
+def test_another_account_at_the_sessions_emulator_is_refused() -> None:
+    uri, given = "abfs://lake@mine.blob.localhost/t", {
+        "fs.azure.abfs.endpoint": "mine.blob.localhost:10000", "fs.azure.always.use.https": "false", KEY: SECRET,
+    }  # fmt: skip
+    own = {
+        "ingest.storage.azure.endpoint.url": "http://127.0.0.1:10000/other",
+        "ingest.storage.azure.account.key": "own",
+    }
+    with pytest.raises(ConfigurationError, match=r"azure\.endpoint\.url is http://127\.0\.0\.1:10000/other"):
+        found(given, own, uri)
+
+
+def test_a_connection_string_of_the_sessions_account_keeps_its_own_credentials() -> None:
+    text = "DefaultEndpointsProtocol=https;AccountName=mine;AccountKey=own;EndpointSuffix=core.windows.net"
+    assert found({KEY: SECRET}, {"ingest.storage.azure.connection.string": text}).azure_account_key is None
+
+
+def test_a_connection_string_without_credentials_leaves_them_to_the_session() -> None:
+    assert (
+        found({KEY: SECRET}, {"ingest.storage.azure.connection.string": "AccountName=mine"}).azure_account_key == SECRET
+    )
 
 
 def test_no_secret_is_in_the_repr() -> None:

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pyspark
 import pytest
 
-from tests.stack.jars import jar_paths
+from tests.rigs.stack.jars import jar_paths
 from tiered_stream.delta.requirements.abfs import AbfsSettings
 from tiered_stream.delta.requirements.abfs_requirements import ABFS_PREFIX, ABFS_REQUIREMENTS, names_of_account
 from tiered_stream.delta.requirements.gs import GsSettings
@@ -78,7 +78,7 @@ def test_hadoops_own_defaults_ask_for_nothing() -> None:
     names = [name.removeprefix(GS_PREFIX) for name in google]
     settings = GsSettings("lake", google.get, {}.get, HADOOPS_CONNECTOR, names=names)
     settings.check_supported()
-    assert settings.credentials() == {}
+    assert settings.credentials() == {"gcs_machine": True}
 
 
 def test_no_prefix_without_effect_speaks_of_writing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -12,29 +13,31 @@ from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings, NoC
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.errors import ConfigurationError
 
+MACHINE = TableStorage(gcs_machine=True)
 TYPE, KEY_FILE, ROOT = "fs.gs.auth.type", "fs.gs.auth.service.account.json.keyfile", "fs.gs.storage.root.url"
 
 
-def session(
-    given: Mapping[str, str],
-    *,
-    environment: Mapping[str, str] | None = None,
-    classes: tuple[str, ...] = (GOOGLES_CONNECTOR,),
-) -> GsSettings:
+def session(given: Mapping[str, str], *, classes: tuple[str, ...] = (GOOGLES_CONNECTOR,)) -> GsSettings:
     """The settings of the bucket `lake`; `classes` are the connectors on the class path."""
     hadoop = HadoopSettings(
-        given.get, given.get, (environment or {}).get,
+        given.get, given.get, lambda _: None,
         names_after=lambda prefix: [name.removeprefix(prefix) for name in given if name.startswith(prefix)],
         has_class=classes.__contains__, set=lambda *_: None,
     )  # fmt: skip
     return gs_settings(hadoop, "lake")
 
 
+@pytest.fixture(autouse=True)
+def no_credentials_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "nothing"))
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, TableStorage()),
-        ({TYPE: "COMPUTE_ENGINE"}, TableStorage()),
+        ({}, MACHINE),
+        ({TYPE: "COMPUTE_ENGINE"}, MACHINE),
         ({TYPE: "APPLICATION_DEFAULT"}, TableStorage()),
         ({TYPE: "UNAUTHENTICATED"}, TableStorage(gcs_anonymous=True)),
         ({TYPE: "SERVICE_ACCOUNT_JSON_KEYFILE", KEY_FILE: "/k"}, TableStorage(gcs_credentials_path="/k")),
@@ -46,8 +49,8 @@ def session(
             TableStorage(gcs_credentials_path="/k"),
         ),
         ({TYPE: "UNAUTHENTICATED", "google.cloud.auth.type": "COMPUTE_ENGINE"}, TableStorage(gcs_anonymous=True)),
-        ({ROOT: "http://fake:4443/"}, TableStorage(gcs_endpoint_url="http://fake:4443")),
-        ({ROOT: "https://storage.googleapis.com/"}, TableStorage()),
+        ({ROOT: "http://fake:4443/"}, TableStorage(gcs_endpoint_url="http://fake:4443", gcs_machine=True)),
+        ({ROOT: "https://storage.googleapis.com/"}, MACHINE),
     ],
 )
 def test_credentials_and_endpoint_are_those_of_the_session(given: Mapping[str, str], expected: TableStorage) -> None:
@@ -83,11 +86,17 @@ def test_settings_that_tasks_do_not_follow_are_a_reason(given: Mapping[str, str]
     assert why_not is not None and reason in why_not and "secret" not in why_not
 
 
-def test_a_key_file_in_the_environment_is_a_reason_if_the_session_uses_the_machines_account() -> None:
-    environment = {"GOOGLE_APPLICATION_CREDENTIALS": "/k"}
-    _, why_not = find_google_storage({}, session({}, environment=environment))
-    assert why_not is not None and "GOOGLE_APPLICATION_CREDENTIALS is in the driver's environment" in why_not
-    assert find_google_storage({}, session({TYPE: "APPLICATION_DEFAULT"}, environment=environment))[1] is None
+def test_credentials_in_the_environment_are_a_reason_if_the_session_uses_the_machines_account(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text('{"type": "service_account"}')
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key"))
+    why_not = find_google_storage({}, session({}))[1]
+    assert why_not is not None and "GOOGLE_APPLICATION_CREDENTIALS" in why_not
+    assert find_google_storage({}, session({TYPE: "APPLICATION_DEFAULT"}))[1] is None
+    (tmp_path / "key").write_text('{"type": "external_account"}')
+    why_not = find_google_storage({}, session({TYPE: "APPLICATION_DEFAULT"}))[1]
+    assert why_not is not None and "external_account" in why_not
 
 
 def test_values_that_are_off_are_no_hindrance() -> None:
@@ -96,11 +105,11 @@ def test_values_that_are_off_are_no_hindrance() -> None:
         "fs.gs.token.server.url": "https://oauth2.googleapis.com/token", "fs.gs.of.a.new.reader": "x",
         "fs.gs.auth.service.account.enable": "true", "fs.gs.impl": GOOGLES_CONNECTOR,
     }  # fmt: skip
-    assert find_google_storage({}, session(given)) == (TableStorage(), None)
+    assert find_google_storage({}, session(given)) == (MACHINE, None)
 
 
 def test_a_missing_key_file_is_refused() -> None:
-    with pytest.raises(NoCredentialsError, match=f"but {KEY_FILE} is not set"):
+    with pytest.raises(NoCredentialsError, match=KEY_FILE):
         find_google_storage({}, session({TYPE: "SERVICE_ACCOUNT_JSON_KEYFILE"}))
 
 
@@ -109,7 +118,7 @@ def test_the_jobs_own_settings_go_before_those_of_the_session() -> None:
     expected = TableStorage(gcs_credentials_json="{}")
     assert find_google_storage(own, session({TYPE: "USER_CREDENTIALS"})) == (expected, None)
     endpoint = {"ingest.storage.gcs.endpoint.url": "http://fake:4443"}
-    with pytest.raises(ConfigurationError, match="reaches the bucket lake at https://storage.googleapis.com"):
+    with pytest.raises(ConfigurationError, match=r"bucket lake .*https://storage\.googleapis\.com"):
         find_google_storage(endpoint, session({}))
     expected = TableStorage(gcs_endpoint_url="http://fake:4443")
     assert find_google_storage(endpoint, session({}, classes=())) == (expected, None)

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
+from pyspark.sql.types import StructType
 
 from tiered_stream.delta.requirements.lane import (
     TableDescription,
@@ -99,9 +100,19 @@ def test_a_day_partition_takes_the_direct_lane() -> None:
 @pytest.mark.parametrize(
     ("found", "day_column", "message"),
     [
-        (described(columns_left_null="headers"), None, "lake.orders has no column headers: add it"),
-        (described(changed={"value": {"type": "string"}}), None, "has value as string, but it is binary"),
-        (described(), "day", "lake.orders has no column day"),
+        (
+            described(columns_left_null="headers"),
+            None,
+            "lake.orders has no column headers: set includeHeaders=false, or add what",
+        ),
+        (described(changed={"value": {"type": "string"}}), None, "has value as string, but rows have binary"),
+        (described(), "day", "lake.orders has no column day: remove ingest.dayColumn"),
+        (
+            described(columns_left_null="value", changed={"offset": {"type": "string"}, "key": {"type": "long"}}),
+            "day",
+            "has no column value and no column day; key as long, but rows have binary; offset as string, but rows have "
+            "long: set ingest.value.format and ingest.value.schema, if the table has decoded values, or remove ing",
+        ),
         (described(DAY), "day", "ingest.dayColumn is day, but the table lake.orders is not partitioned"),
         (described(DAY, partition_columns=("day",)), None, "where that is to be their day, set ingest.dayColumn=day"),
         (described(DAY | {"nullable": False}), None, "has a column day NOT NULL, which records do not have"),
@@ -115,6 +126,18 @@ def test_a_day_partition_takes_the_direct_lane() -> None:
 def test_a_table_that_does_not_fit_is_refused(found: TableDescription, day_column: str | None, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         check_fit("lake.orders", found, table_schema(True, day_column), day_column)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("string", "no column key: remove ingest.key.format"), ("binary", "no column key: name the columns")],
+)
+def test_the_advice_for_a_missing_key_fits_its_format(kind: str, message: str) -> None:
+    table = described(columns_left_null="key")
+    with pytest.raises(ConfigurationError, match=message):
+        check_fit("t", table, StructType().add("key", kind), None)
+    with pytest.raises(ConfigurationError, match="no column amount: correct .*ingest.schemaEvolution=add"):
+        check_fit("t", table, StructType().add("amount", "integer"), None)
 
 
 def test_a_table_that_changes_its_rules_meanwhile_does_not_fit_its_rows() -> None:
@@ -146,7 +169,7 @@ def test_a_day_that_may_not_be_null_is_left_to_spark() -> None:
     found = described(DAY | {"nullable": False}, partition_columns=("day",))
     assert why_not_direct(found, "day", table_schema(True, "day")) == "the column day is NOT NULL"
     found = described(DAY, partition_columns=("day",), configuration={"delta.constraints.c": "day IS NOT NULL"})
-    assert "which only Spark checks" in str(why_not_direct(found, "day", table_schema(True, "day")))
+    assert "constraint c" in str(why_not_direct(found, "day", table_schema(True, "day")))
 
 
 def test_names_that_differ_by_case_only_are_one_name_for_the_spark_lane() -> None:

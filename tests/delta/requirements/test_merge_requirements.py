@@ -7,13 +7,59 @@ from typing import Any
 import pytest
 
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
+from tiered_stream.delta.requirements.merge_requirements import (
+    check_merge,
+    merge_rules,
+    merged_columns,
+    why_not_merged_by_deltalake,
+)
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.errors import ConfigurationError
 
 
 def table(**changed: Any) -> TableDescription:
     metadata = changed.pop("metadata", {})
     column = {"name": "id", "type": changed.pop("type", "long"), "nullable": False, "metadata": metadata}
     return TableDescription((column,), **changed)
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "binary"])
+@pytest.mark.parametrize("compared", [{"keys": ("id", "At")}, {"keys": ("id",), "order_by": "at"}])
+def test_a_partition_whose_text_does_not_hold_a_key_is_refused(kind: str, compared: dict[str, Any]) -> None:
+    fields = tuple({"name": name, "type": of, "nullable": True} for name, of in (("id", "long"), ("AT", kind)))
+    with pytest.raises(ConfigurationError, match=f"partitioned by AT, a {kind.upper()}"):
+        check_merge("t", TableDescription(fields, ("AT",)), TableFiles("", **compared))
+    check_merge("t", TableDescription(fields, ("id",)), TableFiles("", **compared))
+    check_merge("t", TableDescription(fields, ("AT",)), TableFiles("", keys=("id",)))
+
+
+def test_a_table_that_only_appends_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="the table t has delta.appendOnly=true"):
+        check_merge("t", table(configuration={"delta.appendOnly": "true"}), TableFiles("", keys=("id",)))
+    check_merge("t", table(configuration={"delta.appendOnly": "false"}), TableFiles("", keys=("id",)))
+
+
+@pytest.mark.parametrize("name", ["filePath", "_METADATA"])
+def test_a_column_that_deltas_merge_cannot_have_is_refused_with_deletion_vectors(name: str) -> None:
+    fields = tuple({"name": each, "type": "string", "nullable": True} for each in ("id", name))
+    vectors = {"delta.enableDeletionVectors": "true"}
+    with pytest.raises(ConfigurationError, match=f"deletion vectors and a column {name}"):
+        check_merge("t", TableDescription(fields, configuration=vectors), TableFiles("", keys=("id",)))
+    check_merge("t", TableDescription(fields), TableFiles("", keys=("id",)))
+    check_merge("t", TableDescription(fields[:1], configuration=vectors), TableFiles("", keys=("id",)))
+
+
+def test_texts_of_partitions_are_a_rule_of_rows_that_are_merged() -> None:
+    fields = ({"name": name, "type": of, "nullable": True} for name, of in (("Land", "string"), ("n", "integer")))
+    assert merge_rules(TableDescription(tuple(fields), ("land", "n"))).partition_texts == ("Land",)
+
+
+def test_a_merge_sets_all_columns_but_the_users_own_and_those_that_delta_computes() -> None:
+    made = {"delta.generationExpression": "id + 1"}
+    columns = [("id", {}), ("Note", {}), ("Own", {}), ("made", made), ("filled", {"CURRENT_DEFAULT": "1"})]
+    fields = ({"name": name, "type": "long", "nullable": False, "metadata": kind} for name, kind in columns)
+    found = merged_columns(TableDescription(tuple(fields)), ["oWN"])
+    assert [(each.name, each.nullable) for each in found] == [("id", True), ("Note", True), ("filled", True)]
 
 
 @pytest.mark.parametrize(

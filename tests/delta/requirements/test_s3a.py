@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import NoReturn
+from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, NotForTasksError
 from tiered_stream.delta.requirements.s3a import Credentials, S3aSettings, find_storage
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage, as_options, table_files
 from tiered_stream.delta.write.file_systems import delta_storage_options, deltalake_place
 from tiered_stream.errors import ConfigurationError, TableAccessError
+from tiered_stream.storage.cloud_endpoints import TABLES
 from tiered_stream.storage.open_store import open_service
+from tiered_stream.storage.s3_client import S3Session
 
 KEYS = {"fs.s3a.access.key": "id", "fs.s3a.secret.key": "secret"}
 PROVIDER = "fs.s3a.aws.credentials.provider"
@@ -32,11 +33,12 @@ def s3a(
     files: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
     has_connector: bool = True,
+    bucket: str = "lake",
 ) -> S3aSettings:
-    """The settings of the bucket `lake`; `files` are Hadoop's credential files."""
+    """The settings of a bucket; `files` are Hadoop's credential files."""
     passwords = {**given, **(files or {})}
     names = [name.removeprefix("fs.s3a.") for name in given]
-    return S3aSettings("lake", given.get, passwords.get, (environment or {}).get, has_connector, names)
+    return S3aSettings(bucket, given.get, passwords.get, (environment or {}).get, has_connector, names)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +150,7 @@ def test_what_tasks_cannot_do_is_said(given: Mapping[str, str], reason: str) -> 
 def test_a_directory_bucket_is_left_to_spark() -> None:
     session = S3aSettings("lake--euw1-az1--x-s3", KEYS.get, KEYS.get, {}.get)
     why_not = find_storage({"ingest.storage.s3.region": "eu-west-1"}, session)[1]
-    assert why_not is not None and "'lake--euw1-az1--x-s3' is a directory bucket" in why_not
+    assert why_not is not None and "lake--euw1-az1--x-s3" in why_not
 
 
 def test_settings_that_ask_for_nothing_are_no_hindrance() -> None:
@@ -187,9 +189,9 @@ def test_encryption_by_kms_goes_with_the_uploads_and_the_commits(
     assert why_not is None
     key = {"SSEKMSKeyId": "arn:aws:kms:r1:1:key/k"} if setting else {}
     assert storage.put_object_arguments() == {"ServerSideEncryption": name, **key}
-    options = delta_storage_options(storage)
-    assert options["AWS_SERVER_SIDE_ENCRYPTION"] == name
-    assert options.get("AWS_SSE_KMS_KEY_ID") == key.get("SSEKMSKeyId")
+    options = delta_storage_options(storage, "lake")
+    assert options["aws_server_side_encryption"] == name
+    assert options.get("aws_sse_kms_key_id") == key.get("SSEKMSKeyId")
     assert table_files(as_options({}, TableFiles("s3://lake/table", storage))).storage == storage
 
 
@@ -207,9 +209,9 @@ def test_a_key_of_ones_own_and_the_payer_go_with_all_requests() -> None:
     assert storage.put_object_arguments() == {
         "SSECustomerAlgorithm": "AES256", "SSECustomerKey": b"k" * 32, "RequestPayer": "requester",
     }  # fmt: skip
-    options = delta_storage_options(storage)
-    assert (options["AWS_SERVER_SIDE_ENCRYPTION"], options["AWS_SSE_CUSTOMER_KEY_BASE64"]) == ("sse-c", CUSTOMER_KEY)
-    assert options["AWS_REQUESTER_PAYS"] == "true"
+    options = delta_storage_options(storage, "lake")
+    assert (options["aws_server_side_encryption"], options["aws_sse_customer_key_base64"]) == ("sse-c", CUSTOMER_KEY)
+    assert options["aws_request_payer"] == "true"
     told = as_options({}, TableFiles("s3://lake/table", storage))
     assert table_files(told).storage == storage
     assert [name for name, value in told.items() if value == CUSTOMER_KEY] == ["ingest.secret.storage.s3.customer.key"]
@@ -227,17 +229,22 @@ ACCESS_POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/writer"
             "writer-123456789012.s3-accesspoint.eu-west-1",
         ),
         ({"fs.s3a.endpoint.fips": "true", "fs.s3a.endpoint.region": "us-west-2"}, "lake.s3-fips.us-west-2"),
-        ({"fs.s3a.accesspoint.arn": ACCESS_POINT, "fs.s3a.endpoint.region": "eu-west-1"}, None),
+        ({"fs.s3a.accesspoint.arn": ACCESS_POINT, "fs.s3a.endpoint.region": "eu-west-1"}, "lake.s3.eu-west-1"),
+        ({"fs.s3a.endpoint": "s3.eu-west-1.amazonaws.com"}, "lake.s3.eu-west-1"),
+        ({"fs.s3a.endpoint": "s3.dualstack.eu-west-1.amazonaws.com"}, "lake.s3.dualstack.eu-west-1"),
+        ({"fs.s3a.endpoint": "s3-fips.us-west-2.amazonaws.com"}, "lake.s3-fips.us-west-2"),
+        ({"fs.s3a.endpoint": "bucket.vpce-1a-2b.s3.eu-west-1.vpce.amazonaws.com"},
+         "lake.bucket.vpce-1a-2b.s3.eu-west-1.vpce"),
     ],
-)
-def test_access_points_and_fips_endpoints_are_those_that_s3a_uses(given: Mapping[str, str], url: str | None) -> None:
+)  # fmt: skip
+def test_hosts_and_regions_are_those_that_s3a_uses(given: Mapping[str, str], url: str) -> None:
     storage, why_not = find_storage({}, s3a({**KEYS, **given}))
     assert why_not is None
     options = deltalake_place(TableFiles("s3://lake/table", storage))[1]
-    assert options.get("AWS_ENDPOINT_URL") == (url and f"https://{url}.amazonaws.com")
-    assert options["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] == "true"
-    assert options["AWS_REGION"] == ("us-west-2" if "fips" in str(url) else "eu-west-1")
-    assert open_service(storage.at("s3://lake/table")).endpoint == f"https://{url or 'lake.s3'}.amazonaws.com"
+    assert options["aws_endpoint"] == options["aws_endpoint_url_s3"] == f"https://{url}.amazonaws.com"
+    assert options["aws_virtual_hosted_style_request"] == "true"
+    assert options["aws_region"] == ("us-west-2" if "fips" in url else "eu-west-1")
+    assert open_service(storage.at("s3://lake/table"), TABLES).endpoint == f"https://{url}.amazonaws.com"
 
 
 def test_a_key_for_kms_without_an_algorithm_asks_for_nothing() -> None:
@@ -247,9 +254,9 @@ def test_a_key_for_kms_without_an_algorithm_asks_for_nothing() -> None:
 
 def test_a_session_without_credentials_is_refused() -> None:
     session = s3a({"fs.s3a.access.key": "id", PROVIDER: f"{TEMPORARY},{SIMPLE}"})
-    with pytest.raises(NoCredentialsError, match="no credentials for the bucket lake: "):
+    with pytest.raises(NoCredentialsError, match="bucket lake: "):
         session.credentials()
-    with pytest.raises(ConfigurationError, match="set fs.s3a.access.key and fs.s3a.secret.key"):
+    with pytest.raises(ConfigurationError, match=r"fs\.s3a\.access\.key .*fs\.s3a\.secret\.key"):
         find_storage({"ingest.storage.s3.region": "r"}, session)
 
 
@@ -285,28 +292,42 @@ def test_two_stores_for_one_table_are_refused(endpoint: str) -> None:
     if endpoint.startswith("https://lake"):
         assert find_storage(settings, s3a(LAKE))[1] is None  # the same port: one of the two just fails
         return
-    with pytest.raises(ConfigurationError, match="Spark's session reaches the bucket lake at http://lake:9000: set "):
+    with pytest.raises(ConfigurationError, match="bucket lake .*http://lake:9000"):
         find_storage(settings, s3a(LAKE))
 
 
 def test_a_session_that_reaches_no_bucket_at_all_contradicts_nobody() -> None:
     settings = {f"{OWN}s3.endpoint.url": "http://tier:9000"}
-    assert find_storage(settings, s3a({}, has_connector=False)) == (TableStorage("http://tier:9000"), None)
-    with pytest.raises(ConfigurationError, match="reaches the bucket lake at AWS"):
+    assert find_storage(settings, s3a({}, has_connector=False))[0].s3_endpoint_url == "http://tier:9000"
+    with pytest.raises(ConfigurationError, match="bucket lake .*AWS"):
         find_storage(settings, s3a({}))
 
 
 def test_without_any_setting_both_lanes_go_to_aws_and_the_region_is_the_buckets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fs, "resolve_s3_region", {"lake": "eu-north-1"}.__getitem__)
-    assert find_storage({}, s3a({})) == (TableStorage(s3_region="eu-north-1"), None)
+    monkeypatch.setattr(S3Session, "find_region", lambda session: "eu-north-1")
+    assert find_storage({}, s3a({})) == (TableStorage(s3_region="eu-north-1", s3_path_style=False), None)
 
 
 def test_a_bucket_that_aws_does_not_know_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(bucket: str) -> NoReturn:
-        raise OSError(f"Bucket '{bucket}' not found")
-
-    monkeypatch.setattr(fs, "resolve_s3_region", unknown)
-    with pytest.raises(TableAccessError, match="region of the bucket lake cannot be found: Bucket 'lake' not found"):
+    monkeypatch.setattr(S3Session, "find_region", lambda session: "")
+    with pytest.raises(TableAccessError, match=r"region .*bucket lake .*fs\.s3a\.endpoint\.region"):
         find_storage({}, s3a({}))
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "endpoint_url"])
+def test_an_endpoint_that_only_awss_configuration_names_leads_to_the_spark_lane(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    if variable == "endpoint_url":
+        (tmp_path / "config").write_text("[default]\nendpoint_url = http://elsewhere:9000\n")
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    else:
+        monkeypatch.setenv(variable, "http://elsewhere:9000")
+    why_not = find_storage({}, s3a({**KEYS, "fs.s3a.endpoint.region": "eu-west-1"}))[1]
+    assert why_not is not None and "http://elsewhere:9000" in why_not and "fs.s3a.endpoint" in why_not
+    storage, why_not = find_storage({}, s3a(LAKE))
+    assert why_not is None
+    options = delta_storage_options(storage, "lake")
+    assert options["aws_endpoint"] == options["aws_endpoint_url_s3"] == "http://lake:9000/lake"

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pyspark
 import pytest
 
-from tests.stack.jars import jar_paths
+from tests.rigs.stack.jars import jar_paths
 from tiered_stream.delta.requirements.hadoop_settings import may_concern_writers
 from tiered_stream.delta.requirements.requirement import Handling, Kind
 from tiered_stream.delta.requirements.s3a import S3aSettings

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
 
 from tests.delta.test_typed_tables import Typed, same
-from tests.delta.typed_archive import typed_options, write_topic
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream.delta.landing.land import plan_landing
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError, TableError
@@ -176,9 +176,7 @@ def test_keys_and_texts_have_lengths_too_and_fail_the_query_where_that_is_asked(
     }
     failing = Typed(spark, tmp_path, "failing")
     make(failing)
-    with pytest.raises(
-        StreamingQueryException, match=r"offset 2: value is VARCHAR\(3\), and the value has more characters"
-    ):
+    with pytest.raises(StreamingQueryException, match=r"offset 2: value is VARCHAR\(3\)"):
         failing.run("direct", **text)
 
 
@@ -212,14 +210,14 @@ def test_columns_that_are_called_otherwise_by_case_only_take_the_spark_lane(
     written(typed.bucket, [{"id": 7, "s": {"a": 1, "aa": 2}, "S": {"aa": 3}}, {"s": {}}])
     spark.sql(f"CREATE TABLE delta.`{typed.table}` ({columns}) USING delta {layout}")
     given = {**JSON, "ingest.value.schema": schema, **({"ingest.dayColumn": day} if day else {})}
-    options = typed_options(typed.bucket, "orders", given)
+    options = topic_options(typed.bucket, "orders", given)
     planned = plan_landing(spark, options=options, table=str(typed.table), checkpoint=str(typed.checkpoint))
     assert (planned.lane, planned.reason) == (Lane.SPARK, reason)
     typed.run("auto", **given, **typed.aside)
     rows = [row.asDict() for row in typed.read().collect()]
     assert [row.get("Id", row.get("id")) for row in rows if row.get("Id", row.get("id"))] == [7]
     assert len(rows) + typed.read(typed.dead).count() == 2
-    with pytest.raises(ConfigurationError, match="the direct lane cannot write to .* Use lane auto or spark"):
+    with pytest.raises(ConfigurationError, match=f"direct lane .*{typed.table}"):
         typed.run("direct", **given)
 
 
@@ -227,8 +225,8 @@ def test_columns_that_are_called_otherwise_by_case_only_take_the_spark_lane(
 def test_a_field_that_delta_refuses_is_refused_before_a_table_is_made(
     spark: SparkSession, tmp_path: Path, lane: str
 ) -> None:
-    options = typed_options(tmp_path, "orders", {**JSON, "ingest.value.schema": "l ARRAY<STRUCT<`a=b`: INT>>"})
-    with pytest.raises(ConfigurationError, match=r"'l.element.a=b' cannot be a field in a Delta table: blanks"):
+    options = topic_options(tmp_path, "orders", {**JSON, "ingest.value.schema": "l ARRAY<STRUCT<`a=b`: INT>>"})
+    with pytest.raises(ConfigurationError, match=r"'l\.element\.a=b' "):
         plan_landing(spark, options=options, table=f"{tmp_path}/table", checkpoint=f"{tmp_path}/checkpoint", lane=lane)
     assert not list(tmp_path.glob("table/_delta_log/*.json"))
 
@@ -255,7 +253,7 @@ def test_the_manifest_of_symlinks_has_the_files_that_the_direct_lane_commits(
     manifest = (typed.table / "_symlink_format_manifest" / "manifest").read_text().split()
     assert {Path(each).name for each in manifest} == {Path(each).name for each in DeltaTable(typed.table).file_uris()}
     assert len(manifest) == 1
-    options = typed_options(typed.bucket, "orders", {**given, "ingest.commit": "deltalake"})
+    options = topic_options(typed.bucket, "orders", {**given, "ingest.commit": "deltalake"})
     planned = plan_landing(spark, options=options, table=str(typed.table), checkpoint=str(typed.checkpoint))
     name = "delta.compatibility.symlinkFormatManifest.enabled"
     assert planned.reason == f"the table has {name}, which ingest.commit=spark alone honours"
@@ -275,6 +273,6 @@ def test_a_field_that_delta_refuses_is_no_new_field_of_a_table(spark: SparkSessi
     written(typed.bucket, [{"s": {"a": 1, "a b": 2}}])
     spark.sql(f"CREATE TABLE delta.`{typed.table}` (s STRUCT<a: INT>) USING delta")
     given = {**JSON, "ingest.value.schema": "s STRUCT<a: INT, `a b`: INT>", "ingest.schemaEvolution": "add"}
-    with pytest.raises(TableError, match=r"cannot be changed: 's.a b' cannot be a field in a Delta table"):
+    with pytest.raises(TableError, match=r"'s\.a b' "):
         typed.run("direct", **given)
     assert typed.read().schema["s"].dataType.names == ["a"]  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tests.stack.spark import configured
+from tests.rigs.stack.spark import configured
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
 from tiered_stream.delta.commit.local_times import check_times
 from tiered_stream.delta.schema.routing import TableTarget
@@ -76,12 +76,10 @@ def field(name: str, kind: Any) -> dict[str, Any]:
 def test_a_column_of_the_other_kind_of_time_is_refused_at_any_depth() -> None:
     instants = StructType([StructField("s", StructType([StructField("at", ArrayType(INSTANT))]))])
     there = {"type": "struct", "fields": [field("AT", {"type": "array", "elementType": "timestamp_ntz"})]}
-    with pytest.raises(
-        ConfigurationError, match=r"has S\.AT\.element as TIMESTAMP_NTZ, but it is TIMESTAMP in what is"
-    ):
+    with pytest.raises(ConfigurationError, match=r" S\.AT\.element as TIMESTAMP_NTZ.* TIMESTAMP in"):
         check_times("lake", [field("S", there), field("x", "timestamp_ntz")], instants)
     local = StructType([StructField("t", LOCAL_TIME)])
-    with pytest.raises(ConfigurationError, match="has t as TIMESTAMP, but it is TIMESTAMP_NTZ in what is written"):
+    with pytest.raises(ConfigurationError, match=" t as TIMESTAMP,.* TIMESTAMP_NTZ in"):
         check_times("lake", [field("t", "timestamp")], local)
     check_times("lake", [field("t", "timestamp_ntz")], local)
     check_times("lake", [field("t", "string")], local)

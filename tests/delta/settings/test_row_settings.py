@@ -144,7 +144,7 @@ def test_a_subject_that_is_not_of_a_topic_needs_no_topics_by_name() -> None:
         settings = {**AVRO, "subscribePattern": "o.*", "ingest.schema.registry.url": registry.url}
         (how,) = plan_topics({**settings, "ingest.value.subject": "s"}, include_headers=False).values()
         assert how.is_resolved
-        with pytest.raises(ConfigurationError, match="are named by subscribe"):
+        with pytest.raises(ConfigurationError, match="subscribe"):
             plan_topics(settings, include_headers=False)
 
 
@@ -160,17 +160,17 @@ def test_headers_are_read_where_they_may_name_a_schema() -> None:
 
 
 def test_names_like_ours_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="the nearest known one is ingest.value.format"):
+    with pytest.raises(ConfigurationError, match=r"ingest\.value\.formt .*ingest\.value\.format"):
         check_names({"ingest.value.formt": "json"})
 
 
 def test_a_proto_file_is_a_schema(tmp_path: Path) -> None:
     file = tmp_path / "an order.proto"
     given = {"ingest.value.format": "protobuf", "ingest.value.schema": str(file), "ingest.value.message": "Order"}
-    with pytest.raises(ConfigurationError, match=r"ingest.value.schema: the file .*an order.proto cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"ingest\.value\.schema: .*an order\.proto .*No such file"):
         plan_rows(given, include_headers=False)
     file.write_text("message {")
-    with pytest.raises(ConfigurationError, match=r"ingest.value.schema: a .proto file cannot be compiled"):
+    with pytest.raises(ConfigurationError, match=r"ingest\.value\.schema: .*compiled"):
         plan_rows(given, include_headers=False)
     file.write_text('syntax = "proto3"; message Order { int64 id = 1; }')
     assert plan_rows(given, include_headers=False).decoded.names[:2] == ["key", "id"]
@@ -180,9 +180,7 @@ def test_a_proto_file_is_a_schema(tmp_path: Path) -> None:
 def test_a_type_that_no_column_can_have_is_refused_with_what_to_write(kind: str) -> None:
     field = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
     schema = orjson.dumps({"type": "struct", "fields": [field]}).decode()
-    with pytest.raises(
-        ConfigurationError, match=rf"struct<v:{re.escape(kind)}>, which no column here can be.*write STRING"
-    ):
+    with pytest.raises(ConfigurationError, match=rf"struct<v:{re.escape(kind)}>.*STRING"):
         plan_rows({"ingest.value.format": "json", "ingest.value.schema": schema}, include_headers=False)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tiered_stream.delta.settings.ingest_settings import TableFiles
-from tiered_stream.delta.write import data_folders
+from tiered_stream.delta.write import data_folder
 from tiered_stream.delta.write.data_folders import open_data_folder
-from tiered_stream.delta.write.upload_threads import UploadThreads
+from tiered_stream.delta.write.uploads import UploadThreads
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         asked.append((offset, length))
 
     monkeypatch.setattr(os, "posix_fadvise", fadvise)
-    monkeypatch.setattr(data_folders, "_CACHED_BYTES", 100)
+    monkeypatch.setattr(data_folder, "_CACHED_BYTES", 100)
     return asked
 
 
@@ -41,7 +41,7 @@ def grow(folder: Path, times: int) -> None:
 def test_the_page_cache_keeps_the_end_of_a_large_file_alone(
     tmp_path: Path, dropped: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_folders, "perf_counter", lambda: 0.0)  # a disk that keeps up, however busy it is
+    monkeypatch.setattr(data_folder, "perf_counter", lambda: 0.0)  # a disk that keeps up, however busy it is
     grow(tmp_path, 3)
     assert dropped == [(0, 20), (0, 80)]
 
@@ -55,7 +55,7 @@ def test_a_disk_that_cannot_keep_up_is_left_to_the_kernel(
     tmp_path: Path, dropped: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = iter([0, 1, 1, 2, 3, 10, 11])  # the task begins; too small; takes a second; a third of all; a tenth
-    monkeypatch.setattr(data_folders, "perf_counter", lambda: next(seconds))
+    monkeypatch.setattr(data_folder, "perf_counter", lambda: next(seconds))
     grow(tmp_path, 4)
     assert dropped == [(0, 20), (0, 140)]
 
@@ -71,5 +71,5 @@ def test_a_file_system_that_takes_no_advice_is_written_to_as_any_other(
 
 
 def test_a_file_whose_pages_are_dropped_keeps_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_folders, "_CACHED_BYTES", 100)
+    monkeypatch.setattr(data_folder, "_CACHED_BYTES", 100)
     grow(tmp_path, 3)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.delta.made_batches import DAY_MS, decoded
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
 from tiered_stream.delta.write.waiting_rows import day_numbers, day_text
 
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from tests.delta.made_batches import ORDERS, decoded
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
 from tiered_stream.delta.write.file_statistics import FileStatistics
-from tiered_stream.formats.rows.kafka_columns import hidden
+from tiered_stream.formats.rows.kafka_columns import FIRST_OFFSET, hidden
 from tiered_stream.model import TopicPartition
 
 
@@ -52,6 +52,15 @@ def test_offsets_are_told_by_partition() -> None:
     statistics = FileStatistics()
     for first in (20, 23):
         statistics.add(ORDERS, decoded([Record(b"k", b"v")] * 3, first))
+    assert statistics.offsets == {ORDERS: (20, 25)}
+
+
+def test_a_row_of_several_records_has_the_offsets_of_all_of_them() -> None:
+    statistics = FileStatistics()
+    row = pa.record_batch({"value": [b"a"]})
+    for name, offset in (("offset", 25), (FIRST_OFFSET, 20)):
+        row = row.append_column(hidden(name, pa.int64()), pa.array([offset]))
+    statistics.add(ORDERS, row)
     assert statistics.offsets == {ORDERS: (20, 25)}
 
 

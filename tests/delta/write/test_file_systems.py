@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.stack.hdfs import write_site
+from tests.rigs.stack.hdfs import write_site
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.file_systems import deltalake_place, local_uri, normal_path, path_uri, uri_of
 from tiered_stream.errors import ConfigurationError
@@ -50,17 +50,17 @@ def test_a_path_without_dots_or_a_relative_one_is_left_as_it_is(path: str) -> No
     ("path", "why"),
     [
         ("s3a://lake/../t", "it leads above its root"),
-        ("/x/../../t", "it leads above its root"),
-        ("s3a://lake/a/%2E./t", "libraries read %2E. in it in different ways"),
+        ("/x/../../t", "root"),
+        ("s3a://lake/a/%2E./t", "%2E."),
     ],
 )
 def test_a_path_that_readers_would_take_differently_is_refused(path: str, why: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(f"the path {path}: {why}")):
+    with pytest.raises(ConfigurationError, match=f"{re.escape(path)}: .*{re.escape(why)}"):
         normal_path(path)
 
 
 def test_a_refusal_shows_no_password() -> None:
-    with pytest.raises(ConfigurationError, match="the path s3a://lake/../t:") as caught:
+    with pytest.raises(ConfigurationError, match=r"s3a://lake/\.\./t:") as caught:
         uri_of("s3a://me:hunter2@lake/../t")
     assert "hunter2" not in str(caught.value)
 
@@ -76,14 +76,12 @@ def test_uris_in_hadoops_default_file_system_are_those_of_the_whole_path() -> No
     assert path_uri("/lake//t/", lambda: "hdfs://name:8020") == uri_of("hdfs://name:8020/lake/t")
     assert path_uri("/lake/t", lambda: "s3a://bucket") == uri_of("s3a://bucket/lake/t") == "s3://bucket/lake/t"
     assert path_uri("/lake/t", lambda: "/home") == "/home/lake/t"  # a default file system without a scheme
-    with pytest.raises(ConfigurationError, match="^the path hdfs://name:8020/lake/t#1: libraries read # in it"):
+    with pytest.raises(ConfigurationError, match="hdfs://name:8020/lake/t#1: .*#"):
         path_uri("/lake/t#1", lambda: "hdfs://name:8020")
 
 
 def test_a_relative_path_is_for_local_folders_only() -> None:
-    with pytest.raises(
-        ConfigurationError, match="relative.* write it whole, such as hdfs://name:8020/user/NAME/lake/t"
-    ):
+    with pytest.raises(ConfigurationError, match="relative.* hdfs://name:8020/user/NAME/lake/t"):
         path_uri("lake/t", lambda: "hdfs://name:8020/")
 
 
@@ -119,7 +117,7 @@ def test_uris_in_object_stores_lose_slashes_as_in_hadoop() -> None:
     ],
 )
 def test_letters_of_urls_are_refused_in_object_stores(path: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^the path {re.escape(path)}: libraries read . in it"):
+    with pytest.raises(ConfigurationError, match=f"{re.escape(path)}: .* [?#%] "):
         uri_of(path)
 
 
@@ -139,5 +137,5 @@ def test_parent_of_a_symbolic_link_is_by_its_name(tmp_path: Path) -> None:
     "path", ["hdfs://nn:8020/a b", "hdfs://nn:8020/tübingen", "hdfs://nn:8020/a|b", "hdfs://nn/[a"]
 )
 def test_letters_that_deltalake_writes_otherwise_are_refused_in_tables_in_hdfs(path: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"the path hdfs://.* has the letter .* than Spark.* without it"):
+    with pytest.raises(ConfigurationError, match=f"{re.escape(path)}: .*letter"):
         deltalake_place(TableFiles(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 from tiered_stream.delta.write import latest_rows
 from tiered_stream.delta.write.latest_rows import (
+    DELETED_AT,
     DELETES,
     PARTITION,
     POSITION,
@@ -62,6 +64,44 @@ def test_the_largest_value_wins_and_of_equal_values_the_later_offset() -> None:
 
 
 @pytest.mark.parametrize("order_by", [None, "at"])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_last_row_knows_whether_a_delete_before_it_deletes_the_row_of_the_table(
+    order_by: str | None, seed: int
+) -> None:
+    """As if each record were merged in a micro-batch of its own, into a table with a row of the key."""
+    chance = random.Random(seed)
+    of_partitions = {
+        partition: [(partition.partition * 10 + chance.randrange(4), chance.randrange(8), at, chance.random() < 0.4)
+                    for at in range(30)]
+        for partition in (ORDERS, OTHERS)
+    }  # fmt: skip
+    tables = []
+    with patch.object(latest_rows, "_MIN_NEW_BYTES", chance.choice([1, 400, 1 << 20])):
+        for partition, rows in of_partitions.items():
+            for piece in (rows[:17], rows[17:]):  # two tasks
+                held = LatestRows(["id"], order_by, keeps_deletes=True)
+                size = chance.randrange(1, 18)
+                for start in range(0, len(piece), size):
+                    held.add(partition, batch(*piece[start : start + size]))
+                staged = [rows for day in held.take() for _, rows in day.batches]
+                tables.append(pa.Table.from_batches(staged).select(["id", "at", PARTITION, POSITION, DELETES]))
+                assert len(tables[-1]) <= 2 * len(tables[-1].column("id").unique())
+    for last in last_rows(pa.concat_tables(chance.sample(tables, len(tables))), ["id"], order_by).to_pylist():
+        if last[DELETES]:
+            continue
+        rows = [row for rows in of_partitions.values() for row in rows if row[0] == last["id"]]
+        for before in range(-1, last["at"] + 1):
+            at: int | None = before
+            is_reset = False
+            for _, value, _, deletes in rows:
+                if order_by is None or at is None or value >= at:
+                    at = None if deletes else value
+                    is_reset |= deletes
+            by = last[DELETED_AT]
+            assert (by is not None and (order_by is None or by >= before)) is is_reset
+
+
+@pytest.mark.parametrize("order_by", [None, "at"])
 def test_rows_that_are_reduced_again_and_again_in_little_memory_give_the_same(order_by: str | None) -> None:
     chance = random.Random(7)
     rows = [(chance.randrange(40), chance.randrange(9), offset, chance.random() < 0.2) for offset in range(3000)]
@@ -96,7 +136,7 @@ def test_the_columns_of_staged_files_are_no_columns_of_the_table() -> None:
     held = LatestRows(["id"], None)
     held.add(ORDERS, batch((1, 0, 0, False)))
     ((_, rows),) = held.take()[0].batches
-    assert rows.schema.names[:5] == ["id", "at", PARTITION, POSITION, DELETES]
+    assert rows.schema.names == ["id", "at", PARTITION, POSITION, DELETES, *SCHEMA.names[2:]]
     assert without_staged(rows.schema).names == SCHEMA.names
 
 
@@ -105,17 +145,21 @@ def of_all_tasks(*rows: tuple[int, int, str, int, bool]) -> pa.Table:
     return pa.table({name: pa.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
 
 
+def without_deleted(rows: pa.Table) -> list[dict[str, Any]]:
+    return rows.drop_columns(DELETED_AT).to_pylist()
+
+
 def test_rows_of_all_tasks_keep_the_last_of_each_key() -> None:
     rows = of_all_tasks(
         (1, 5, "t/2", 7, False), (2, 5, "t/0", 1, False), (1, 9, "t/10", 3, True), (1, 9, "t/10", 2, False)
     )  # fmt: skip
-    assert last_rows(rows, ["id"], "at").to_pylist() == rows.take([1, 2]).to_pylist()
-    assert last_rows(rows, ["id", "at"], None).to_pylist() == rows.take([0, 1, 2]).to_pylist()
+    assert without_deleted(last_rows(rows, ["id"], "at")) == rows.take([1, 2]).to_pylist()
+    assert without_deleted(last_rows(rows, ["id", "at"], None)) == rows.take([0, 1, 2]).to_pylist()
 
 
 def test_of_equal_values_in_two_partitions_the_partition_whose_name_comes_last_wins() -> None:
     rows = of_all_tasks((1, 5, "t/2", 1, False), (1, 5, "t/10", 9, False), (2, 1, "t/2", 4, False))
-    assert last_rows(rows, ["id"], "at").to_pylist() == rows.take([0, 2]).to_pylist()
+    assert without_deleted(last_rows(rows, ["id"], "at")) == rows.take([0, 2]).to_pylist()
 
 
 def test_a_key_in_two_partitions_has_no_last_row_without_an_order() -> None:
@@ -126,4 +170,4 @@ def test_a_key_in_two_partitions_has_no_last_row_without_an_order() -> None:
 
 def test_rows_whose_keys_are_all_different_are_left_as_they_are() -> None:
     rows = of_all_tasks((3, 0, "t/1", 1, False), (4, 0, "t/0", 9, True))
-    assert last_rows(rows, ["id"], None) is rows
+    assert without_deleted(last_rows(rows, ["id"], None)) == rows.to_pylist()

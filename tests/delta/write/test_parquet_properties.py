@@ -15,7 +15,7 @@ import pyspark
 import pytest
 
 from tests.delta.made_batches import ORDERS, decoded
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.parquet_properties import file_schema, open_parquet, with_topic_dictionary
 from tiered_stream.delta.write.table_writer import TableWriter
@@ -36,7 +36,7 @@ def compressions(folder: Path, records: list[Record], compression: str) -> dict[
     return {group.column(at).path_in_schema: group.column(at).compression for at in range(group.num_columns)}
 
 
-@pytest.mark.parametrize("compression", ["snappy", "zstd"])
+@pytest.mark.parametrize("compression", ["snappy", "zstd", "gzip"])
 def test_payload_that_does_not_get_smaller_is_stored_as_it_is(tmp_path: Path, compression: str) -> None:
     records = [Record(TEXT, NOISE[at : at + 100], ((str(at), TEXT),)) for at in range(0, 100_000, 100)]
     found = compressions(tmp_path, records, compression)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.table_readers import by_deltalake, by_duckdb, by_spark
-from tests.delta.typed_archive import typed_options, write_topic
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
@@ -46,7 +47,7 @@ def run(spark: SparkSession, folder: Path, lane: str, given: Mapping[str, str]) 
     moments = (1_704_067_200_000, 1_704_153_600_000)
     write_topic(bucket, "orders", [[Record(None, b"%d" % at, (), moment) for at, moment in enumerate(moments)]])
     land(
-        spark, options=typed_options(bucket, "orders", given), table=str(table), checkpoint=str(folder / "c"), lane=lane
+        spark, options=topic_options(bucket, "orders", given), table=str(table), checkpoint=str(folder / "c"), lane=lane
     ).awaitTermination()
     return table
 
@@ -69,6 +70,6 @@ def test_every_reader_finds_the_files_of_an_odd_day_column(
 @pytest.mark.parametrize("name", ["a day", "a=b", "(day)", "a\nday"])
 def test_no_table_is_made_whose_day_column_delta_does_not_take(tmp_path: Path, name: str) -> None:
     files = TableFiles((tmp_path / "table").as_uri(), day_column=name)
-    with pytest.raises(ConfigurationError, match="ingest.dayColumn is .* cannot be a column of a Delta table"):
+    with pytest.raises(ConfigurationError, match=f"ingest.dayColumn is {re.escape(repr(name))}"):
         create_table(files, table_schema(True, name), {})
     assert not (tmp_path / "table").exists()

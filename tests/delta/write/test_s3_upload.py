@@ -16,20 +16,20 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.delta.made_batches import ORDERS, plain
-from tests.stack.customer_keys import KEY, CustomerKeyHandler
-from tests.stack.http_front import HttpFront
-from tests.stack.older_s3 import older
-from tests.stack.processes import free_ports
-from tests.stack.s3_client import REGION
-from tests.stack.versitygw import VersityGateway
+from tests.rigs.stack.customer_keys import KEY, CustomerKeyHandler
+from tests.rigs.stack.http_front import HttpFront
+from tests.rigs.stack.older_s3 import older
+from tests.rigs.stack.processes import free_ports
+from tests.rigs.stack.s3_client import REGION
+from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
 from tiered_stream.delta.write import s3_upload, uploads
-from tiered_stream.delta.write.data_folders import DataFolder, open_data_folder
+from tiered_stream.delta.write.data_folder import DataFolder
+from tiered_stream.delta.write.data_folders import open_data_folder
 from tiered_stream.delta.write.file_systems import deltalake_place, open_folder
 from tiered_stream.delta.write.s3_upload import S3Uploads
 from tiered_stream.delta.write.table_writer import TableWriter
-from tiered_stream.delta.write.upload_threads import UploadThreads
-from tiered_stream.delta.write.uploads import MEMORY_BYTES
+from tiered_stream.delta.write.uploads import MEMORY_BYTES, UploadThreads
 from tiered_stream.errors import StorageError, TableError
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.open_store import open_store
@@ -123,7 +123,7 @@ def test_a_store_that_refuses_is_named_and_the_task_fails(files: TableFiles) -> 
     refused = replace(files, storage=replace(files.storage, secret_access_key="a wrong secret"))
     writer = TableWriter(refused, 0)
     writer.add(ORDERS, plain(10))
-    with pytest.raises(TableError, match=rf"{files.uri} cannot be written to: .*SignatureDoesNotMatch"):
+    with pytest.raises(TableError, match=rf"{files.uri} .*SignatureDoesNotMatch"):
         writer.finish()
     writer.close()
 
@@ -144,7 +144,7 @@ def test_a_bit_that_flips_on_the_disk_or_on_the_way_is_noticed(
     monkeypatch.setattr(s3_upload, "_Body", Flipped)
     folder = open_data_folder(files, UploadThreads())
     write(folder, "part-0", content)
-    with pytest.raises(OSError, match="part-0 could not be uploaded: .*(BadDigest|checksum)"):
+    with pytest.raises(OSError, match="part-0 .*(BadDigest|checksum)"):
         folder.wait()
     folder.close()
     assert keys(lake, files) == []
@@ -184,7 +184,7 @@ def test_a_full_disk_fails_the_task_by_name(files: TableFiles, monkeypatch: pyte
     monkeypatch.setattr("tempfile.SpooledTemporaryFile.rollover", full)
     writer = TableWriter(files, 0)
     writer.add(ORDERS, plain(10_000))
-    with pytest.raises(TableError, match=rf"{files.uri} cannot be written to: .*No space left on device"):
+    with pytest.raises(TableError, match=rf"{files.uri} .*No space left on device"):
         writer.finish()
     writer.close()
 
@@ -213,7 +213,7 @@ def test_a_service_without_checksums_of_the_newer_kind_gets_the_md5_digest(
     for path, content in written.items():
         write(folder, path, content)
     if flips:
-        with pytest.raises(OSError, match="part-1 could not be uploaded: .*BadDigest"):
+        with pytest.raises(OSError, match="part-1 .*BadDigest"):
             folder.wait()
     else:
         folder.wait()
@@ -268,3 +268,8 @@ def test_objects_get_the_acl_the_class_and_the_encryption_that_the_session_asks_
         folder.wait()
     extra = [{name: each[name] for name in each.keys() - {"Bucket", "Key", "Body", "ChecksumCRC32C"}} for each in seen]
     assert extra == [{"ACL": "private", "StorageClass": "STANDARD_IA", "ServerSideEncryption": "AES256"}, {}]
+
+
+def test_an_upload_waits_as_long_as_a_service_may_take_to_store_it(files: TableFiles) -> None:
+    waits = S3Uploads(files, UploadThreads())._client.meta.config
+    assert (waits.connect_timeout, waits.read_timeout) == (60, 60)

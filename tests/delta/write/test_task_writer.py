@@ -17,8 +17,8 @@ import pytest
 from tests.delta.archive import ODD, everything, in_order, options
 from tests.delta.committing import folder_of
 from tests.delta.made_batches import ORDERS, decoded, plain
-from tests.stack.rows import Record
-from tests.stack.spark import ROOT, spark_environment
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.spark import ROOT, spark_environment
 from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write import task_writer
@@ -179,7 +179,7 @@ CODECS, TXN = ODD.split(",")
 def test_a_table_that_cannot_be_written_fails_the_task(folder: Path) -> None:
     (folder / CODECS).write_text("no folder")
     parsed = parse_options(options(ODD), streaming=False)
-    with pytest.raises(TableError, match=f"{CODECS} cannot be written to"):
+    with pytest.raises(TableError, match=f"/{CODECS} "):
         write_splits(splits_of(parsed), parsed, routed(folder, "{topic}"), task=7)
 
 
@@ -193,7 +193,7 @@ def test_a_table_that_cannot_be_written_is_reported_with_its_offsets_and_the_oth
     written = write_splits(splits_of(parsed), parsed, routed(folder, "{topic}"), 7, TaskTables(park=True))
     assert in_order(read(written.files)).equals(everything(TXN))
     (held,) = written.held
-    assert held.table == f"{folder.as_uri()}/{CODECS}" and "cannot be written to" in held.reason
+    assert held.table == f"{folder.as_uri()}/{CODECS}" and f"/{CODECS} " in held.reason
     assert held.offsets == ends(CODECS)
 
 

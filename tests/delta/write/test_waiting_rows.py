@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.delta.made_batches import DAY_MS, ORDERS, decoded
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
 from tiered_stream.delta.write import waiting_rows as waiting
 from tiered_stream.delta.write.waiting_rows import DayRows, WaitingRows
 from tiered_stream.model import TopicPartition

@@ -32,6 +32,8 @@ def kind(schema: Any, *referenced: Any) -> pa.DataType:
         ({"type": "long", "logicalType": "local-timestamp-micros"}, pa.timestamp("us")),
         ({"type": "string", "logicalType": "uuid"}, pa.string()),
         ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, pa.decimal128(9, 2)),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}, pa.decimal128(38, 2)),
+        ({"type": "fixed", "name": "f", "size": 27, "logicalType": "decimal", "precision": 64}, pa.decimal128(38, 0)),
         ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 9}, pa.binary()),
         ({"type": "bytes", "logicalType": "decimal"}, pa.binary()),
         ({"type": "fixed", "name": "f", "size": 4, "logicalType": "decimal", "precision": 9}, pa.decimal128(9, 0)),
@@ -102,12 +104,14 @@ def nested(levels: int) -> Any:
         ({"type": "enum", "name": "e", "symbols": ["A"], "default": "B"}, "its default among them"),
         ({"type": "fixed", "name": "f", "size": -1}, "-1 is no size"),
         ({"type": "array"}, "this is no Avro type"),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 39}, "39 digits; Spark has at most 38"),
+        ({"type": "record", "name": "r", "fields": [{"name": "price", "type":
+         {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 39}}]},
+         "r.price: an Avro decimal with 39 digits after the point.*ingest.largeDecimals"),
         (3, "this is no Avro type: 3"),
         (nested(65), "more than 64 levels"),
         (["null", *bomb()], "more than 10000 types when written out"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_schema_is_refused(schema: Any, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         kind(schema)

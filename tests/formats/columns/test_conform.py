@@ -81,7 +81,7 @@ def test_a_type_grows_into_wider_ones_where_that_is_wanted() -> None:
     assert grown(wide, pa.struct([A]), widen=True) == wide
     assert grown(LISTS, pa.list_(wide), widen=True) == pa.list_(pa.field("element", wide))
     assert joined(pa.struct([A]), wide) == wide
-    with pytest.raises(UnsupportedDataError, match=r"a\.element becomes wider as int64 and as double"):
+    with pytest.raises(UnsupportedDataError, match=r"a\.element .*int64 .*double"):
         joined(*(pa.struct([("a", pa.list_(kind))]) for kind in (pa.int64(), pa.float64())))
 
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.formats.json_documents import SIMPLE, UTC, document, in_python, make_kind
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.formats.columns import column_builder
@@ -45,7 +46,7 @@ def field(kind: pa.DataType, text: str | bytes) -> Any:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_what_is_written_at_once_is_what_the_exact_rules_say_of_each_value(random: Random) -> None:
     kind = make_kind(random)
     documents = [document(random, kind) for _ in range(20)]

@@ -57,7 +57,7 @@ def test_an_empty_string_says_nothing_of_a_type() -> None:
 
 @pytest.mark.parametrize("values", [[], [None], [b"1"], [b"{}"], [b'{"x":{}}'], [b'{"":1}']])
 def test_a_sample_without_a_field_is_refused(values: list[bytes | None]) -> None:
-    with pytest.raises(ConfigurationError, match="give the schema"):
+    with pytest.raises(ConfigurationError, match="schema"):
         infer_json(values)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.json.json_schema import json_schema_kind
+from tiered_stream.formats.json.json_schema import json_schema_columns, json_schema_kind
 
 
 def kind_of(schema: Any, **more: Any) -> pa.DataType:
@@ -50,6 +50,72 @@ def kind_of(schema: Any, **more: Any) -> pa.DataType:
 )  # fmt: skip
 def test_a_property_has_the_type_of_its_values(schema: Any, kind: pa.DataType) -> None:
     assert kind_of(schema) == kind
+
+
+A, B = ({"properties": {"a": {"type": "integer"}}}, {"properties": {"b": {"type": "string"}}})
+A_AND_B = pa.struct([("a", pa.int64()), ("b", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ({"$ref": "#/$defs/b", **A}, A_AND_B),
+        ({"allOf": [{"$ref": "#/$defs/b"}], **A, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, A_AND_B),
+        ({"allOf": [A, {**B, "anyOf": [{"required": ["b"]}]}]}, A_AND_B),
+        ({**A, "anyOf": [{"required": ["a"]}, {"maxProperties": 0}]}, pa.struct([("a", pa.int64())])),
+        ({"type": "object", **A, "oneOf": [{"type": "object"}, {"type": "null"}]}, pa.struct([("a", pa.int64())])),
+        ({"type": "integer", "anyOf": [{"minimum": 3}, {"maximum": -3}]}, pa.int64()),
+        ({"type": "integer", "not": {"type": "string"}, "oneOf": [{"type": "number"}, {"const": 3.5}]}, pa.int64()),
+        ({"type": "string", "format": "date", "anyOf": [{"pattern": "^2"}, {"enum": ["1999-01-01"]}]}, pa.date32()),
+        ({"type": "string", "anyOf": [{"format": "date"}, {"format": "date-time"}]}, pa.string()),
+        ({"type": ["string", "null"], "oneOf": [{"format": "date"}, {"type": "null"}]}, pa.date32()),
+        ({"type": "string", "allOf": [{"format": "date"}]}, pa.date32()),
+        ({"type": "array", "items": {"type": "integer"}, "anyOf": [{"minItems": 3}, {"maxItems": 0}]},
+         pa.list_(pa.field("element", pa.int64()))),
+        ({"allOf": [{"type": "array"}, {"items": {"type": "integer"}}]}, pa.list_(pa.field("element", pa.int64()))),
+        ({"allOf": [{"type": "number"}, {"type": "integer"}]}, pa.int64()),
+        ({"allOf": [{"$ref": "#/$defs/b"}, {"properties": {"b": {"maxLength": 3}}}]}, pa.struct([("b", pa.string())])),
+        ({"allOf": [{"properties": {"x": A}}, {"properties": {"x": B}}]}, pa.struct([("x", A_AND_B)])),
+        ({**A, "if": {"properties": {"a": {"const": 3}}}, "then": B, "else": {"required": ["a"]}}, A_AND_B),
+        ({**A, "then": {"properties": {"a": {"type": "string"}}}}, pa.struct([("a", pa.int64())])),
+        ({"properties": {"a": {}}, "then": {"properties": {"a": {"type": "integer"}}}},
+         pa.struct([("a", pa.string())])),
+        ({"type": "object", **A, "oneOf": [B, {"properties": {"a": {"const": 3}}}]}, A_AND_B),
+        ({"allOf": [A, {"oneOf": [B, {"required": ["a"]}]}]}, A_AND_B),
+        ({**A, "dependentSchemas": {"a": B}}, A_AND_B),
+        ({**A, "dependencies": {"a": B, "b": ["a"]}}, A_AND_B),
+        ({"enum": [1, {"a": 2}]}, pa.string()),
+        ({"oneOf": [A, B]}, pa.string()),
+        ({"type": "object", "oneOf": [A, B]}, pa.string()),
+        ({"anyOf": [{"type": "integer"}, {"minLength": 3}]}, pa.string()),
+        ({"anyOf": [{"type": "object", **A}, {"type": "string"}]}, pa.string()),
+        ({"allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}, {"type": "string", "format": "date"}]},
+         pa.date32()),
+    ],
+)  # fmt: skip
+def test_conditions_add_fields_and_never_change_a_declared_type(schema: Any, kind: pa.DataType) -> None:
+    assert kind_of(schema, **{"$defs": {"b": B}}) == kind
+
+
+def test_a_root_may_have_alternatives_of_its_properties() -> None:
+    assert json_schema_kind(orjson.dumps({**A, "oneOf": [{"required": ["a"]}, B]})) == A_AND_B
+    with pytest.raises(ConfigurationError, match="write the properties of all alternatives into `properties`"):
+        json_schema_kind(orjson.dumps({"oneOf": [A, B]}))
+
+
+def test_keywords_next_to_a_reference_have_no_meaning_up_to_draft_7() -> None:
+    draft_7 = {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"b": B}}
+    assert kind_of({"$ref": "#/definitions/b", "type": "integer", **A}, **draft_7) == pa.struct([("b", pa.string())])
+
+
+def test_the_log_names_columns_that_are_text_because_of_a_union(caplog: pytest.LogCaptureFixture) -> None:
+    union = {"type": ["integer", "boolean"]}
+    with caplog.at_level("INFO", "tiered_stream"):
+        json_schema_columns(orjson.dumps({"properties": {
+            "id": {"type": "string"}, "lines": {"type": "array", "items": {"properties": {"no": union}}},
+            "any": {}, "of": {"oneOf": [A, B]},
+        }}))  # fmt: skip
+    assert [record.args for record in caplog.records] == [("lines[].no",), ("of",)]
 
 
 def test_a_reference_is_followed_within_the_document() -> None:
@@ -100,13 +166,13 @@ def test_a_reference_to_another_schema_is_followed_in_that_schema() -> None:
 
 def test_schemas_that_refer_to_each_other_without_an_end_are_refused() -> None:
     references = {"a": '{"$ref": "b"}', "b": '{"$ref": "a"}'}
-    with pytest.raises(ConfigurationError, match="property x: it goes deeper than 64 levels, or refers to itself"):
+    with pytest.raises(ConfigurationError, match="property x: .*64 levels"):
         json_schema_kind('{"properties": {"x": {"$ref": "a"}}}', references)
 
 
 def test_a_small_text_is_no_bomb() -> None:
     levels = {f"d{at}": {"properties": {name: {"$ref": f"#/$defs/d{at + 1}"} for name in "ab"}} for at in range(25)}
-    with pytest.raises(ConfigurationError, match="more than 10000 types when written out"):
+    with pytest.raises(ConfigurationError, match="10000 types"):
         kind_of({"$ref": "#/$defs/d0"}, **{"$defs": {**levels, "d25": {"type": "string"}}})
 
 

@@ -62,6 +62,6 @@ LARGE, BROKEN = b'{"a": 3000000000}', b'{"a": 1.5}'
 @pytest.mark.parametrize("batches", [[[LARGE, BROKEN]], [[BROKEN, LARGE]], [[LARGE], [BROKEN]]])
 def test_a_number_that_becomes_wider_in_two_ways_is_an_error(batches: list[list[bytes]]) -> None:
     widening = decoder()
-    with pytest.raises(UnsupportedDataError, match="a becomes wider as (double|int64) and as (double|int64)"):
+    with pytest.raises(UnsupportedDataError, match="a .*(double .*int64|int64 .*double)"):
         for values in batches:
             decode(widening, *values)

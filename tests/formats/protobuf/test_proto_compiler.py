@@ -49,7 +49,7 @@ def test_a_file_may_import_what_a_schema_registry_knows(tmp_path: Path) -> None:
 def test_a_path_out_of_the_folder_is_refused(tmp_path: Path, imported: str) -> None:
     (tmp_path / "line.proto").write_text(LINE)
     file = write(tmp_path / "own", imported.replace("ABSOLUTE", str(tmp_path / "line.proto")))
-    with pytest.raises(ConfigurationError, match="cannot be compiled"):
+    with pytest.raises(ConfigurationError, match="compiled"):
         compiled_file(file)
 
 
@@ -57,7 +57,7 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "line.proto").write_text(LINE)
     file = write(tmp_path / "own", "link/line.proto")
     (tmp_path / "own" / "link").symlink_to(tmp_path)
-    with pytest.raises(ConfigurationError, match="imports link/line.proto, which lies outside its folder"):
+    with pytest.raises(ConfigurationError, match=r"link/line\.proto.* folder"):
         compiled_file(file)
 
 
@@ -67,6 +67,16 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
 def test_a_text_that_is_no_proto_is_refused(name: str, text: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         compiled_proto({name: text})
+
+
+def test_the_error_of_a_text_without_syntax_is_the_compilers_own() -> None:
+    messages = []
+    for _ in range(2):
+        with pytest.raises(ConfigurationError) as caught:
+            compiled_proto({"a.proto": "message A { int32 a = 1; }"})
+        messages.append(str(caught.value))
+    why = 'own/a.proto:1:13: Expected "required", "optional", or "repeated".'
+    assert messages == [f"a .proto file cannot be compiled: {why}"] * 2
 
 
 def test_a_name_is_no_option_of_the_compiler(tmp_path: Path) -> None:

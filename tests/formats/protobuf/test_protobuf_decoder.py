@@ -13,8 +13,9 @@ from google.protobuf import descriptor_pb2, message_factory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.depth import examples
 from tests.formats.protobuf_cases import made
-from tests.fuzz.mutation import spoiled
+from tests.rigs.fuzz.mutation import spoiled
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
@@ -138,7 +139,7 @@ def test_times_are_microseconds_cut_towards_zero() -> None:
 def test_a_time_that_does_not_fit_gets_a_reason() -> None:
     rows, reasons = decode(bytes.fromhex("8a010a08" + "ffffffffffffffff7f"))
     assert rows == [None]
-    assert "at: a time does not fit into microseconds" in reasons[0]
+    assert reasons[0].startswith("shop.Order.at: ") and "microseconds" in reasons[0]
 
 
 def test_a_slice_with_nulls_keeps_its_rows() -> None:
@@ -149,7 +150,7 @@ def test_a_slice_with_nulls_keeps_its_rows() -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_compiled_code_decodes_as_googles_library_does(seed: int) -> None:
     random = Random(seed)
     order = message_factory.GetMessageClass(message_descriptor(descriptor_set(), "shop.Order"))
@@ -210,14 +211,14 @@ def test_a_message_that_has_no_columns_is_refused(descriptors: bytes | None, mes
 
 
 def test_a_group_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="Old.inner is a group"):
+    with pytest.raises(ConfigurationError, match=r"Old\.inner .*group"):
         ProtobufDecoder(compiled_proto({"old.proto": GROUP}), "Old")
 
 
 def test_a_descriptor_set_without_its_imports_is_refused() -> None:
     files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set())
     kept = [each for each in files.file if each.name != "other.proto"]
-    with pytest.raises(ConfigurationError, match="lacks other.proto; write it with --include_imports"):
+    with pytest.raises(ConfigurationError, match=r"other\.proto.*--include_imports"):
         ProtobufDecoder(descriptor_pb2.FileDescriptorSet(file=kept).SerializeToString(), "shop.Order")
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from tests.formats.avro_cases import varint
 from tests.formats.registry.test_schema_ids import HEADER, with_guid
@@ -17,7 +19,7 @@ from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.registry.registry_connection import RegistrySettings
 from tiered_stream.formats.registry.registry_protobuf import RegistryProtobufDecoder, registered_descriptors
 from tiered_stream.formats.registry.schema_ids import NOT_FRAMED
-from tiered_stream.formats.registry.schema_registry import schema_registry
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema, schema_registry
 from tiered_stream.records.arrow import HEADERS_TYPE
 
 GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -50,6 +52,35 @@ def test_messages_are_read_whatever_schema_they_were_written_by(decoder: Registr
     row = {"a": 5, "b": None}
     assert decoded.reasons == {}
     assert decoded.column.to_pylist() == [row, row, None, row, row]
+
+
+def serialized(name: str, text: str, **others: str) -> str:
+    files = FileDescriptorSet.FromString(compiled_proto({**others, name: text})).file
+    return b64encode(next(file for file in files if file.name == name).SerializeToString()).decode()
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_schema_may_be_a_descriptor_in_base64(both: bool) -> None:
+    imported = {"z.proto": OTHER}
+    reference = {"name": "z.proto", "subject": "z", "version": 1}
+    given = serialized("z.proto", OTHER) if both else OTHER
+    two = {"schema": serialized("two", TWO, **imported), "schemaType": "PROTOBUF", "references": [reference]}
+    with ScriptedRegistry() as server:
+        server.schemas[2] = two
+        server.versions["z", "1"] = {"schema": given, "schemaType": "PROTOBUF"}
+        server.versions["o", "latest"] = two
+        settings = RegistrySettings.parse({"url": server.url})
+        descriptors = registered_descriptors(schema_registry(settings).latest("o"))
+        reading = RegistryProtobufDecoder(settings, descriptors, "p.Order")
+        decoded = reading.decode(pa.array([framed(2, 1)], pa.binary()))
+    assert (decoded.column.to_pylist(), decoded.reasons) == ([{"a": 5}], {})
+
+
+def test_an_import_may_have_two_names() -> None:
+    z = OTHER.replace("{}", "{ int32 x = 1; }")
+    order = 'syntax = "proto3"; package p; import "a.proto"; import "b.proto"; message Order { Z z = 1; }'
+    schema = RegisteredSchema("PROTOBUF", order, (("a.proto", z), ("b.proto", z)))
+    assert ProtobufDecoder(registered_descriptors(schema), "p.Order").kind.names == ["z"]
 
 
 def test_a_header_says_which_message_a_value_is() -> None:

@@ -89,7 +89,7 @@ def test_schemas_that_refer_to_each_other_are_refused(registry: ScriptedRegistry
     for name, after in itertools.pairwise(ring):
         reference = [{"name": after, "subject": after, "version": 1}]
         registry.schemas[2] = registry.versions[name, "1"] = {"schema": "x", "references": reference}
-    with pytest.raises(SchemaRegistryError, match="refers to itself"):
+    with pytest.raises(SchemaRegistryError, match="itself"):
         client(registry.url).by_id(2)
     assert len(registry.asked) < 5
 
@@ -103,9 +103,38 @@ def test_malformed_references_are_refused(registry: ScriptedRegistry, references
 
 def test_a_reference_to_nothing_is_no_unknown_id(registry: ScriptedRegistry) -> None:
     registry.schemas[2] = {"schema": "x", "references": [{"name": "a", "subject": "a", "version": 1}]}
-    with pytest.raises(SchemaRegistryError, match="refers to what is not there") as caught:
+    with pytest.raises(SchemaRegistryError, match="not there") as caught:
         client(registry.url).by_id(2)
     assert not isinstance(caught.value, UnknownSchemaError)
+
+
+def test_a_subject_may_have_two_names(registry: ScriptedRegistry) -> None:
+    references = [{"name": name, "subject": "s", "version": 3} for name in ("a", "b")]
+    registry.schemas[2] = {"schema": "top", "references": references}
+    registry.versions["s", "3"] = {"schema": "text"}
+    assert client(registry.url).by_id(2).references == (("a", "text"), ("b", "text"))
+
+
+def test_a_schema_without_a_type_is_of_avro(registry: ScriptedRegistry) -> None:
+    registry.schemas[2] = {"schema": "top", "schemaType": None}
+    assert client(registry.url).by_id(2).kind == "AVRO"
+
+
+def test_a_proxy_in_the_environment_leads_to_the_registry(
+    registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", registry.url)
+    assert client("http://registry.invalid").by_id(1).text == '"int"'
+    assert registry.asked == ["http://registry.invalid/schemas/ids/1"]
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert client(registry.url).by_id(1).text == '"int"'
+    monkeypatch.setenv("http_proxy", f"socks5://me:{SECRET}@127.0.0.1:1")
+    with pytest.raises(ConfigurationError, match="HTTPS_PROXY") as caught:
+        client("http://registry.invalid")
+    assert SECRET not in str(caught.value)
 
 
 def test_the_latest_schema_of_a_subject_is_asked_for_anew(registry: ScriptedRegistry) -> None:
@@ -128,7 +157,7 @@ def test_another_server_is_asked_where_one_is_down(registry: ScriptedRegistry) -
     with ScriptedRegistry() as closed:
         pass
     assert client(closed.url, registry.url).by_id(1).text == '"int"'
-    with pytest.raises(SchemaRegistryUnavailableError, match=r"was not reached.*asked 5 times") as caught:
+    with pytest.raises(SchemaRegistryUnavailableError, match=r"asked 5 times") as caught:
         client(closed.url).by_id(1)
     assert caught.value.retriable
 
@@ -139,7 +168,7 @@ def test_an_answer_that_drips_is_given_up(answer: tuple[bytes, bytes], monkeypat
     monkeypatch.setattr(registry_connection, "_ROUNDS", 1)
     with (
         dripping(*answer, seconds=0.01) as (url, _),
-        pytest.raises(SchemaRegistryUnavailableError, match="was not reached: ReadTimeoutError"),
+        pytest.raises(SchemaRegistryUnavailableError, match="ReadTimeoutError"),
     ):
         client(url).by_id(1)
 
@@ -148,7 +177,7 @@ def test_an_answer_that_never_ends_is_given_up(registry: ScriptedRegistry, monke
     monkeypatch.setattr(registry_connection, "_MAX_BYTES", 1000)
     monkeypatch.setattr(registry_connection, "_ROUNDS", 1)
     registry.schemas[1] = {"schema": "x" * 2000}
-    with pytest.raises(SchemaRegistryUnavailableError, match="is longer than allowed"):
+    with pytest.raises(SchemaRegistryUnavailableError, match="longer"):
         client(registry.url).by_id(1)
 
 
@@ -214,7 +243,7 @@ def test_a_registry_is_trusted_by_its_certificate_and_trusts_a_clients(tmp_path:
         registry.schemas[1] = {"schema": "x"}
         files = {"ssl_certificate_location": str(own), "ssl_key_password": SECRET}
         assert client(registry.url, ssl_ca_location=str(trusted), **files).by_id(1).text == "x"
-        with pytest.raises(SchemaRegistryError, match=r"TLS failed: .*ssl.ca.location"):
+        with pytest.raises(SchemaRegistryError, match=r"TLS .*ssl\.ca\.location"):
             client(registry.url, **files).by_id(1)
 
 

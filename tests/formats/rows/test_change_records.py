@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pytest
+from google.protobuf import message_factory
 
 from tests.delta.made_batches import decoded
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
 from tiered_stream.errors import ConfigurationError, UndecodableRecordError
+from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
+from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
+from tiered_stream.formats.protobuf.protobuf_schema import message_descriptor
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.change_records import check_key_columns, is_deleted
-from tiered_stream.formats.rows.envelope import unwrapped_type
+from tiered_stream.formats.rows.envelope import check_flattened, unwrapped_type
 from tiered_stream.formats.rows.row_choices import Envelope, Format, OnDecodeError
 from tiered_stream.formats.rows.row_format import PartFormat, RowFormat, schema_to_text
 from tiered_stream.formats.rows.table_rules import TableRules
 
 ROW = pa.struct([("id", pa.int64()), ("name", pa.string())])
 ENVELOPE = pa.struct([("before", ROW), ("after", ROW), ("op", pa.string()), ("ts_ms", pa.int64())])
+TEXT = pa.string()
 KEY = pa.struct([("id", pa.int64())])
 
 
@@ -59,6 +66,38 @@ def test_debeziums_events_and_the_tombstone_after_a_delete_have_their_keys() -> 
     ) == [(1, "a", False), (1, "b", False), (1, None, True), (1, None, True), (2, None, False)]
 
 
+def flattened(mark: pa.DataType = TEXT, **given: Any) -> RowDecoder:
+    kind = pa.struct([*ROW, ("at", pa.int64()), ("__deleted", mark), ("__lsn", pa.int64())])
+    values = {"on_error": OnDecodeError.DEAD_LETTER, "keys": ("id",), "envelope": Envelope.FLATTENED, **given}
+    return RowDecoder(RowFormat((), part(KEY), part(kind), **values))
+
+
+@pytest.mark.parametrize(("mark", "yes", "no"), [(pa.string(), '"true"', '"false"'), (pa.bool_(), "true", "false")])
+def test_flattened_events_delete_rows_and_have_no_column_for_it(mark: pa.DataType, yes: str, no: str) -> None:
+    decoder = flattened(mark)
+    records = [
+        Record(b'{"id": 1}', f'{{"id": 1, "name": "a", "__deleted": {no}}}'.encode()),
+        Record(b'{"id": 1}', f'{{"id": 1, "__deleted": {yes}}}'.encode()),
+        Record(b'{"id": 2}', b'{"id": 2, "name": "b"}'),
+        Record(b'{"id": 2}', None),
+    ]
+    assert rows(decoder, *records) == [(1, "a", False), (1, None, True), (2, "b", False), (2, None, True)]
+    assert "__deleted" not in decoder.decode(decoded(records)).rows.schema.names
+
+
+def test_a_flattened_delete_with_a_value_that_debezium_made_up_has_no_order() -> None:
+    delete = Record(b'{"id": 1}', b'{"id": 1, "name": "", "at": 0, "__deleted": "true", "__lsn": 7}')
+    assert reasons(flattened(order_by="at"), delete) == [
+        (0, "row", "it is a delete that lacks the row's at: order rows by timestamp, which every record has")
+    ]
+
+
+def test_flattened_rows_must_say_which_are_deletes() -> None:
+    check_flattened(pa.struct([("__deleted", pa.string())]))
+    with pytest.raises(ConfigurationError, match="no field __deleted: .* to rewrite"):
+        check_flattened(ROW)
+
+
 def test_a_delete_without_a_before_image_and_a_key_with_its_schema_have_their_keys() -> None:
     key = part(pa.struct([("payload", KEY)]))
     assert rows(debezium(key), Record(b'{"schema": {}, "payload": {"id": 3}}', event("d"))) == [(3, None, True)]
@@ -71,7 +110,7 @@ def test_a_record_whose_key_is_not_known_is_named_and_never_left_out() -> None:
         (0, "row", "it is a delete, and its key column id is null: the record's key has no such field"),
         (1, "row", "its key column id is null"),
     ]
-    with pytest.raises(UndecodableRecordError, match="offset 0: it is a delete, and its key column id is null"):
+    with pytest.raises(UndecodableRecordError, match="offset 0: .*delete.* id is null"):
         debezium(PartFormat(), on_error=OnDecodeError.FAIL).decode(decoded(records))
 
 
@@ -138,3 +177,87 @@ def test_columns_that_cannot_be_keys_are_refused(keys: list[str], order_by: str 
     with pytest.raises(ConfigurationError, match=said):
         check_key_columns(columns, keys, order_by)
     check_key_columns(columns, ["ID"], None)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_known"),
+    [
+        ({"id": 1, "name": "", "version": 0, "at": 0}, False),
+        ({"id": 1, "name": None, "version": 0, "at": None}, False),
+        ({"id": 1, "name": "a", "version": 0, "at": 0}, True),
+        ({"id": 1, "name": "", "version": 7, "at": 0}, True),
+        ({"id": 1, "name": "", "version": 0, "at": 5}, True),
+    ],
+)
+def test_a_delete_whose_order_debezium_made_up_is_named(before: dict[str, Any], is_known: bool) -> None:
+    """PostgreSQL logs the key alone, and Debezium fills columns that are NOT NULL with 0 or an empty text."""
+    row = pa.struct([("id", pa.int64()), ("name", pa.string()), ("version", pa.int32()), ("at", pa.int64())])
+    kind = pa.struct([("before", row), ("after", row), ("op", pa.string()), ("ts_ms", pa.int64())])
+    part_of = part(kind, unwrapped_type(kind))
+    for order_by in ("version", "__ts_ms"):
+        values: dict[str, Any] = {"on_error": OnDecodeError.DEAD_LETTER, "keys": ("id",), "order_by": order_by}
+        decoder = RowDecoder(RowFormat((), part(KEY), part_of, envelope=Envelope.DEBEZIUM, **values))
+        found = reasons(
+            decoder, Record(b'{"id": 1}', event("d", before)), Record(b'{"id": 1}', event("u", None, before))
+        )
+        made_up = order_by == "version" and not is_known
+        expected = "it is a delete that lacks the row's version: order rows by timestamp, which every record has"
+        assert found == ([(0, "row", expected)] if made_up else [])
+
+
+PROTO = (
+    'syntax = "proto3"; message Row { int64 id = 1; string code = 2; bool b = 3; State state = 4; Inner inner = 5; '
+    "optional int32 maybe = 6; int32 version = 7; } enum State { NEW = 0; } message Inner { int64 id = 1; } "
+    "message Change { Row before = 1; Row after = 2; string op = 3; }"
+)
+
+
+def proto(message: str, table: Callable[[pa.DataType], pa.DataType] = lambda kind: kind) -> tuple[PartFormat, Any]:
+    descriptors = compiled_proto({"made.proto": PROTO})
+    kind = ProtobufDecoder(descriptors, message).kind
+    made = PartFormat(Format.PROTOBUF, b64encode(descriptors).decode(), message, kind=table(kind))
+    return made, message_factory.GetMessageClass(message_descriptor(descriptors, message))
+
+
+def test_a_key_of_proto3_that_is_zero_is_a_key() -> None:
+    part_of, row = proto("Row")
+    keys = ("id", "code", "b", "state")
+    rows_of = RowFormat((), PartFormat(), part_of, on_error=OnDecodeError.DEAD_LETTER, keys=keys, order_by="version")
+    values = [row().SerializeToString(), row(id=5, inner={}, version=1).SerializeToString()]
+    result = RowDecoder(rows_of).decode(decoded([Record(None, value) for value in values]))
+    assert result.dead is None
+    assert [[each[name] for name in (*keys, "version")] for each in result.rows.to_pylist()] == [
+        [0, "", False, "NEW", 0], [5, "", False, "NEW", 1]
+    ]  # fmt: skip
+    assert [(each["inner"], each["maybe"]) for each in result.rows.to_pylist()] == [(None, None), ({"id": None}, None)]
+    missing = RowFormat((), PartFormat(), part_of, on_error=OnDecodeError.DEAD_LETTER, keys=("maybe",))
+    assert reasons(RowDecoder(missing), Record(None, values[1])) == [(0, "row", "its key column maybe is null")]
+
+
+def test_a_key_of_proto3_that_is_zero_is_a_key_in_tombstones_and_envelopes_too() -> None:
+    key, row = proto("Row")
+    change, event_of = proto("Change", unwrapped_type)
+    rows_of = RowFormat((), key, change, keys=("id",), envelope=Envelope.DEBEZIUM)
+    zero = row().SerializeToString()
+    records = [
+        Record(zero, event_of(after={}, op="c").SerializeToString()),
+        Record(zero, event_of(before={}, op="d").SerializeToString()), Record(zero, None),
+    ]  # fmt: skip
+    result = RowDecoder(rows_of).decode(decoded(records)).rows
+    assert (result.column("id").to_pylist(), is_deleted(result).to_pylist()) == ([0, 0, 0], [False, True, True])
+
+
+def test_the_error_shows_the_schemas_that_fit_the_record() -> None:
+    """The settings have no payload, but Kafka Connect's converter writes schemas."""
+    after = {"id": 1, "name": "a"}
+    value = orjson.dumps({"schema": {}, "payload": {"before": None, "after": after, "op": "c", "ts_ms": 1}})
+    key = orjson.dumps({"schema": {}, "payload": {"id": 1}})
+    decoder = debezium(part(pa.struct([("other", pa.int64())])), on_error=OnDecodeError.FAIL)
+    with pytest.raises(UndecodableRecordError) as refused:
+        decoder.decode(decoded([Record(key, value)]))
+    image = "STRUCT<id BIGINT, name STRING>"
+    fits = f"payload STRUCT<before {image}, after {image}, op STRING, ts_ms BIGINT>"
+    assert f"This value fits ingest.value.schema={fits}." in str(refused.value)
+    with pytest.raises(UndecodableRecordError) as refused:
+        decoder.decode(decoded([Record(key, None)]))
+    assert "This key fits ingest.key.schema=payload STRUCT<id BIGINT>." in str(refused.value)

@@ -154,6 +154,6 @@ def test_a_row_with_a_null_where_none_may_be_breaks_the_rule_of_that_field() -> 
 
 def test_a_rule_of_a_field_that_is_not_written_cannot_be_asked() -> None:
     schema = pa.schema([("c", pa.struct([("a", pa.string())]))])
-    with pytest.raises(UncertainCheckError, match=r"c.b is not written"):
+    with pytest.raises(UncertainCheckError, match=r"c\.b "):
         RowRules(TableRules(nested_not_null=(("c", "b"),)), schema)
     RowRules(TableRules(nested_not_null=(("d", "b"),)), schema)  # the whole column is null, and the driver knows

@@ -21,6 +21,15 @@ ROWS = pa.RecordBatch.from_pydict(
 )
 
 
+def test_a_text_that_delta_writes_as_null_in_a_partition_column_breaks_a_rule() -> None:
+    texts = pa.RecordBatch.from_pydict({"Land": ["de", "", None, " ", "__HIVE_DEFAULT_PARTITION__"]})
+    rules = certain_rules(TableRules(partition_texts=("land", "gone")), texts.schema)
+    assert rules
+    _, broken = RowRules(rules, texts.schema).apply(texts)
+    assert list(broken) == [1, 4]
+    assert "partitioned by Land" in broken[1]
+
+
 @pytest.mark.parametrize(
     ("check", "passed"),
     [
@@ -55,6 +64,7 @@ def test_checks_are_what_sql_says(check: str, passed: list[bool | None]) -> None
         "n = NULL", "n NOT 1", "n IS", "(n > 1", "n > 1)", "n > 1 AND", "CASE WHEN n > 1 THEN true END", "a.b > 1",
         "n > 99999999999999999999", "f < 99999999", "s LIKE 'a%'", "n > > 1", "n > ,", "(" * 60 + "n > 1" + ")" * 60,
         "n = 1 OR " * 2000 + "n = 1", "null", "x < 1" + "0" * 400, "`n > 1", "n > 1; drop", "s rlike 'x'",
+        "s = '${spark.app.name}'", "n = 1 = true", "n = m = 1", "not n = 1 > 2", "n IN (1) = true",
     ],
 )  # fmt: skip
 def test_what_is_not_certain_is_not_parsed(check: str) -> None:

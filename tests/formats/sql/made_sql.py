@@ -16,6 +16,7 @@ COLUMNS = pa.schema(
         ("t", pa.string()), ("b", pa.bool_()), ("c", pa.bool_()), ("day", pa.date32()),
         ("at", pa.timestamp("us", tz="UTC")), ("local", pa.timestamp("us")), ("raw", pa.binary()),
         ("nested", pa.struct([("x", pa.int32()), ("y", pa.string()), ("z", pa.struct([("b", pa.bool_())]))])),
+        ("all", pa.int32()), ("as", pa.bool_()),
     ]
 )  # fmt: skip
 _FLOATS = [0.0, -0.0, 1.5, -2.5, float("nan"), float("inf"), float("-inf"), 2.0**63, -(2.0**63), 2.0**31, 1e-300, 0.1]
@@ -77,14 +78,21 @@ def _text(random: Random) -> str:
 
 
 _NUMBERS = ["int", "big", "double", "float", "decimal"]
-_EDGES = ["0", "1", "2", "-1", "-2", "-9", "99", "2147483647", "-2147483647"]
+_EDGES = ["0", "1", "2", "-1", "-2", "-9", "99", "2147483647", "-2147483647", "-2147483648", "3Y", "-2S"]
 _DECIMALS = [f"DECIMAL({size})" for size in ("10,2", "5,1", "3,0", "12,6", "19,0", "38,9", "38,20", "38,38")]
 _MOMENTS = ["'2024-02-29 23:59:59.999999Z'", "'1969-12-31T23:59:59+00:00'", "'2024-02-29'", "'0001-01-01 00:00:00Z'"]
 _DAYS = ["'2024-02-29'", "'0001-01-01'", "'9999-12-31'", "DATE '1970-01-01'"]
 
 
+_COMPARED = ["=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>"]
+
+
 class Expressions:
-    """Expressions of the list with the types of `COLUMNS`; each has the form that a user would write."""
+    """Expressions of the list with the types of `COLUMNS`; each has the form that a user would write.
+
+    Operands are mostly written without parentheses. So Spark and the list may give an expression another type than the
+    one that it was made for, and the list may refuse it.
+    """
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -104,13 +112,13 @@ class Expressions:
 
     def _leaf(self, kind: str) -> str:
         leaves = {
-            "int": ["i", "J", "tiny", "small", "`nested`.X", "0", "-1", "7", "2147483647", "-2147483648", "3S"],
+            "int": ["i", "J", "`all`", "tiny", "small", "`nested`.X", "0", "-1", "2147483647", "-2147483648", "3S"],
             "big": ["big", "large", "9223372036854775807", "5L", "-9223372036854775808", "3000000000"],
             "double": ["d", "e", "1e3", "-2.5D", "0.0D", "1e-3"],
-            "float": ["f", "CAST(tiny AS FLOAT)"],
+            "float": ["f", "CAST(tiny AS FLOAT)", "small::float"],
             "decimal": ["m", "n", "w", "2.5", "12345678901234567890.5", "-0.01", "100BD", "0.05"],
-            "text": ["s", "t", "nested.y", "''", "'a'", "'Straße'", "'😀'", "' x '", "CAST(NULL AS STRING)"],
-            "bool": ["b", "c", "TRUE", "FALSE", "nested.z.b", "CAST(NULL AS BOOLEAN)"],
+            "text": ["s", "t", "nested.y", "''", "'a'", "'Straße'", "'😀'", "' x '", "CAST(NULL AS STRING)", "'it''s'"],
+            "bool": ["b", "c", "`as`", "TRUE", "FALSE", "nested.z.b", "CAST(NULL AS BOOLEAN)"],
             "day": ["day", "DATE '2024-02-29'", "DATE '0001-01-01'"],
             "at": ["at", "at", "TIMESTAMP '2024-02-29 23:59:59.999999+00:00'", "TIMESTAMP '1969-12-31T23:59:59Z'"],
             "local": ["local"],
@@ -150,20 +158,42 @@ class Expressions:
     def _one(self, *texts: str) -> str:
         return self._random.choice(texts)
 
+    def _in(self, text: str) -> str:
+        """An operand, mostly without parentheses, so that both parsers must know how strongly an operator binds."""
+        return f"({text})" if self._random.random() < 0.3 else text
+
+    def _operand(self, depth: int, *kinds: str) -> str:
+        return self._in(self.of(self._one(*kinds), depth))
+
     def _op(self, left: str, op: str, right: str) -> str:
-        """With or without parentheses, so that both parsers must know how strongly an operator binds."""
-        return self._one(f"({left}) {op} ({right})", f"({left} {op} {right})", f"{left} {op} {right}")
+        return self._in(f"{self._in(left)} {op} {self._in(right)}")
+
+    def _compared(self, depth: int) -> str:
+        """Comparisons and predicates next to each other."""
+        kind = self._one("bool", "bool", "int", "double", "text", "float")
+        text = f"{self._operand(depth, kind)} {self._one(*_COMPARED)} {self._in(self._like(kind, depth))}"
+        for _ in range(self._random.randrange(3)):
+            value, other = (self._operand(0, "bool", "bool", kind) for _ in range(2))
+            text += " " + self._one(
+                f"{self._one(*_COMPARED)} {value}", f"{self._one(*_COMPARED)} {value}",
+                f"IS {self._one('', 'NOT ')}{self._one('NULL', 'TRUE', 'FALSE')}",
+                f"{self._one('', 'NOT ')}IN ({value}, {other})", f"{self._one('AND', 'OR')} {value}",
+                f"{self._one('', 'NOT ')}BETWEEN {value} AND {other}", f"{self._one('', 'NOT ')}LIKE 'a%'",
+                f"IS {self._one('', 'NOT ')}DISTINCT FROM {value}",
+            )  # fmt: skip
+        return self._one("", "", "NOT ", "!", "NOT NOT ") + text
 
     def _int(self, depth: int) -> str:
         source = self._one("big", "double", "float", "text", "int")
         name = self._one("try_add", "try_subtract", "try_multiply")
         return self._one(
             f"{name}({self.of('int', depth)}, {self.of('int', depth)})",
-            f"({self.of('int', depth)}) % {self._one('1', '7', '100', '2147483647', '3S')}",
+            f"{self._operand(depth, 'int')} % {self._one('1', '7', '100', '2147483647', '3S')}",
             f"length({self.of('text', depth)})",
             f"length({self.of('bytes', depth)})",
             f"TRY_CAST({self.of(source, depth)} AS {self._one('INT', 'SMALLINT', 'TINYINT')})",
             f"CAST({self.of('bool', depth)} AS INT)",
+            f"{self._operand(depth, 'bool')}::int",
             f"{self._one('year', 'month', 'day', 'dayofmonth')}({self.of(self._one('day', 'at', 'local'), depth)})",
             f"{self._one('hour', 'minute', 'second')}({self.of(self._one('at', 'local'), depth)})",
         )
@@ -174,6 +204,7 @@ class Expressions:
             f"{name}({self.of('big', depth)}, {self.of(self._one('big', 'int'), depth)})",
             f"{self.of('big', 0)} % {self._one('1000', '9223372036854775807', '7L')}",
             f"CAST({self.of('int', depth)} AS BIGINT)",
+            f"{self._operand(depth, 'int')}::bigint",
             f"TRY_CAST({self.of(self._one('double', 'float', 'text'), depth)} AS BIGINT)",
             f"{self._one('unix_seconds', 'unix_millis', 'unix_micros')}({self.of('at', depth)})",
         )
@@ -183,11 +214,14 @@ class Expressions:
             self._op(
                 self.of("double", depth),
                 self._one("+", "-", "*"),
-                self.of(self._one("double", "int", "big", "decimal"), depth),
+                self.of(self._one("double", "int", "big", "decimal", "float"), depth),
             ),
-            f"({self.of(self._one('double', 'int', 'big'), depth)}) / {self._one('100', '2.5', '-3e2')}",
-            f"try_divide({self.of(self._one('double', 'int'), depth)}, {self.of(self._one('double', 'big'), depth)})",
-            f"-({self.of('double', depth)})",
+            f"{self._operand(depth, 'double', 'int', 'big', 'float')} / {self._one('100', '2.5D', '-3e2', '7L')}",
+            f"try_divide({self._operand(depth, 'double', 'int', 'float')}, {self._operand(depth, *_NUMBERS)})",
+            f"-{self._operand(depth, 'double')}",
+            f"- {self._operand(depth, 'double')} * {self._operand(depth, 'double', 'int')}",
+            f"{self._operand(0, *_NUMBERS)} {self._one('+', '-', '*')} {self._operand(0, *_NUMBERS)} "
+            f"{self._one('+', '-', '*', '/', '%')} {self._operand(0, *_NUMBERS)}",
             f"abs({self.of('double', depth)})",
             f"CAST({self.of(self._one('int', 'big', 'float', 'decimal'), depth)} AS DOUBLE)",
             f"TRY_CAST({self.of('text', depth)} AS DOUBLE)",
@@ -195,15 +229,15 @@ class Expressions:
 
     def _float(self, depth: int) -> str:
         return self._one(
-            self._op(self.of("float", depth), self._one("+", "-", "*"), self.of("float", depth)),
-            f"-({self.of('float', depth)})",
+            self._op(self.of("float", depth), self._one("+", "-", "*"), self.of(self._one("float", *_NUMBERS), depth)),
+            f"-{self._operand(depth, 'float')}",
             f"CAST({self.of('int', depth)} AS FLOAT)",
         )
 
     def _decimal(self, depth: int) -> str:
         return self._one(
-            self._op(self.of("decimal", 0), self._one("+", "-", "*"), self.of(self._one("decimal", "int"), 0)),
-            f"-({self.of('decimal', depth)})",
+            self._op(self.of("decimal", 0), self._one("+", "-", "*"), self.of(self._one("decimal", "int", "big"), 0)),
+            f"-{self._operand(depth, 'decimal')}",
             f"CAST({self.of('int', depth)} AS DECIMAL(12,2))",
             "CAST(m AS DECIMAL(20,6))",
             f"TRY_CAST({self.of('decimal', depth)} AS {self._one(*_DECIMALS)})",
@@ -216,8 +250,8 @@ class Expressions:
         return self._one(
             f"{self._one('lower', 'upper', 'trim', 'ltrim', 'rtrim')}({self.of('text', depth)})",
             f"{self._one('substring', 'substr')}({self.of('text', depth)}, {first}, {size})",
-            f"substring({self.of('text', depth)}, {self._one('0', '1', '-2')})",
-            f"{self.of('text', 0)} || {self.of('text', 0)} || '-'",
+            f"{self._one('substring', 'substr')}({self.of('text', depth)}, {self._one(*_EDGES, '5L', '0L')})",
+            f"{self._operand(depth, 'text')} || {self._operand(depth, 'text')} || '-'",
             f"concat({self.of('text', depth)}, {self.of('text', depth)})",
             f"replace({self.of('text', depth)}, {old}, {new})",
             f"CAST({self.of(self._one('int', 'big', 'bool'), depth)} AS STRING)",
@@ -246,19 +280,20 @@ class Expressions:
         join = self._one("AND", "OR")
         wanted, at = self._one("''", "'a'", "'😀'"), self._one(*literals)
         return self._one(
-            f"({left}) {self._one('=', '==', '<>', '!=', '<', '<=', '>', '>=', '<=>')} ({right})",
-            f"({left}) IS {self._one('', 'NOT ')}DISTINCT FROM ({right})",
-            f"({left}) {self._one('', 'NOT ')}BETWEEN ({right}) AND ({self._like(kind, depth)})",
+            self._compared(depth),
+            self._compared(depth),
+            self._op(left, self._one(*_COMPARED), right),
+            self._op(left, self._one("IS DISTINCT FROM", "IS NOT DISTINCT FROM"), right),
+            f"{self._in(left)} {self._one('', 'NOT ')}BETWEEN {self._in(right)} AND {self._like(kind, depth)}",
             f"{self.of('bool', depth)} {join} {self.of('bool', depth)} {self._one('AND', 'OR')} {self.of('bool', 0)}",
-            f"({self.of('bool', depth)}) {self._one('AND', 'OR')} ({self.of('bool', depth)})",
-            f"NOT {self.of('bool', 0)}",
-            f"NOT ({self.of('bool', depth)})",
-            f"({left}) IS {self._one('', 'NOT ')}NULL",
-            f"({self.of('bool', depth)}) IS {self._one('', 'NOT ')}{self._one('TRUE', 'FALSE')}",
-            f"({self.of(at, depth)}) {self._one('', 'NOT ')}IN ({literals[at]})",
-            f"({left}) IN (({right}), {self._like(kind, depth)})",
-            f"{self._one('nested', 'nested.z', 'NULL', f'({left})')} IS {self._one('', 'NOT ')}NULL",
-            f"({self.of('text', depth)}) {self._one('', 'NOT ')}LIKE {pattern}",
+            f"{self._operand(depth, 'bool')} {self._one('AND', 'OR')} {self._operand(depth, 'bool')}",
+            f"{self._one('NOT ', '!')}{self._operand(depth, 'bool')}",
+            f"{self._in(left)} IS {self._one('', 'NOT ')}NULL",
+            f"{self._operand(depth, 'bool')} IS {self._one('', 'NOT ')}{self._one('TRUE', 'FALSE')}",
+            f"{self._operand(depth, at)} {self._one('', 'NOT ')}IN ({literals[at]})",
+            f"{self._in(left)} IN ({self._in(right)}, {self._like(kind, depth)})",
+            f"{self._one('nested', 'nested.z', 'NULL', self._in(left))} IS {self._one('', 'NOT ')}NULL",
+            f"{self._operand(depth, 'text')} {self._one('', 'NOT ')}LIKE {pattern}",
             f"{self._one('startswith', 'endswith', 'contains')}({self.of('text', depth)}, {wanted})",
             f"isnan({self.of('double', depth)})",
             f"TRY_CAST({self.of('text', depth)} AS BOOLEAN)",

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.stack.built import built, built_folder, digest, missing_program, run_build
-from tests.stack.errors import StackError
-from tests.stack.jars import CONF, jar_paths
-from tests.stack.java import java_command
-from tests.stack.processes import LONG, ServiceProcess, log_end, wait_until
-from tests.stack.tools import CONSOLE_CONSUMER, CONSOLE_PRODUCER
+from tests.rigs.stack.built import built, built_folder, digest, missing_program, run_build
+from tests.rigs.stack.errors import StackError
+from tests.rigs.stack.jars import CONF, jar_paths
+from tests.rigs.stack.java import java_command
+from tests.rigs.stack.processes import LONG, ServiceProcess, log_end, wait_until
+from tests.rigs.stack.tools import CONSOLE_CONSUMER, CONSOLE_PRODUCER
 
 HERE = Path(__file__).parent
 GO_SOURCES = [HERE / "franz_go" / name for name in ("main.go", "go.mod", "go.sum")]

@@ -14,11 +14,11 @@ from kafka.admin import NewTopic
 from tests.broker.certificates import CertificateAuthority
 from tests.gateway.clients.programs import CLIENTS, Consuming, Producing
 from tests.gateway.running import RunningGateway
-from tests.stack.broker import JVM_OPTIONS
-from tests.stack.consume import read_topic
-from tests.stack.processes import wait_until
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import TIERED, move_leaders
+from tests.rigs.stack.broker import JVM_OPTIONS
+from tests.rigs.stack.consume import read_topic
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import TIERED, move_leaders
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 

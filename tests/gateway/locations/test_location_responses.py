@@ -20,12 +20,12 @@ from tiered_stream.errors import StorageUnavailableError
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.locations import location_responses
 from tiered_stream.gateway.locations.location_responses import LocationResponses
-from tiered_stream.gateway.locations.signing import LocationSigner
+from tiered_stream.gateway.locations.signing import LocationSigner, SignedLocation
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
 from tiered_stream.gateway.protocol.authorization import ReadablePartition
 from tiered_stream.gateway.protocol.location_requests import TopicIdPartition
 from tiered_stream.locate.lineage import VisibleSegment
-from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 WHERE = TopicIdPartition(TOPIC_ID, 3)
@@ -209,3 +209,26 @@ def test_a_long_answer_ends_when_others_wait(monkeypatch: pytest.MonkeyPatch) ->
     (answer,) = made.locate(REQUEST, READABLE, others_wait=lambda: True).values()
     assert answer.located_end == 10, "something is named in any case"
     assert named(made) == [0, 10, 20]
+
+
+class Signer:
+    """Signs for ten seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+
+    def sign(self, of: RemoteLogSegment) -> SignedLocation:
+        return SignedLocation(f"https://storage/{self._clock() // 10 * 10}", self._clock() // 10 * 10 + 10)
+
+
+def test_a_response_is_given_out_as_long_as_each_of_its_locations_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(location_responses.time, "monotonic", lambda: now[0])
+    signer = cast(LocationSigner, Signer(lambda: now[0]))
+    responses = LocationResponses(cast(TieredSegments, Segments()), signer, 1 << 20, GatewayMetrics())
+    for second in range(100):
+        now[0] = second * 0.9
+        found = responses.locate(REQUEST, READABLE)[WHERE].segments
+        assert found is not None
+        urls = {each.signed_remote_log_segment_location for each in decode_segments(found)}
+        assert urls == {f"https://storage/{now[0] // 10 * 10}"}

@@ -161,7 +161,7 @@ NO_BROKERS_ADDRESS = {
 
 def definitions() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Request and response of each API that clients may ask brokers, as the stack's Kafka defines them."""
-    from tests.stack.jars import jar_paths
+    from tests.rigs.stack.jars import jar_paths
 
     (jar,) = [path for path in jar_paths("kafka") if path.name.startswith("kafka-clients-")]
     with zipfile.ZipFile(jar) as archive:

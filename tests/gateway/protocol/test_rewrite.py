@@ -104,7 +104,7 @@ def test_versions_that_were_not_offered_are_refused_where_they_would_tell_addres
 )  # fmt: skip
 def test_what_readers_do_not_send_is_refused_by_name(api_key: int, name: str) -> None:
     for version in (0, 3, 13):
-        with pytest.raises(FrameError, match=f"{name}.* requests are refused"):
+        with pytest.raises(FrameError, match=f"{name}.* refused"):
             check_version(api_key, version)
 
 

@@ -36,6 +36,7 @@ from tiered_stream.gateway.protocol.frames import (
     request_head,
 )
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, location_request
+from tiered_stream.gateway.sockets import frame_memory
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError
 from tiered_stream.gateway.sockets.relay import Relay, RelayServices
 from tiered_stream.gateway.sockets.streams import Streams, accept_streams
@@ -548,7 +549,8 @@ def test_small_requests_of_others_need_no_login() -> None:
     relayed(work, WITH_LOGIN)
 
 
-def test_a_frame_that_never_ends_loses_its_memory_to_one_that_does() -> None:
+def test_a_frame_that_never_ends_loses_its_memory_to_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 0.1)
     memory = FrameMemory(256 << 20)
 
     async def work(ends: Ends) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.archives import COMMITTED, PLAIN, TRANSFORMED, archive_options, consumed, planned, read_all
 from tests.golden import golden
-from tests.stack.azurite import ACCOUNT, KEY, Azurite, why_no_azurite
-from tests.stack.fake_gcs import FakeGcs, why_no_fake_gcs
-from tests.stack.hdfs import Hdfs
+from tests.rigs.stack.azurite import ACCOUNT, KEY, Azurite, why_no_azurite
+from tests.rigs.stack.fake_gcs import FakeGcs, why_no_fake_gcs
+from tests.rigs.stack.hdfs import Hdfs
 from tests.storage.golden_aiven import KEY_PREFIX, big_segment, segments
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.aiven.aiven_fetcher import main_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,13 +16,14 @@ from hypothesis import strategies as st
 
 from tests.archives import archive_options, consumed, in_folder, planned, read_all
 from tests.cli.running import run
-from tests.delta.typed_archive import typed_options, write_topic
+from tests.depth import examples
 from tests.doctor.site import examined
 from tests.golden import MASKED, NAMES, golden
 from tests.locate.golden_locator import PLAIN, expected, expected_timestamps, read
 from tests.locate.segments import segment_ends
-from tests.stack.rows import Record
+from tests.rigs.stack.rows import Record
 from tests.storage import golden_aiven
+from tests.tier.topics import topic_options, write_topic
 from tiered_stream.errors import ConfigurationError, CorruptDataError, DataLossError, UnknownTopicError
 from tiered_stream.locate.archive.archive_locator import ArchiveLocator
 from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
@@ -118,7 +120,7 @@ def test_the_archive_ends_where_an_undecided_transaction_begins(name: str) -> No
             assert all(each.offsets.start < last_stable_offset for each in segments)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_a_timestamp_leads_to_the_first_record_at_or_after_it(data: st.DataObject, archive: Opened) -> None:
     partition = data.draw(st.sampled_from(archive.partitions()))
@@ -220,7 +222,7 @@ def test_many_topics_are_listed_at_once_each_with_its_own(tmp_path: Path, monkey
     names = ["t", "t-1", *(f"topic-{number}" for number in range(30))]
     for number, name in enumerate(names):
         write_topic(tmp_path, name, [[Record(b"k", b"v")] * (number + 1)] * 2)
-    options = parse_options(typed_options(tmp_path, ",".join(names), {}), streaming=False)
+    options = parse_options(topic_options(tmp_path, ",".join(names), {}), streaming=False)
     for some, prefixes in ((names, [""]), (names[:2], ["t-", "t-1-"])):
         with closing(open_log_source(options)) as source:
             described = source.offset_reader.partitions(some)
@@ -270,7 +272,7 @@ def test_topics_by_name_are_an_error_that_names_the_prefixes_that_are_there() ->
     options = archive_options(
         PLAIN, {"subscribe": "s32-txn", "rsm.config.key.prefix": "", "fetchOffset.numRetries": "1"}
     )
-    with pytest.raises(UnknownTopicError, match=r"topics 's32-txn': the archive is empty.*key\.prefix=plain/$"):
+    with pytest.raises(UnknownTopicError, match=r"topics 's32-txn': .*key\.prefix=plain/$"):
         planned(options)
 
 
@@ -285,13 +287,13 @@ def test_a_bucket_without_any_segment_is_an_error(tmp_path: Path) -> None:
     shutil.copytree(golden(PLAIN).bucket, tmp_path, dirs_exist_ok=True)
     for path in tmp_path.rglob("*.log"):
         path.unlink()
-    with pytest.raises(ConfigurationError, match="nor anywhere in the storage"):
+    with pytest.raises(ConfigurationError, match=re.escape(str(tmp_path))):
         planned(archive_options(PLAIN, storage=in_folder(PLAIN, tmp_path)))
 
 
 def test_a_pattern_that_no_archived_topic_has_is_told_with_the_topics(caplog: pytest.LogCaptureFixture) -> None:
     assert planned(archive_options(PLAIN, {"subscribePattern": "orders.*"})) == []
-    assert "its topics are s32-appendtime, s32-big, s32-codecs" in caplog.text
+    assert "s32-appendtime, s32-big, s32-codecs" in caplog.text
     caplog.clear()
     with opened() as archive:
         for _ in range(2):
@@ -318,9 +320,7 @@ def test_offsets_that_no_segment_holds_are_told_with_the_object_that_is_missing(
     missing = segment_files(bucket, TXN, "log")[3].with_suffix(suffix)
     missing.unlink()
     given = {"assign": '{"s32-txn":[0]}', "kafka.isolation.level": "read_uncommitted"}
-    with pytest.raises(
-        DataLossError, match=rf"holds the offsets {int(missing.name[:20])} to \d+: .*{missing.name} is missing"
-    ):
+    with pytest.raises(DataLossError, match=rf"offsets {int(missing.name[:20])} to \d+: .*{missing.name} "):
         planned(archive_options(PLAIN, given, in_folder(PLAIN, bucket)))
 
 
@@ -340,7 +340,7 @@ def test_doctor_names_an_archived_object_that_is_missing(bucket: Path) -> None:
     missing.unlink()
     examination = examined(archive_options(PLAIN, storage=in_folder(PLAIN, bucket)), [])
     (warned,) = (each for each in examination.with_status("warning") if each["check"] == "offsets")
-    assert f"{missing.name} is missing" in warned["found"] and "restore" in warned["mend"]
+    assert f"{missing.name} is missing" in warned["found"] and "restore" in warned["fix"]
 
 
 @pytest.fixture
@@ -375,7 +375,7 @@ def test_a_key_prefix_that_hides_segments_of_a_topic_is_named(
     found = read_all(planned(options), options)[TXN]
     assert (found[0].offset == moved[1]) == (prefix == "new/")
     (said,) = caplog.messages
-    assert f"segments of s32-txn are below key.prefix={other}, too" in said
+    assert "s32-txn" in said and f"key.prefix={other}," in said
     assert "remote.archive.key.prefixes" in said
 
 

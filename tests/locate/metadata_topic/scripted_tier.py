@@ -12,18 +12,21 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from kafka.protocol.consumer import (
-    FetchResponse,
-    ListOffsetsResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
-from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
 
-from tests.broker.scripted import ScriptedClient
-from tests.locate.metadata_topic.messages.appeared import segment_appeared
-from tests.stack.batches import record_batch
-from tests.stack.rows import Record
+from tests.broker.responses import (
+    DescribedTopic,
+    epochs_response,
+    fetch_response,
+    fetched_partition,
+    metadata_response,
+    offsets_response,
+)
+from tests.broker.scripted import BROKERS, ScriptedClient
+from tests.rigs.stack.batches import record_batch
+from tests.rigs.stack.rows import Record
+from tests.tier import metadata
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.wire.offset_messages import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
@@ -32,7 +35,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     TopicIdPartition,
     metadata_partition,
 )
-from tiered_stream.model import TopicPartition
+from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
 
 METADATA_PARTITIONS = 4
 METADATA_TOPIC_ID = UUID(int=1)
@@ -47,9 +50,11 @@ def segment_record(
     topic: str, topic_id: UUID, number: int, end_offset: int | None = None, state: int = 1, epoch: int = 0
 ) -> bytes:
     """The metadata record that says that the partition's segment of this number is finished, or in another state."""
-    offsets = number * OFFSETS, end_offset or (number + 1) * OFFSETS - 1
-    partition = TopicIdPartition(topic_id, TopicPartition(topic, 0))
-    return segment_appeared(partition, UUID(int=topic_id.int + number + 1), offsets, 100, state=state, epoch=epoch)
+    segment = RemoteLogSegment(
+        TopicPartition(topic, 0), topic_id, UUID(int=topic_id.int + number + 1), number * OFFSETS,
+        end_offset or (number + 1) * OFFSETS - 1, 100, 0, (LeaderEpoch(epoch, 0),), transaction_index_empty=True,
+    )  # fmt: skip
+    return metadata.segment_record(segment, state)
 
 
 class _Client(ScriptedClient):
@@ -99,88 +104,35 @@ class ScriptedTier:
         if isinstance(message, MetadataRequest):
             return self._metadata(None if message.topics is None else [topic.name for topic in message.topics])
         if isinstance(message, ListOffsetsRequest):
-            return self._offsets(message)
+            return offsets_response(message, self._offset)
         if isinstance(message, ApiVersionsRequest):
             return ApiVersionsResponse(version=4, error_code=0, api_keys=[], supported_features=[])
-        return self._epochs(message) if isinstance(message, OffsetForLeaderEpochRequest) else self._fetch(message)
+        if isinstance(message, OffsetForLeaderEpochRequest):
+            return epochs_response(message, lambda topic, partition: LOG_END)
+        return self._fetch(message)
 
     def _end(self, topic: str, partition: int) -> int:
         return len(self.values[partition]) - self.late if topic == REMOTE_LOG_METADATA_TOPIC else LOG_END
 
     def _metadata(self, wanted: list[str] | None) -> Any:
-        kind, broker = MetadataResponse.MetadataResponseTopic, MetadataResponse.MetadataResponseBroker
         counts = {REMOTE_LOG_METADATA_TOPIC: METADATA_PARTITIONS, **dict.fromkeys(self.topics, 1)}
-        return MetadataResponse(
-            version=12,
-            throttle_time_ms=0,
-            brokers=[broker(version=12, node_id=node, host="scripted", port=node, rack=None) for node in (1, 2)],
-            cluster_id=self.cluster_id,
-            controller_id=1,
-            topics=[
-                kind(
-                    version=12,
-                    error_code=0 if name in counts else 3,
-                    name=name,
-                    topic_id=self.topics.get(name, self.metadata_topic_id),
-                    is_internal=name == REMOTE_LOG_METADATA_TOPIC,
-                    partitions=[
-                        kind.MetadataResponsePartition(
-                            version=12, error_code=0, partition_index=number, leader_epoch=0,
-                            leader_id=self.leaders.get(TopicPartition(name, number), 1),
-                            replica_nodes=[1], isr_nodes=[1], offline_replicas=[],
-                        )
-                        for number in range(counts.get(name, 0))
-                    ],
-                )
-                for name in (counts if wanted is None else wanted)
-            ],
-        )  # fmt: skip
+        topics = {
+            name: DescribedTopic(
+                self.topics.get(name, self.metadata_topic_id),
+                [self.leaders.get(TopicPartition(name, number), 1) for number in range(counts.get(name, 0))],
+                error_code=0 if name in counts else 3,
+                is_internal=name == REMOTE_LOG_METADATA_TOPIC,
+            )
+            for name in (counts if wanted is None else wanted)
+        }
+        return metadata_response(topics, BROKERS, self.cluster_id)
 
-    def _offsets(self, request: Any) -> Any:
-        kind = ListOffsetsResponse.ListOffsetsTopicResponse
-        return ListOffsetsResponse(
-            version=8,
-            throttle_time_ms=0,
-            topics=[
-                kind(
-                    version=8,
-                    name=topic.name,
-                    partitions=[
-                        kind.ListOffsetsPartitionResponse(
-                            version=8, partition_index=each.partition_index, error_code=0, timestamp=-1, leader_epoch=0,
-                            offset=self._end(topic.name, each.partition_index)
-                            if each.timestamp == _LATEST
-                            else self.log_start * (topic.name == REMOTE_LOG_METADATA_TOPIC),
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ],
-        )  # fmt: skip
-
-    def _epochs(self, request: Any) -> Any:
-        kind = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
-        return OffsetForLeaderEpochResponse(
-            version=4,
-            throttle_time_ms=0,
-            topics=[
-                kind(
-                    version=4,
-                    topic=topic.topic,
-                    partitions=[
-                        kind.EpochEndOffset(
-                            version=4, error_code=0, partition=each.partition, leader_epoch=0, end_offset=LOG_END
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ],
-        )
+    def _offset(self, topic: str, asked: Any) -> int:
+        if asked.timestamp == _LATEST:
+            return self._end(topic, asked.partition_index)
+        return self.log_start * (topic == REMOTE_LOG_METADATA_TOPIC)
 
     def _fetch(self, request: Any) -> Any:
-        kind = FetchResponse.FetchableTopicResponse
         (topic,) = request.topics
         (wanted,) = topic.partitions
         of_metadata = topic.topic == REMOTE_LOG_METADATA_TOPIC
@@ -192,14 +144,10 @@ class ScriptedTier:
         )
         if wanted.partition_max_bytes == 1:
             batches = islice(batches, 1)
-        end = self._end(topic.topic, wanted.partition)
-        partition = kind.PartitionData(
-            version=17, partition_index=wanted.partition, error_code=29 * (self.refused and of_metadata),
-            high_watermark=end, last_stable_offset=end, log_start_offset=0, aborted_transactions=None,
-            preferred_read_replica=-1,
-            records=b"".join(batches) if of_metadata else record_batch([Record()]),
-        )  # fmt: skip
-        return FetchResponse(
-            version=17, throttle_time_ms=self.throttle_ms, error_code=0, session_id=0,
-            responses=[kind(version=17, topic_id=topic.topic_id, partitions=[partition])],
-        )  # fmt: skip
+        partition = fetched_partition(
+            wanted.partition,
+            self._end(topic.topic, wanted.partition),
+            b"".join(batches) if of_metadata else record_batch([Record()]),
+            error_code=29 * (self.refused and of_metadata),
+        )
+        return fetch_response({topic.topic_id: [partition]}, self.throttle_ms)

@@ -121,10 +121,10 @@ def test_what_is_not_known_is_counted_and_warned_about_once(
     made = locator(tier, Keeper({}))
     assert located(made) == [0] and located(made) == [0]
     (warning,) = (each for each in caplog.messages if "begins" in each)
-    assert warning.startswith("orders-0: 2 segments are read from the broker") and "(end offsets 19, ...)" in warning
+    assert warning.startswith("orders-0: 2 segments ") and "(end offsets 19, ...)" in warning
     tier.tell("orders", segment_record("orders", tier.topics["orders"], 1))
     assert located(made) == [0, 10]
-    assert caplog.messages[-1].startswith("orders-0: 1 segment is read from the broker")
+    assert caplog.messages[-1].startswith("orders-0: 1 segment ")
 
 
 def test_a_storage_that_is_away_is_asked_again(tier: ScriptedTier) -> None:
@@ -137,6 +137,15 @@ def test_a_storage_that_is_away_is_asked_again(tier: ScriptedTier) -> None:
     assert located(made) == [0]
     keeper.away = False
     assert located(made) == [0, 10]
+
+
+def test_a_storage_that_is_away_is_not_asked_for_every_segment(tier: ScriptedTier) -> None:
+    keeper = Keeper({})
+    keeper.away = True
+    for number in range(1, 101):
+        tier.tell("orders", finished(tier, number))
+    assert located(locator(tier, keeper)) == [0]
+    assert 16 <= len(keeper.asked) <= 2 * 16
 
 
 def test_a_segment_that_ends_elsewhere_is_not_taken_for_it(tier: ScriptedTier) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.metadata_topic import Cluster, fill_metadata_topic, measure_metadata_topic
-from tests.stack.broker import KafkaBroker
+from tests.rigs.bench.metadata_topic import Cluster, fill_metadata_topic, measure_metadata_topic
+from tests.rigs.stack.broker import KafkaBroker
 
 pytestmark = pytest.mark.stack
 

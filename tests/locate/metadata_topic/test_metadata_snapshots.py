@@ -92,7 +92,7 @@ def test_a_file_that_was_altered_is_as_if_it_were_not_there(
     (file,) = (tmp_path / "kept").iterdir()
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     assert snapshots.load(WHOSE) == {}
-    assert "is read from its beginning" in caplog.text
+    assert file.name in caplog.text
     snapshots.save(WHOSE, SNAPSHOT)
     assert snapshots.load(WHOSE) == SNAPSHOT
 

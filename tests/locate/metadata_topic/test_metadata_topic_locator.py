@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from kafka.protocol.consumer.offsets import OffsetSpec
 
 from tests.locate.segments import segment_ends
-from tests.stack.processes import wait_until
-from tests.stack.produce import RawProducer
-from tests.stack.rows import Record
-from tests.stack.topics import (
+from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.produce import RawProducer
+from tests.rigs.stack.rows import Record
+from tests.rigs.stack.topics import (
     KEEP_LOCAL,
     create_tiered_topic,
     offsets,
@@ -21,7 +22,7 @@ from tests.stack.topics import (
     wait_until_tiered,
     wait_until_tiered_to,
 )
-from tests.stack.transactions import TransactionalProducer
+from tests.rigs.stack.transactions import TransactionalProducer
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.errors import UnknownTopicError
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
@@ -32,7 +33,7 @@ from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 
 if TYPE_CHECKING:
-    from tests.stack.tiered_stack import TieredStack
+    from tests.rigs.stack.tiered_stack import TieredStack
 
 pytestmark = pytest.mark.stack
 
@@ -42,6 +43,12 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def locator(stack: TieredStack) -> Iterator[MetadataTopicLocator]:
+    with locator_of(stack) as made:
+        yield made
+
+
+@contextmanager
+def locator_of(stack: TieredStack) -> Iterator[MetadataTopicLocator]:
     fetcher = LocalLayoutFetcher(FileStore(stack.tier_dir))
     with BrokerClient({"bootstrap.servers": stack.bootstrap_servers}) as client:
         made = MetadataTopicLocator(client, fetcher, IsolationLevel.READ_COMMITTED)
@@ -149,7 +156,12 @@ def test_it_is_found_also_where_nothing_can_be_fetched_at_the_seam(
         left_open.abort()
 
 
-def test_segments_of_several_leaders_are_located(stack: TieredStack, locator: MetadataTopicLocator, topic: str) -> None:
+def test_segments_of_several_leaders_are_located(restarted_stack: TieredStack, topic: str) -> None:
+    with locator_of(restarted_stack) as locator:
+        _lead_and_locate(restarted_stack, locator, topic)
+
+
+def _lead_and_locate(stack: TieredStack, locator: MetadataTopicLocator, topic: str) -> None:
     here = TopicPartition(topic, 0)
     create_tiered_topic(stack.broker, topic, config={"segment.ms": "1000"})
     for leader in range(3):

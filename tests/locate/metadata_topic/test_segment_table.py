@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from dataclasses import replace
 from uuid import UUID
 
@@ -137,3 +139,36 @@ def test_what_is_being_copied_or_deleted_is_tracked_until_it_is_gone() -> None:
     assert state(FINISHED) == state(FINISHED, STARTED) == [FINISHED]
     assert state(FINISHED, DELETING) == state(DELETING) == state(FINISHED, DELETING, FINISHED) == [DELETING]
     assert state(DELETING, DELETED) == state(FINISHED, DELETED) == []
+
+
+def test_a_table_is_read_while_another_thread_applies_records() -> None:
+    """A segment that is copied once is always tracked, and a reader never meets a change."""
+    made, ended = SegmentTable(), threading.Event()
+    made.apply(SegmentMetadata(HERE, segment(1, 0, 100), FINISHED))
+    again = replace(segment(1, 0, 100), custom_metadata=b"again")
+    alone = [SegmentMetadataUpdate(HERE, UUID(int=number), FINISHED, None, number) for number in range(100, 400)]
+    gone = [replace(each, state=DELETED) for each in alone]
+
+    def write() -> None:
+        while not ended.is_set():
+            for record in (
+                SegmentMetadata(HERE, again, DELETING),
+                SegmentMetadata(HERE, again, FINISHED),
+                *alone,
+                *gone,
+            ):
+                made.apply(record)
+
+    writer = threading.Thread(target=write)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    writer.start()
+    try:
+        for _ in range(300):
+            assert any(tracked.segment_id == again.segment_id for tracked, _ in made.tracked(HERE))
+            made.alone(HERE)
+            list(made.summary())
+    finally:
+        ended.set()
+        writer.join()
+        sys.setswitchinterval(interval)

@@ -32,7 +32,7 @@ from tiered_stream.storage.open_fetcher import open_fetcher
 from tiered_stream.storage.read_ahead import read_ahead
 
 if TYPE_CHECKING:
-    from tests.stack.s3proxy import S3Proxy
+    from tests.rigs.stack.s3proxy import S3Proxy
 
 TRANSFORMED = "aiven-zstd-aesgcm"
 PLAIN = "aiven-plain"

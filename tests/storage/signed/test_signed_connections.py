@@ -61,14 +61,14 @@ def test_a_name_that_leads_to_loopback_is_not_connected_to(
     with ScriptedHttp([LARGE]) as server:
         port = server.url.rpartition(":")[2]
         resolve_to(monkeypatch, *addresses)
-        with pytest.raises(SignedLocationError, match=r"storage.example.com stands for 127.0.0.1"):
+        with pytest.raises(SignedLocationError, match=r"storage\.example\.com .*127\.0\.0\.1"):
             get(connections(f"http://storage.example.com:{port}"), f"http://storage.example.com:{port}/k")
     assert not server.requests
 
 
 @pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "0177.0.0.1", "127.1"])
 def test_loopback_in_another_form_is_not_connected_to(host: str) -> None:
-    with pytest.raises(SignedLocationError, match=r"stands for 127.0.0.1"):
+    with pytest.raises(SignedLocationError, match=r"127\.0\.0\.1"):
         get(connections(f"http://{host}:1"), f"http://{host}:1/k")
 
 

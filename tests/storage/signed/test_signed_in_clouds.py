@@ -9,8 +9,8 @@ import obstore
 import pytest
 from Crypto.PublicKey import RSA
 
-from tests.stack.azurite import Azurite
-from tests.stack.fake_gcs import FakeGcs
+from tests.rigs.stack.azurite import Azurite
+from tests.rigs.stack.fake_gcs import FakeGcs
 from tests.storage.segment import segment
 from tiered_stream.errors import StorageAccessError
 from tiered_stream.options.parsing import StorageOptions

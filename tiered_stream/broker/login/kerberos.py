@@ -1,4 +1,4 @@
-"""Kerberos logins (SASL mechanism GSSAPI): who logs in, and the security contexts of the logins.
+"""Kerberos logins (SASL mechanism GSSAPI): who logs in, the security contexts of the logins, and their errors.
 
 MIT's or Heimdal's library does the work, by the package `gssapi`. It gets tickets from the KDC, and it gets new ones
 from a key table before they expire. Both may wait for the KDC, so another thread than the network thread does it.
@@ -16,16 +16,53 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from tiered_stream.broker.login.kerberos_faults import kerberos_fault
 from tiered_stream.broker.wire.kafka_python import AbstractContextLogin
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.errors import (
+    BrokerAuthorizationError,
+    BrokerUnavailableError,
+    ConfigurationError,
+    TieredStreamError,
+)
 from tiered_stream.extras import naming_extras
+from tiered_stream.kerberos_codes import (
+    BAD_CACHE,
+    CLOCK,
+    EXPIRED,
+    FAULTS,
+    NO_CACHE,
+    NO_CREDENTIALS,
+    UNKNOWN_SERVICE,
+    Culprit,
+    KerberosFault,
+    fault_code,
+)
 
 JAAS = "kafka.sasl.jaas.config"
 IDENTITY_OPTIONS = ("principal", "keyTab", "useKeyTab", "ticketCache", "useTicketCache")
 """Options of Java's `Krb5LoginModule` that choose the user, and that are honoured."""
 _FRESH_SECONDS = 60.0
 """Age up to which a prepared context is used. Its first message has a time, which brokers accept for 5 minutes."""
+_SERVICE = (
+    "the KDC knows no such broker: kafka.sasl.kerberos.service.name must be the part of the brokers' principal before "
+    "the slash, and the part after it must be the host that the brokers advertise (advertised.listeners)"
+)
+_NO_TICKET = (
+    "get a ticket (kinit), and set KRB5CCNAME to where it is, or name useKeyTab=true, keyTab and principal in "
+    "kafka.sasl.jaas.config; on the driver and on each executor"
+)
+_FAULTS = {
+    **FAULTS,
+    UNKNOWN_SERVICE: KerberosFault(Culprit.SETUP, _SERVICE),
+    NO_CREDENTIALS: KerberosFault(Culprit.SETUP, _NO_TICKET),
+    NO_CACHE: KerberosFault(Culprit.SETUP, _NO_TICKET),
+    BAD_CACHE: KerberosFault(Culprit.SETUP, "this file is no ticket cache: correct ticketCache or KRB5CCNAME"),
+}
+_KINDS: dict[Culprit, type[TieredStreamError]] = {
+    Culprit.SETUP: ConfigurationError,
+    Culprit.USER: BrokerAuthorizationError,
+    Culprit.SERVICE: BrokerUnavailableError,
+}
+_UNKNOWN = KerberosFault(Culprit.USER, "see the KDC's log, and krb5.conf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +216,7 @@ class KerberosLogin(AbstractContextLogin):
         try:
             return work()
         except self._gssapi.exceptions.GSSError as error:
-            raise kerberos_fault(error, self.identity, f"{self.service}/{host}" if host else "") from error
+            raise _fault(error, self.identity, f"{self.service}/{host}" if host else "") from error
 
     def _credentials(self) -> Any:
         """Return the user's credentials. The library gets a ticket for a key table, and gets it again in time."""
@@ -207,3 +244,26 @@ class KerberosLogin(AbstractContextLogin):
         gssapi, principal = self._gssapi, self.identity.principal
         name = gssapi.Name(principal, gssapi.NameType.kerberos_principal) if principal else None
         return gssapi.Credentials(name=name, usage="initiate", store=store)
+
+
+def _fault(error: Any, identity: KerberosIdentity, service: str) -> TieredStreamError:
+    """Return the package's error for an error of the package `gssapi` (`GSSError`).
+
+    Args:
+        identity: the user of the login.
+        service: the broker's principal without its realm; empty: the error is about the user.
+    """
+    code = fault_code(error.maj_code, error.min_code)
+    who = f"principal {identity.principal!r}" if identity.principal else "the user of the default ticket cache"
+    where = f" at {service!r}" if service else ""
+    if identity.keytab is not None and code == NO_CACHE:
+        return ConfigurationError(
+            f"Kerberos login of {who}{where}: the key table {identity.keytab!r} has no key of this principal: correct "
+            f"principal or keyTab (`klist -k {identity.keytab}` lists the principals)"
+        )
+    culprit, advice = _FAULTS.get(code, _UNKNOWN)
+    reason = "; ".join(error.get_all_statuses(error.min_code, False)) if error.min_code else "no reason is given"
+    if code == EXPIRED:
+        reason = "the ticket has expired"
+        advice = advice if identity.keytab is None else f"it was new; {CLOCK}"
+    return _KINDS[culprit](f"Kerberos login of {who}{where}: {reason}: {advice}")

@@ -20,13 +20,14 @@ from ssl import SSLWantReadError, SSLWantWriteError
 from struct import Struct
 from typing import Any, ClassVar
 
-from kafka.errors import KafkaConnectionError
+from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl import register_sasl_mechanism
 from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
 from kafka.net.sasl.msk import AwsMskIamClient, SaslMechanismAwsMskIam
 from kafka.net.sasl.oauth import AbstractTokenProvider
+from kafka.net.sasl.scram import SaslMechanismScram, ScramClient
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.frame import KafkaBytes
@@ -59,6 +60,9 @@ ResponseCache = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
 
 A value is a pair: the number of encoded bytes, and the decoded response.
 """
+
+FEWEST_SCRAM_ITERATIONS = 4096
+"""Lowest number of iterations for which a proof of the password is sent (Kafka: `ScramMechanism.minIterations`)."""
 
 
 class OwnRequest(ABC):
@@ -358,3 +362,29 @@ class _Gssapi(SaslMechanismGSSAPI):  # type: ignore[misc]
 
 
 register_sasl_mechanism("GSSAPI", _Gssapi, overwrite=True)
+
+
+class _ScramClient(ScramClient):  # type: ignore[misc]
+    """State of one SCRAM login, which refuses a low number of iterations as Kafka's client does (`ScramMechanism`).
+
+    The proof of the password for few iterations would let the peer try out passwords quickly.
+    """
+
+    def create_salted_password(self, salt: bytes, iterations: int) -> None:
+        if iterations < FEWEST_SCRAM_ITERATIONS:
+            raise SaslAuthenticationFailedError(
+                f"it asks for {iterations} iterations of SCRAM, and Kafka's clients send no proof of a password for "
+                f"fewer than {FEWEST_SCRAM_ITERATIONS:,}. Check that this address is the broker's. If it is, set the "
+                "user's password there with more iterations (kafka-configs.sh --add-config)"
+            )
+        super().create_salted_password(salt, iterations)
+
+
+class _Scram(SaslMechanismScram):  # type: ignore[misc]
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self._scram_client.__class__ = _ScramClient
+
+
+for scram in ScramClient.MECHANISMS:
+    register_sasl_mechanism(scram, _Scram, overwrite=True)

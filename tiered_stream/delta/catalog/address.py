@@ -14,11 +14,16 @@ from tiered_stream.delta.catalog.session_checks import check_table
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import check_new_columns
 from tiered_stream.delta.schema.sql_types import sql_columns, sql_name, sql_text
-from tiered_stream.delta.settings.ingest_settings import table_properties
+from tiered_stream.delta.schema.table_names import PLAIN, name_parts, quoted_name
+from tiered_stream.delta.settings.ingest_settings import CREATION, table_properties
 from tiered_stream.delta.write.file_systems import normal_path, path_uri, uri_of
 from tiered_stream.errors import ConfigurationError, TableError
-from tiered_stream.spark.session import is_connect
+from tiered_stream.spark.session import copied_session, is_connect
 
+_SESSION_CATALOG = "spark_catalog"
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_CREATED_MEANWHILE = ("DELTA_PROTOCOL_CHANGED", "DELTA_METADATA_CHANGED", "FileAlreadyExistsException")
+"""Words in Delta's errors if two statements create the same table."""
 _LOG, _STAGED_COMMITS = "_delta_log", "_staged_commits"
 
 
@@ -26,7 +31,8 @@ _LOG, _STAGED_COMMITS = "_delta_log", "_staged_commits"
 class TableAddress:
     """Address of a table: the path or the catalog name that the user gave, and the URI of the table's folder.
 
-    Either `path` or `name` is None. `uri` is None if the user gave a name that the catalog does not have yet.
+    Either `path` or `name` is None. `name` is SQL text, with quotes where a part of the name needs them. `uri` is None
+    if the user gave a name that the catalog does not have yet.
     """
 
     path: str | None
@@ -41,13 +47,12 @@ class TableAddress:
 
         Spark understands this text even if its catalog does not have the table.
         """
-        folder = unquote(known_scheme(spark, self.uri or "")).replace("`", "``")
-        return f"delta.`{folder}`"
+        return f"delta.{sql_name([unquote(known_scheme(spark, self.uri or ''))])}"
 
     @property
     def sql_name(self) -> str:
         """SQL text that names the table: `name`, or delta.`path` if the user gave a path."""
-        return self.name or f"delta.`{spark_path(self)}`"
+        return self.name or f"delta.{sql_name([spark_path(self)])}"
 
 
 def find_address(spark: SparkSession, table: str) -> TableAddress:
@@ -57,19 +62,35 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
     path, the function does not check if the table exists.
 
     Raises:
-        ConfigurationError: the name belongs to something other than a Delta table. Or the path leads above its root, or
-            is in S3 and has `%2e` in place of a dot.
-        TableError: Spark cannot reach the catalog or the table.
+        ConfigurationError: the name belongs to something other than a Delta table, or is malformed. Or the path leads
+            above its root, or is in S3 and has `%2e` in place of a dot.
+        TableError: Spark cannot reach the catalog or the table, or the catalog cannot have a table of this name.
     """
     if "/" in table:
         return path_address(table, table_uri(spark, table))
-    with spark_errors(table, "found"):
-        if not spark.catalog.tableExists(table):
-            return TableAddress(None, table, None)
-        detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
+    parts = name_parts(table)
+    name = quoted_name(parts)
+    with spark_errors(name, "found"):
+        if not spark.catalog.tableExists(name):
+            _check_catalog_takes(spark, parts)
+            return TableAddress(None, name, None)
+        detail = spark.sql(f"DESCRIBE DETAIL {name}").first()
     if detail is None or detail["format"] != "delta":
-        raise ConfigurationError(f"{table} is no Delta table: name another one, or a path")
-    return TableAddress(None, table, table_uri(spark, detail["location"]))
+        raise ConfigurationError(f"{name} is no Delta table: name another one, or a path")
+    return TableAddress(None, name, table_uri(spark, detail["location"]))
+
+
+def _check_catalog_takes(spark: SparkSession, parts: Sequence[str]) -> None:
+    """Raise TableError if the name's catalog is Spark's own, and this catalog cannot hold a table of that name.
+
+    Spark's own catalog takes ASCII's letters, digits and _ (Spark: `SessionCatalog.validateName`).
+    """
+    catalog = parts[0] if len(parts) > 2 else spark.catalog.currentCatalog()
+    if catalog.lower() == _SESSION_CATALOG and not PLAIN.fullmatch(parts[-1]):
+        raise TableError(
+            f"Spark's catalog {_SESSION_CATALOG} has no tables with names such as {parts[-1]}, only with letters, "
+            "digits and _. Name another table, for one topic by ingest.topic.NAME.table, or name tables by a path"
+        )
 
 
 def path_address(path: str, uri: str) -> TableAddress:
@@ -126,11 +147,50 @@ def create_by_spark(spark: SparkSession, address: TableAddress, target: TableTar
     with_properties = f" TBLPROPERTIES ({_properties(properties)})" if properties else ""
     table = f"{address.sql_name} ({sql_columns(schema)}) USING delta"
     try:
-        with spark_errors(str(address), "made"):
-            spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{layout}{with_properties}")
+        _run_creation(spark, address, f"CREATE TABLE IF NOT EXISTS {table}{layout}{with_properties}")
     except TableError:
         check_new_columns(schema, properties)  # raises a clearer error if Delta refuses a field
         raise
+
+
+def replace_columns(spark: SparkSession, address: TableAddress, target: TableTarget) -> None:
+    """Replace the columns and the partition or clustering columns of a table without rows, in one commit.
+
+    Delta refuses the commit if rows are committed meanwhile. (`CREATE OR REPLACE TABLE` replaces no table that is named
+    by its path.)
+
+    Raises:
+        TableError: Spark cannot replace them.
+    """
+    files = target.files
+    with spark_errors(str(address), "created again"):
+        writer = spark.createDataFrame([], target.schema).write.format("delta").mode("overwrite")
+        if files.day_column:
+            writer = writer.partitionBy(files.day_column)
+        if files.cluster_by:
+            writer = writer.clusterBy(*files.cluster_by)
+        writer = writer.option("overwriteSchema", "true").option("userMetadata", CREATION)
+        writer.save(known_scheme(spark, table_location(spark, address)))
+
+
+def _run_creation(spark: SparkSession, address: TableAddress, statement: str) -> None:
+    """Run the statement, and run it again if another run has created the table at the same moment."""
+    session = _marking(spark)
+    try:
+        with spark_errors(str(address), "made"):
+            session.sql(statement)
+    except TableError as error:
+        if not any(sign in str(error) for sign in _CREATED_MEANWHILE):
+            raise
+        with spark_errors(str(address), "made"):
+            session.sql(statement)
+
+
+def _marking(spark: SparkSession) -> SparkSession:
+    """Return a copy of the session whose commits have the user metadata `CREATION`, unless the user has set others."""
+    if is_connect(spark) or spark.conf.get(USER_METADATA, None) is not None:
+        return spark
+    return copied_session(spark, {USER_METADATA: CREATION})
 
 
 def _remove_unfinished(spark: SparkSession, folder: str) -> None:
@@ -165,7 +225,7 @@ def set_properties(spark: SparkSession, address: TableAddress, properties: Mappi
         TableError: Spark cannot set the properties.
     """
     with spark_errors(str(address), "changed"):
-        spark.sql(f"ALTER TABLE {address.sql_path(spark)} SET TBLPROPERTIES ({_properties(properties)})")
+        _marking(spark).sql(f"ALTER TABLE {address.sql_path(spark)} SET TBLPROPERTIES ({_properties(properties)})")
 
 
 def cluster_table(spark: SparkSession, address: TableAddress, columns: Sequence[str]) -> None:
@@ -177,7 +237,7 @@ def cluster_table(spark: SparkSession, address: TableAddress, columns: Sequence[
         TableError: Spark cannot change the clustering.
     """
     with spark_errors(str(address), "clustered"):
-        spark.sql(f"ALTER TABLE {address.sql_path(spark)} CLUSTER BY ({_columns(columns)})")
+        _marking(spark).sql(f"ALTER TABLE {address.sql_path(spark)} CLUSTER BY ({_columns(columns)})")
 
 
 def register_table(spark: SparkSession, address: TableAddress) -> None:

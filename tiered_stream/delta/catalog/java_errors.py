@@ -20,6 +20,8 @@ JAVA_ERRORS = (Py4JJavaError, CapturedException)
 _CONFLICT = "org.apache.spark.sql.delta.DeltaConcurrentModificationException"
 """Java's base class of all conflicts between Delta commits."""
 _CONFLICTS_IN_PYTHON = "delta.exceptions"
+_RAISED_CLASS, _RAISED = "org.apache.spark.SparkRuntimeException", "USER_RAISED_EXCEPTION"
+"""Java class and error class of SQL's `raise_error` (Spark: `QueryExecutionErrors.raiseError`)."""
 
 
 def java_exception(error: Py4JJavaError | CapturedException) -> Any:
@@ -43,13 +45,18 @@ def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
     return names
 
 
-def all_messages(error: Py4JJavaError | CapturedException) -> Iterator[str]:
-    """Yield the text of the Python error, and then the messages of its Java exception and of the causes."""
-    yield str(error)
+def raised_text(error: Py4JJavaError | CapturedException) -> str | None:
+    """Return the text that SQL's function `raise_error` was called with, if it has caused the error; otherwise None.
+
+    The text of the error itself may have the call, too: Spark prints a plan that it cannot analyze.
+    """
     exception = java_exception(error)
     while exception is not None:
-        yield exception.getMessage() or ""
+        is_raised = exception.getClass().getName() == _RAISED_CLASS and exception.getCondition() == _RAISED
+        if is_raised:
+            return str(exception.getMessageParameters()["errorMessage"])
         exception = exception.getCause()
+    return None
 
 
 def is_conflict(error: Py4JJavaError | CapturedException) -> bool:

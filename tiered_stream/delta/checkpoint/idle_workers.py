@@ -15,6 +15,8 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from tiered_stream.spark.session import copied_session
+
 IDLE_LIMIT = "spark.sql.execution.pyspark.udf.idleTimeoutSeconds"
 KILL_IDLE = "spark.sql.execution.pyspark.udf.killOnIdleTimeout"
 _NO_LIMIT = "0"
@@ -50,9 +52,7 @@ def without_idle_limit(spark: SparkSession) -> SparkSession:
     """
     if not _kills_idle(spark):
         return spark
-    copy = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
-    copy.conf.set(IDLE_LIMIT, _NO_LIMIT)
-    return copy
+    return copied_session(spark, {IDLE_LIMIT: _NO_LIMIT})
 
 
 def _kills_idle(spark: SparkSession) -> bool:

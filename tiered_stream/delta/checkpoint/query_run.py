@@ -14,12 +14,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
 from tiered_stream.delta.checkpoint.idle_workers import started_without_idle_limit
 from tiered_stream.delta.checkpoint.query_evolution import stream_of, with_named_sink
+from tiered_stream.errors import TableError
 from tiered_stream.options import remote_options
-from tiered_stream.spark.stream_reader import HAS_READ_LIMITS
+from tiered_stream.spark.stream_reader import has_read_limits
 
 AVAILABLE_NOW = "availableNow"
+_BEGUN_TWICE = ("ConcurrentModificationException", "FileAlreadyExistsException")
+"""Java's errors if two runs write the first file of a checkpoint (Spark: `StreamMetadata.write`)."""
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
@@ -63,34 +67,47 @@ class QueryRun:
 
         Raises: the errors of `query_evolution.stream_of`.
         """
-        ends = {remote_options.AVAILABLE_NOW.name: "true"} if self._must_be_stopped else {}
+        ends = {remote_options.AVAILABLE_NOW.name: "true"} if self._must_be_stopped(spark) else {}
         return stream_of(spark, source, {**options, **ends}, self.checkpoint)
 
     def start(
         self,
+        spark: SparkSession,
         writer: DataStreamWriter,
         into: Callable[[DataStreamWriter], StreamingQuery] = lambda writer: writer.start(),
     ) -> StreamingQuery:
         """Start the query of `writer` with the run's checkpoint, trigger and name.
 
         `into` starts a writer in its sink.
+
+        Raises:
+            TableError: another run begins with the same new checkpoint at the same moment.
         """
-        query = into(self._configured(writer))
-        if self._must_be_stopped:
+        must_be_stopped = self._must_be_stopped(spark)
+        try:
+            query = into(self._configured(writer, at_once=must_be_stopped))
+        except JAVA_ERRORS as error:
+            if not any(sign in str(error) for sign in _BEGUN_TWICE):
+                raise
+            raise TableError(
+                f"another run has begun with the new checkpoint {self.checkpoint} at this moment, and a checkpoint is "
+                "for one query: wait for the end of that run, or stop it, before you start this one again"
+            ) from error
+        if must_be_stopped:
             threading.Thread(target=_stop_at_end, args=(query,), name="end of a run", daemon=True).start()
         return query
 
-    def _configured(self, writer: DataStreamWriter) -> DataStreamWriter:
+    def _configured(self, writer: DataStreamWriter, *, at_once: bool) -> DataStreamWriter:
+        """Return the writer with name, checkpoint and trigger; `at_once` starts each micro-batch without a pause."""
         trigger: dict[str, Any] = {"processingTime": self.trigger} if self.goes_on else {"availableNow": True}
-        if self._must_be_stopped:
+        if at_once:
             trigger = {"processingTime": "0 seconds"}
         named = with_named_sink(writer.queryName(self.name) if self.name else writer)
         return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
 
-    @property
-    def _must_be_stopped(self) -> bool:
-        """True if the run is one of AvailableNow, but Spark would give it a single micro-batch without limits."""
-        return not self.goes_on and not HAS_READ_LIMITS
+    def _must_be_stopped(self, spark: SparkSession) -> bool:
+        """Return whether the run is one of AvailableNow, but Spark would give it a single micro-batch."""
+        return not self.goes_on and not has_read_limits(spark)
 
     @property
     def goes_on(self) -> bool:
@@ -103,7 +120,7 @@ class QueryRun:
         This is for a query that gives Spark only few rows, because compiling code would take 0.6 s in a new JVM.
         """
         with started_without_idle_limit(spark):
-            query = self.start(writer)
+            query = self.start(spark, writer)
         with suppress(Py4JError, TypeError):  # no public interface of Spark, and the query also works without it
             java: Any = query._jsq
             conf = java.streamingQuery().sparkSessionForStream().conf()  # the query's own copy of the session

@@ -18,7 +18,7 @@ import orjson
 
 from tiered_stream.delta.checkpoint.spark_checkpoint import ReadableFolder, SparkCheckpoint
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
+from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition, is_topic_name
 
 FOLDER = "tables"
 _VERSION = 1
@@ -155,6 +155,8 @@ def _held_from_json(values: Mapping[str, Any]) -> Held:
         for topic, of_topic in values["offsets"].items()
         for partition, start, end in of_topic
     }
+    if not all(is_topic_name(topic) for topic in values["offsets"]):
+        raise ValueError("a parked table has rows of a topic whose name Kafka does not allow")
     if not ranges or not all(map(len, ranges.values())):
         raise ValueError("nothing is held for a parked table")
     return Held(_whole_number(values["batch"]), ranges)

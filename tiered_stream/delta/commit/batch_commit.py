@@ -15,8 +15,10 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from contextlib import suppress
+from dataclasses import KW_ONLY, astuple, dataclass, replace
 from uuid import UUID
 
 import orjson
@@ -28,15 +30,18 @@ from tiered_stream.delta.checkpoint.query_tables import Landed
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.commit.compaction import Compaction
 from tiered_stream.delta.commit.known_rules import rules_text
+from tiered_stream.delta.commit.landed_before import check_landed_before
 from tiered_stream.delta.commit.table_growth import Grow
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, CommitTable, DeltaTransaction, UncertainCommitError
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit, why_not_direct
 from tiered_stream.delta.schema.row_schema import joined_columns, with_day
-from tiered_stream.delta.settings.ingest_settings import TableFiles
-from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.delta.settings.ingest_settings import DAY_COLUMN, TableFiles
+from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
+from tiered_stream.delta.write.data_files import DataFile, offset_ranges
 from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError, UnsupportedDataError
 from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
+from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.partitions import check_topic_ids
 
@@ -93,6 +98,8 @@ class LandingTable:
 
     A commit then checks that the files name exactly the rules in `rules`.
     """
+    lands_again: bool = False
+    """True if records that another query has landed are landed again (`ingest.onLandedOffsets`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +203,18 @@ class TableCommits:
         day_column, topic_ids = self.planned.files.day_column, self._topic_ids or {}
         return self._until_committed(last, BatchCommit(query_id, batch_id, files, day_column, topic_ids))
 
+    def with_keys(self, landed: LandedRows, query_id: str, batch_id: int, version: int | None) -> LandedRows:
+        """Return `landed` with the keys that a MERGE has changed; `version` is the result of `commit`.
+
+        For a table that appends, and if the table's log does not have the numbers, `landed` is returned unchanged.
+        """
+        if not self.planned.files.keys or version is None:
+            return landed
+        keys = None
+        with suppress(TableError):  # the batch is committed; only the numbers are unknown
+            keys = self._log.changed_keys(query_id, batch_id, version)
+        return landed if keys is None else replace(landed, rows=sum(astuple(keys)), keys=keys)
+
     def _check_topics(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> None:
         """Check that each topic in `files` has the id that the query's last commit recorded.
 
@@ -238,6 +257,11 @@ class TableCommits:
                 self._last = _LastCommit(transaction.state.version + 1, batch.batch_id)
                 return None
             transaction = self._begin_fitting(transaction, batch.files)
+            if attempt == 0 and last.batch_id == -1 and batch.files and not self.planned.files.keys:
+                check_landed_before(
+                    self._log, self._name, batch.query_id, offset_ranges(batch.files), batch.topic_ids,
+                    transaction.state.version, fail=not self.planned.lands_again,
+                )  # fmt: skip
             try:
                 self._last = _LastCommit(transaction.commit(batch), batch.batch_id, batch.files)
                 if self.planned.compaction is not None:
@@ -260,10 +284,22 @@ class TableCommits:
         Raises:
             TableError: the table was replaced by another table, or no longer suits the direct lane or the files.
         """
+        self._check_names(files)
         if self._grow(transaction.state.description, files):
             transaction = self._begin()
         self._check_fit(transaction.state.description, files)
         return transaction
+
+    def _check_names(self, files: Sequence[DataFile]) -> None:
+        """Raise TableError if a new field of the records has the name of a column of Kafka's, or of the day column."""
+        for schema in _schemas(files):
+            names = Counter(name.lower() for name in with_day(schema, self.planned.files.day_column).names)
+            if (name := next((name for name, count in names.items() if count > 1), None)) is not None:
+                raise TableError(
+                    f"records have a new field {name}, and {self._name} has a column of this name that does not come "
+                    "from the value. Land in another table with another name for the column: "
+                    f"{KAFKA_COLUMNS.name}={name} as kafka_{name}, or another {DAY_COLUMN.name}"
+                )
 
     def _grow(self, description: TableDescription, files: Sequence[DataFile]) -> bool:
         """Add or widen columns that the files need; return whether the table changed.

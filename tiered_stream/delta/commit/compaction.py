@@ -18,6 +18,8 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.commit.committer import Committer, excluded_delta_spark
+from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS
+from tiered_stream.delta.requirements.session_requirements import CODEC
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableFiles
 
 log = logging.getLogger(__name__)
@@ -43,7 +45,7 @@ def compaction_of(
     if files.compact_every is None:
         return None
     if committer.by == COMMIT_BY_SPARK:
-        return Compaction(files.uri, files.compact_every, partial(_optimize, spark, address, files.target_bytes))
+        return Compaction(files.uri, files.compact_every, partial(_optimize, spark, address, files))
     return Compaction(files.uri, files.compact_every, partial(_compact, spark, address, files))
 
 
@@ -97,15 +99,16 @@ def _compact(spark: SparkSession, address: TableAddress, files: TableFiles) -> N
     if excluded is None or not excluded.is_opened():
         compact_crowded(files, excluded.lock if excluded else nullcontext)
     elif is_crowded(files):
-        _optimize(spark, address, files.target_bytes)
+        _optimize(spark, address, files)
 
 
-def _optimize(spark: SparkSession, address: TableAddress, target_bytes: int) -> None:
-    """Rewrite the table's files below `target_bytes` into files of about this size, with Delta's `OPTIMIZE`.
+def _optimize(spark: SparkSession, address: TableAddress, files: TableFiles) -> None:
+    """Rewrite files below the table's target size into files of about this size, with Delta's `OPTIMIZE`.
 
     `OPTIMIZE` runs in a new session, so that its settings affect no other query.
     """
     session = spark.newSession()
-    for name in (_MIN_FILE_SIZE, _MAX_FILE_SIZE):
-        session.conf.set(name, str(target_bytes))
+    sizes = dict.fromkeys((_MIN_FILE_SIZE, _MAX_FILE_SIZE), str(files.target_bytes))
+    for name, value in {**ALL_ROWS, **sizes, CODEC: files.codec}.items():
+        session.conf.set(name, value)
     session.sql(f"OPTIMIZE {address.sql_path(spark)}")

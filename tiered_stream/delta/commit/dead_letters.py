@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
+from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark, reading_all_rows
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.settings.row_settings import MAX_DEAD_LETTERS, DeadLetterLimit
@@ -178,7 +178,8 @@ def has_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> 
 def _open_by_spark(spark: SparkSession, table: TableTarget) -> DeltaTable:
     from delta.tables import DeltaTable
 
-    return DeltaTable.forPath(spark, table_location(spark, find_address(spark, table.name)))
+    location = table_location(spark, find_address(spark, table.name))
+    return DeltaTable.forPath(reading_all_rows(spark), location)
 
 
 def remove_unfinished(spark: SparkSession, table: TableTarget, query_id: str, unfinished: Unfinished) -> None:

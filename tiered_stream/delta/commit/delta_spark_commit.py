@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import orjson
 from py4j.java_gateway import JavaPackage
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tiered_stream.delta.catalog.address import TableAddress, known_scheme, spark_path, table_uri
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, java_classes
@@ -23,6 +24,7 @@ from tiered_stream.delta.commit.transaction import BatchCommit, TableState, Unce
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.write.partition_folder import log_path
 from tiered_stream.errors import TableError
+from tiered_stream.spark.session import copied_session
 
 
 @lru_cache(maxsize=1)
@@ -39,6 +41,11 @@ def _java_delta_log(spark: SparkSession) -> tuple[Any, Any, Any, Any]:
     return delta_log, getattr(_delta(spark), "DeltaLog$DeltaLogCacheKey"), no_options, cache
 
 
+ALL_ROWS = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+"""Settings of a session that reads rows to write them again: a file that cannot be read must fail the write."""
 FINAL = {
     "org.apache.spark.sql.AnalysisException",
     "java.lang.UnsupportedOperationException",
@@ -52,6 +59,11 @@ _CATALOG_MANAGED = "DELTA_PATH_BASED_ACCESS_TO_CATALOG_MANAGED_TABLE_BLOCKED"
 """Name of Delta's error for a table that a catalog manages, and that is opened by its path."""
 INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException"}
 """Java classes of errors in a query that is being stopped; the errors pass unchanged, because Spark recognizes them."""
+
+
+def reading_all_rows(spark: SparkSession) -> SparkSession:
+    """Return a copy of the session with the settings `ALL_ROWS`, which reach no other query."""
+    return copied_session(spark, ALL_ROWS)
 
 
 def has_delta_spark(spark: SparkSession) -> bool:
@@ -100,6 +112,18 @@ class DeltaSparkTable:
         # A table that a catalog manages can be opened only together with its entry in the catalog.
         plan = self._spark.table(self._address.name)._jdf.queryExecution().analyzed()
         return delta_log.startTransaction(plan.collectLeaves().head().catalogTable(), no_snapshot)
+
+    def compute_statistics(self) -> None:
+        """Compute the statistics of all files again from their rows, in one commit that changes no row.
+
+        Raises:
+            TableError: Delta cannot read the table, or cannot commit to it.
+        """
+        with _java_errors(self._address, "changed"):
+            _activate(self._spark)
+            delta_log, statistics = self._log(), _module(_delta(self._spark).stats, "StatisticsCollection")
+            all_files = [getattr(statistics, f"recompute$default${number}")() for number in (4, 5)]
+            statistics.recompute(self._spark._jsparkSession, delta_log, delta_log.initialCatalogTable(), *all_files)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -196,6 +220,17 @@ class DeltaSparkTransaction:
         """Return whether the table has any file in `state.version`; this reads the table's state."""
         with _java_errors(self._address, "read"):
             return int(self._transaction.snapshot().numOfFiles()) > 0
+
+    def files(self) -> DataFrame:
+        """Return the `add` actions of the table's files in `state.version`."""
+        with _java_errors(self._address, "read"):
+            return DataFrame(self._transaction.snapshot().allFiles().toDF(), self._spark)
+
+    def place(self, path: str) -> str:
+        """Return the path of a file that an action names by `path`, in the form that Spark's readers accept."""
+        is_absolute = urlsplit(path).scheme or path.startswith("/")
+        folder = str(self._transaction.snapshot().path().getParent().toString())
+        return unquote(path) if is_absolute else f"{folder}/{unquote(path)}"
 
     def commit(self, batch: BatchCommit) -> int:
         with _java_errors(self._address, "committed to"):

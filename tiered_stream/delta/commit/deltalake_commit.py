@@ -1,9 +1,9 @@
 """Access to Delta tables through the `deltalake` library, without a JVM: open, create, alter and commit.
 
-Writers that use deltalake always exclude each other. In object stores, they use conditional puts, or in S3 the
-library's DynamoDB lock if it is set up. In a local folder, they use hard links. But delta-spark does not exclude
-deltalake. Its log store checks whether a version exists, and then overwrites it (S3) or renames a file to it (local
-folder). In a local folder, within one application, both libraries exclude each other by delta-spark's lock.
+Writers that use deltalake always exclude each other. In object stores, they use conditional puts. In a local folder,
+they use hard links. But delta-spark does not exclude deltalake. Its log store checks whether a version exists, and then
+overwrites it (S3) or renames a file to it (local folder). In a local folder, within one application, both libraries
+exclude each other by delta-spark's lock.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import orjson
 import pyarrow as pa
@@ -24,6 +25,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 from pyspark.sql.types import StructType
 
+from tiered_stream.delta.commit.deltalake_statistics import writer_properties
 from tiered_stream.delta.commit.local_times import LOCAL_TIMES, columns_for_creation, hides_local_times
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import (
@@ -37,9 +39,11 @@ from tiered_stream.delta.requirements.catalog_managed import managing_feature
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.schema.json_types import common_fields, struct_of
 from tiered_stream.delta.schema.row_plan import check_day_column
-from tiered_stream.delta.settings.ingest_settings import COMMIT, TableFiles
+from tiered_stream.delta.settings.ingest_settings import COMMIT, CREATION, TableFiles
 from tiered_stream.delta.write.file_systems import deltalake_place
-from tiered_stream.errors import TableAccessError, TableError
+from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageError, TableAccessError, TableError
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, TABLES
+from tiered_stream.storage.open_store import open_service
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +61,7 @@ _LISTED_FROM_THE_START = "Invalid table version"
 _QUERY = re.compile(r"(https?://[^\s?]+)\?[^\s)\"']*")
 """Pattern of a URL with a query, which may be a shared access signature of Azure's."""
 
+_CREATION = CommitProperties(custom_metadata={"userMetadata": CREATION})
 _T = TypeVar("_T")
 _MAX_ATTEMPTS = 3
 """Maximum number of attempts at a change that delta-spark may overwrite.
@@ -72,20 +77,21 @@ def open_table(files: TableFiles) -> DeltaTable | None:
         TableAccessError: the folder cannot be reached.
         TableError: the table's log cannot be read.
     """
-    with _table_errors(files.uri, "opened"):
+    with _table_errors(files, "opened"):
         try:
             return _open(files)
         except TableNotFoundError:
             return None
 
 
-def _open(files: TableFiles) -> DeltaTable:
-    """Open the table at its newest version.
+def _open(files: TableFiles, place: tuple[str, dict[str, str]] | None = None) -> DeltaTable:
+    """Open the table at its newest version; `place` is the result of `_place`, if the caller has it.
 
     Raises:
         CatalogManagedError: a catalog manages the table.
+        StorageAccessError: there is no access token.
     """
-    uri, storage_options = deltalake_place(files)
+    uri, storage_options = place or _place(files)
     try:
         table = DeltaTable(uri, storage_options=storage_options)
     except TableNotFoundError:
@@ -102,18 +108,37 @@ def _open(files: TableFiles) -> DeltaTable:
     return table
 
 
+def _place(files: TableFiles) -> tuple[str, dict[str, str]]:
+    """Return what `deltalake_place` returns, if the table's storage gives an access token where it needs one.
+
+    deltalake would ask a token service that does not respond for minutes.
+
+    Raises:
+        StorageAccessError: there is no access token.
+    """
+    place = deltalake_place(files)
+    if urlsplit(files.uri).scheme in (*AZURE_SCHEMES, GOOGLE_SCHEME):
+        open_service(files.storage.at(files.uri), TABLES).check_token()
+    return place
+
+
 def _managing_feature(table: DeltaTable) -> str | None:
     protocol = table.protocol()
     return managing_feature((*(protocol.reader_features or ()), *(protocol.writer_features or ())))
 
 
 def create_table(
-    files: TableFiles, schema: StructType, properties: Mapping[str, str], lock: Lock = nullcontext
+    files: TableFiles,
+    schema: StructType,
+    properties: Mapping[str, str],
+    lock: Lock = nullcontext,
+    *,
+    replaces: bool = False,
 ) -> DeltaTable:
     """Create a table with the columns of `schema` and the table properties `properties`, and return it.
 
     The table is created in a `with` block of `lock`. If another process has just created it, return the table of that
-    process.
+    process. If `replaces` is true, an existing table is replaced.
 
     Raises:
         ConfigurationError: Delta does not allow the name of the day column.
@@ -121,23 +146,24 @@ def create_table(
     """
     if files.day_column is not None:
         check_day_column(files.day_column)  # deltalake accepts any name, but delta-spark then refuses ALTER TABLE
-    with _table_errors(files.uri, "made"):
-        return _run_locked(lock, partial(_create, files, schema, properties))
+    with _table_errors(files, "made"):
+        return _run_locked(lock, partial(_create, files, schema, properties, replaces=replaces))
 
 
-def _create(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> DeltaTable:
+def _create(files: TableFiles, schema: StructType, properties: Mapping[str, str], *, replaces: bool) -> DeltaTable:
     first, others = columns_for_creation(schema, files.day_column)
-    uri, storage_options = deltalake_place(files)
+    uri, storage_options = _place(files)
     table = DeltaTable.create(
         uri,
         Schema.from_json(first.json()),
-        mode="ignore",
+        mode="overwrite" if replaces else "ignore",
         partition_by=[files.day_column] if files.day_column else None,
         configuration=dict(properties),
         storage_options=storage_options,
+        commit_properties=_CREATION,
     )
     if others.fields and len(table.schema().fields) == len(first):
-        _add_columns(table, others)
+        _add_columns(table, others, _CREATION)
         table.update_incremental()
     return table
 
@@ -148,7 +174,7 @@ def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext
     Raises:
         TableError: the table refuses the columns.
     """
-    with _table_errors(files.uri, "changed"):
+    with _table_errors(files, "changed"):
         _run_locked(lock, lambda: _add_columns(_open(files), columns))
 
 
@@ -174,19 +200,22 @@ def delete_rows(files: TableFiles, predicate: str) -> None:
     Raises:
         TableError: the table refuses the deletion, or other commits came first at each of deltalake's attempts.
     """
-    with _table_errors(files.uri, "changed"):
-        _open(files).delete(predicate)
+    with _table_errors(files, "changed"):
+        table = _open(files)
+        table.delete(predicate, writer_properties=writer_properties(table, files.codec, with_times=False))
 
 
-def _add_columns(table: DeltaTable, columns: StructType) -> None:
+def _add_columns(table: DeltaTable, columns: StructType, commit: CommitProperties | None = None) -> None:
     if any(map(hides_local_times, columns)) and LOCAL_TIMES not in (table.protocol().writer_features or ()):
-        table.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+        feature = TableFeatures.TimestampWithoutTimezone
+        table.alter.add_feature(feature, allow_protocol_versions_increase=True, commit_properties=commit)
         table.update_incremental()
     table_fields = {field["name"].lower(): field for field in orjson.loads(table.schema().to_json())["fields"]}
     # A whole field is repeated, because deltalake drops a NOT NULL that is not repeated.
     added = columns.jsonValue()["fields"]
     grown = [_grown_field(table_fields.get(field["name"].lower(), field), field) for field in added]
-    table.alter.add_columns(Schema.from_json(orjson.dumps(struct_of(grown)).decode()).fields)
+    fields = Schema.from_json(orjson.dumps(struct_of(grown)).decode()).fields
+    table.alter.add_columns(fields, commit_properties=commit)
 
 
 def _grown_field(table_field: dict[str, Any], wider_field: dict[str, Any]) -> dict[str, Any]:
@@ -221,11 +250,11 @@ class DeltalakeTable:
     def __init__(self, files: TableFiles, lock: Lock = nullcontext) -> None:
         self.uri = files.uri
         self.lock = lock
-        self._files = files
+        self.files = files
         self._log = TableLog(files)
         self._opening = ThreadPoolExecutor(1, thread_name_prefix="delta-table")
-        self._prepared: Future[tuple[DeltaTable, bytes | None]] | None = None
-        """Table, and SHA-256 of the log file of its version (None: there is no such file)."""
+        self._prepared: Future[tuple[DeltaTable, bytes | None, object]] | None = None
+        """Table, SHA-256 of the log file of its version (None: there is no such file), and the access to the table."""
         self._checkpoint_looked_for: int | None = None
 
     def prepare(self) -> None:
@@ -233,25 +262,27 @@ class DeltalakeTable:
             self._prepared = self._opening.submit(self._open_ahead)
 
     def begin(self) -> DeltalakeTransaction:
-        with _table_errors(self.uri, "opened"):
-            return DeltalakeTransaction(self, self._prepared_table() or _open(self._files))
+        with _table_errors(self.files, "opened"):
+            return DeltalakeTransaction(self, self._prepared_table() or _open(self.files))
 
-    def _open_ahead(self) -> tuple[DeltaTable, bytes | None]:
-        table = _open(self._files)
-        return table, self._log.digest(table.version())
+    def _open_ahead(self) -> tuple[DeltaTable, bytes | None, object]:
+        place = _place(self.files)
+        table = _open(self.files, place)
+        return table, self._log.digest(table.version()), place
 
     def _prepared_table(self) -> DeltaTable | None:
         """Return the table that `prepare` opened, updated to the newest version; None: the caller must open the table.
 
-        The result is None if `prepare` was not called, or if opening or updating failed. It is also None if the log
-        file of the opened version has another digest now. In this case, the folder has another table, or another writer
-        has overwritten the version. A table that a catalog manages is left to `_open`, which refuses it.
+        The result is None if `prepare` was not called, if opening or updating failed, or if credentials were renewed
+        since. It is also None if the log file of the opened version has another digest now. In this case, the folder
+        has another table, or another writer has overwritten the version. A table that a catalog manages is left to
+        `_open`, which refuses it.
         """
         prepared, self._prepared = self._prepared, None
         if prepared is None or prepared.exception() is not None:
             return None
-        table, newest = prepared.result()
-        if newest is None or self._log.digest(table.version()) != newest:
+        table, newest, access = prepared.result()
+        if newest is None or self._log.digest(table.version()) != newest or deltalake_place(self.files) != access:
             return None
         try:
             table.update_incremental()
@@ -292,7 +323,7 @@ class DeltalakeTransaction:
         self.state = TableState(table.version(), describe(table))
 
     def last_batch(self, query_id: str) -> int | None:
-        with _table_errors(self._of.uri, "read"):
+        with _table_errors(self._of.files, "read"):
             version: int | None = self._table.transaction_version(query_id)
             return version
 
@@ -373,18 +404,39 @@ def _append_info(version: int, batch: BatchCommit) -> dict[str, Any]:
 
 
 @contextmanager
-def _table_errors(uri: str, done: str) -> Iterator[None]:
+def _table_errors(files: TableFiles, done: str) -> Iterator[None]:
     """Turn deltalake's errors in the `with` block into TableError, or TableAccessError if the table's storage failed.
 
     The storage has failed if the error is an OSError, or if its text contains an error number of the operating system.
     `done` is a participle for the text "the table X cannot be {done}", such as "opened".
     """
+    uri = files.uri
     try:
         yield
+    except ConfigurationError:
+        raise
+    except StorageError as error:
+        raise TableAccessError(f"the table {uri} cannot be {done}: {error}") from error
     except (DeltaError, OSError, ValueError) as error:
         text = _in_one_line(str(error))
         of_store = isinstance(error, OSError) or _OF_FILE_SYSTEM.search(text)
-        raise (TableAccessError if of_store else TableError)(f"the table {uri} cannot be {done}: {text}") from error
+        hint = _access_hint(files, error) if of_store else ""
+        raise (TableAccessError if of_store else TableError)(
+            f"the table {uri} cannot be {done}: {text}{hint}"
+        ) from error
+
+
+def _access_hint(files: TableFiles, error: Exception) -> str:
+    """Return advice on the credentials if the table's storage has refused them, else an empty text."""
+    if urlsplit(files.uri).scheme not in (*S3_SCHEMES, *AZURE_SCHEMES, GOOGLE_SCHEME):
+        return ""
+    # Imported here, because obstore takes long to import, and tables elsewhere do not need it.
+    from tiered_stream.storage.cloud_store import failure_of
+
+    service = open_service(files.storage.at(files.uri), TABLES)
+    lines = [line.strip(" \u21b3\t") for line in _COLOUR.sub("", str(error)).splitlines()]
+    refused = service.refused(failure_of(OSError(": ".join(lines))), files.uri, listing=False)  # as obstore says it
+    return f"; {service.access_hint()}" if isinstance(refused, StorageAccessError) else ""
 
 
 def _in_one_line(text: str) -> str:

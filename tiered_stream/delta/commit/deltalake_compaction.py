@@ -5,26 +5,22 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from contextlib import nullcontext
-from typing import Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import ColumnProperties, DeltaTable, WriterProperties
+from deltalake import DeltaTable
 
 from tiered_stream.delta.commit.deltalake_commit import NO_CHECKPOINT, open_table
+from tiered_stream.delta.commit.deltalake_statistics import writer_properties
 from tiered_stream.delta.commit.transaction import Lock
 from tiered_stream.delta.settings.ingest_settings import TableFiles
-from tiered_stream.delta.write.early_times import need_version_key
 from tiered_stream.delta.write.file_systems import open_folder
+from tiered_stream.delta.write.odd_times import find_odd_times
 
 log = logging.getLogger(__name__)
 
 MIN_SMALL_FILES = 8
 """Minimum number of small files in a partition that is compacted; with fewer, rewriting costs more than it gains."""
-_COMPRESSION: dict[str, Literal["SNAPPY", "ZSTD", "UNCOMPRESSED"]] = {
-    "snappy": "SNAPPY", "zstd": "ZSTD", "none": "UNCOMPRESSED",
-}  # fmt: skip
-_WITH, _WITHOUT = ColumnProperties(statistics_enabled="PAGE"), ColumnProperties(statistics_enabled="NONE")
 _NOT_COMPACTED = (
     "the table %s%s is not compacted: it has dates before 1582 or timestamps before 1900, for which Spark needs its "
     "version in a file's footer, which deltalake does not write. Set ingest.commit=spark to compact it."
@@ -59,7 +55,8 @@ def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
         return
     folder = open_folder(files.uri, files.storage)
     for partition, paths in _crowded(table, files.target_bytes).items():
-        if need_version_key(folder, paths):
+        odd = find_odd_times(folder, paths)
+        if odd.need_version_key:
             log.warning(_NOT_COMPACTED, files.uri, "".join(f", {name}={value}," for name, value in partition))
             continue
         with lock():
@@ -67,7 +64,7 @@ def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
                 partition_filters=[(name, "=", value) for name, value in partition] or None,
                 target_size=files.target_bytes,
                 max_concurrent_tasks=1,
-                writer_properties=writer_properties(table, files.compression),
+                writer_properties=writer_properties(table, files.codec, with_times=not odd.beyond_years),
                 post_commithook_properties=NO_CHECKPOINT,
             )
         log.info("the table %s: %d files are now %d", files.uri, metrics["numFilesRemoved"], metrics["numFilesAdded"])
@@ -95,27 +92,3 @@ def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]
         if row["size_bytes"] < target_bytes and None not in (row[name] for name in names):
             small[tuple((name.removeprefix(_PARTITION), str(row[name])) for name in names)].append(unquote(row["path"]))
     return {partition: paths for partition, paths in small.items() if len(paths) >= MIN_SMALL_FILES}
-
-
-def writer_properties(table: DeltaTable, compression: str) -> WriterProperties:
-    """Return writer properties with statistics of all columns except floating-point columns.
-
-    deltalake's statistics ignore NaN, but Spark sorts NaN above all numbers. If a nested column has floating-point
-    numbers, no nested column has statistics.
-    """
-    kinds = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
-    nested = any(_has_floats(kind) for kind in kinds.values() if pa.types.is_nested(kind))
-    # deltalake takes no path into a column. If one nested column has floating-point numbers, none has statistics.
-    by_column = {
-        name: _WITHOUT if _has_floats(kind) else _WITH for name, kind in kinds.items() if not pa.types.is_nested(kind)
-    }
-    return WriterProperties(
-        compression=_COMPRESSION[compression],
-        default_column_properties=_WITHOUT if nested else _WITH,
-        column_properties=by_column,
-    )
-
-
-def _has_floats(kind: pa.DataType) -> bool:
-    inner = (kind.field(number).type for number in range(kind.num_fields))
-    return bool(pa.types.is_floating(kind)) or any(map(_has_floats, inner))

@@ -7,6 +7,7 @@ meets every requirement of a table, and needs no bound on the rows. So Spark mer
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,21 +26,16 @@ from tiered_stream.delta.commit.deltalake_commit import (
     DeltalakeTransaction,
     write_actions,
 )
-from tiered_stream.delta.commit.deltalake_compaction import writer_properties
-from tiered_stream.delta.commit.merge import (
-    MergeClauses,
-    MergedTable,
-    is_newer_sql,
-    merge_clauses,
-    unordered_error,
-)
+from tiered_stream.delta.commit.deltalake_statistics import writer_properties
+from tiered_stream.delta.commit.merge import UNORDERED_KEY, MergeClauses, MergedTable, unordered_error
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
-from tiered_stream.delta.schema.row_schema import arrow_schema, struct_type
+from tiered_stream.delta.schema.row_schema import struct_type
+from tiered_stream.delta.schema.spark_schema import arrow_schema
 from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.delta.write.early_times import need_version_key
 from tiered_stream.delta.write.file_systems import open_folder
-from tiered_stream.delta.write.latest_rows import DELETES, STAGED, UnorderedKeyError, last_rows
+from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED, UnorderedKeyError, last_rows
+from tiered_stream.delta.write.odd_times import OddTimes, find_odd_times
 from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.change_records import named_column
 
@@ -51,6 +47,8 @@ MAX_JOIN_BYTES = 1 << 30
 """Maximum memory of deltalake's join of the rows with the table, in bytes; Spark merges what needs more."""
 _EXHAUSTED = "Resources exhausted"
 """Text in the error of a join that would need more memory (DataFusion: `DataFusionError::ResourcesExhausted`)."""
+_UNORDERED = re.compile(rf"{UNORDERED_KEY}: (\S+ and [\w./?-]+)")
+"""Pattern in an error of a MERGE for two partitions with records of one key; its group has both partitions."""
 
 
 @dataclass(eq=False)
@@ -63,8 +61,10 @@ class DeltalakeMergedTable:
     table: DeltalakeTable
     merged: MergedTable
     by_spark: bool
-    late_files: set[str] = field(default_factory=set)
-    """Files of the table that need no version key of Spark's (`early_times.py`)."""
+    searched: set[str] = field(default_factory=set)
+    """Files of the table that were searched for odd dates and times."""
+    odd_times: OddTimes = field(default_factory=OddTimes)
+    """Odd dates and times of these files, and of the rows that were merged."""
 
     def prepare(self) -> None:
         self.table.prepare()
@@ -113,30 +113,35 @@ class DeltalakeMerge:
         if reason := why_not_merged_by_deltalake(self.state.description, merged.merge_on):
             raise _SparkNeededError(reason)
         folder = open_folder(files.uri, files.storage)
-        self._check_times(folder, batch.files)
-        columns = merged.columns(self.state.description, batch.files)
+        with_times = self._are_times_in_years(folder, batch.files)
+        columns = merged.columns(self.state.description)
         staged = _staged(folder, batch.files, columns)
         # deltalake distinguishes upper and lower case in names.
         keys = [named_column(staged.schema, name) or name for name in files.keys]
         order_by = files.order_by and named_column(staged.schema, files.order_by)
+        clauses = merged.clauses(self.state.description, keys, order_by)
         try:
-            rows = last_rows(staged, keys, order_by)
+            source = last_rows(staged, keys, order_by).select([*columns.names, DELETES, DELETED_AT])
+            write = partial(_write, source, clauses, self._of.by_spark, files.codec, with_times)
+            return self._transaction.write(batch, write, {"userMetadata": batch.metadata()})
         except UnorderedKeyError as error:
             raise unordered_error(str(merged.address), str(error)) from None
-        clauses = merge_clauses(columns.names, keys, is_newer_sql(order_by), None)
-        source = rows.select([*columns.names, DELETES])
-        write = partial(_write, source, clauses, self._of.by_spark, files.compression)
-        return self._transaction.write(batch, write, {"userMetadata": batch.metadata()})
 
-    def _check_times(self, folder: fs.FileSystem, files: Sequence[DataFile]) -> None:
-        """Raise _SparkNeededError if Spark might misread rows of the table that deltalake has rewritten."""
+    def _are_times_in_years(self, folder: fs.FileSystem, files: Sequence[DataFile]) -> bool:
+        """Return whether all dates and times of the table and of the staged files are in the years 1 to 9999.
+
+        Raises:
+            _SparkNeededError: Spark might misread rows of the table that deltalake has rewritten.
+        """
+        of = self._of
         if not any(_has_days_or_times(each.type) for each in arrow_schema(_schema(self.state))):
-            return
+            return True
         paths = {unquote(path) for path in self._transaction.paths()}
-        new = paths - self._of.late_files
-        if need_version_key(folder, [*new, *(file.path for file in files)]):
+        odd = of.odd_times | find_odd_times(folder, [*(paths - of.searched), *(file.path for file in files)])
+        if odd.need_version_key:
             raise _SparkNeededError("there are dates before 1582 or times before 1900")
-        self._of.late_files = paths
+        of.searched, of.odd_times = paths, odd
+        return not odd.beyond_years
 
 
 def _write(
@@ -144,10 +149,14 @@ def _write(
     clauses: MergeClauses,
     is_bounded: bool,
     compression: str,
+    with_times: bool,
     table: DeltaTable,
     properties: CommitProperties,
 ) -> None:
-    """Merge the rows; `is_bounded` says whether the memory of the join is bounded."""
+    """Merge the rows; `is_bounded` says whether the memory of the join is bounded.
+
+    `with_times` is the argument of `writer_properties`.
+    """
     version = table.version()
     merger = table.merge(
         rows.to_reader(),
@@ -155,21 +164,37 @@ def _write(
         source_alias="source",
         target_alias="target",
         max_spill_size=MAX_JOIN_BYTES if is_bounded else None,
-        writer_properties=writer_properties(table, compression),
+        writer_properties=writer_properties(table, compression, with_times=with_times),
         commit_properties=properties,
         post_commithook_properties=NO_CHECKPOINT,
     )
+    if clauses.unordered:
+        merger = merger.when_matched_delete(_if_unordered(clauses))
     merger = merger.when_matched_delete(clauses.delete)
+    if clauses.own:
+        merger = merger.when_matched_update({**clauses.values, **clauses.own}, clauses.replace)
     merger = merger.when_matched_update(dict(clauses.values), clauses.update)
     try:
         merger.when_not_matched_insert(dict(clauses.values), clauses.insert).execute()
     except DeltaError as error:
         if _EXHAUSTED in str(error):
             raise _SparkNeededError("rows and table need more memory than one process may take") from None
+        if found := _UNORDERED.search(str(error)):
+            raise UnorderedKeyError(found[1]) from None
         raise
     if table.version() == version:
         # deltalake writes no version if no row has changed, but the table must have the micro-batch's transaction.
         write_actions(table, [], None, properties)
+
+
+def _if_unordered(clauses: MergeClauses) -> str:
+    """Return SQL that is false, or raises an error if records of a row of both have no order.
+
+    DataFusion has no function that raises an error, but names a text that it cannot cast. It may cast before it looks
+    at a condition, so the condition is in the text.
+    """
+    text = f"CASE WHEN {clauses.unordered} THEN '{UNORDERED_KEY}: ' || {clauses.partitions} ELSE '0' END"
+    return f"CAST({text} AS BIGINT) = 1"
 
 
 def _staged(folder: fs.FileSystem, files: Sequence[DataFile], columns: StructType) -> pa.Table:
@@ -239,5 +264,6 @@ def _schema(state: TableState) -> StructType:
 
 
 def _has_days_or_times(kind: pa.DataType) -> bool:
-    is_one = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None)
-    return is_one or any(_has_days_or_times(kind.field(number).type) for number in range(kind.num_fields))
+    return pa.types.is_temporal(kind) or any(
+        _has_days_or_times(kind.field(number).type) for number in range(kind.num_fields)
+    )

@@ -9,7 +9,7 @@ import orjson
 from pyspark.sql import SparkSession
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 from tiered_stream.options.offset_json import offsets_from_dict
 
 
@@ -41,10 +41,15 @@ def landed_offsets(spark: SparkSession, table: str, version: int | None = None) 
         if version is not None and row["version"] > version:
             continue
         first = row["version"] if first is None else min(first, row["version"])
-        for partition, offsets in committed_ranges(row["userMetadata"]).items():
-            known = ranges.get(partition, offsets)
-            ranges[partition] = OffsetRange(min(known.start, offsets.start), max(known.end, offsets.end))
+        extend_ranges(ranges, committed_ranges(row["userMetadata"]))
     return LandedOffsets(ranges, first == 0)
+
+
+def extend_ranges(ranges: dict[TopicPartition, OffsetRange], others: PartitionRanges) -> None:
+    """Extend each partition's range in `ranges` to the lowest and the highest offset of it and of `others`."""
+    for partition, offsets in others.items():
+        known = ranges.get(partition, offsets)
+        ranges[partition] = OffsetRange(min(known.start, offsets.start), max(known.end, offsets.end))
 
 
 def committed_ranges(metadata: str | None) -> dict[TopicPartition, OffsetRange]:

@@ -219,8 +219,8 @@ class ManyTables:
         for other in topics[1:]:
             if _shared_settings(self.routing.target(other)) != _shared_settings(first):
                 raise ConfigurationError(
-                    f"topics {topics[0]} and {other} share the table {first.name}, but want it unlike: give both the "
-                    "same ingest.topic.… settings, or send one of them to another table by ingest.route"
+                    f"topics {topics[0]} and {other} share the table {first.name}, but have different settings for it: "
+                    "give both the same ingest.topic.… settings, or send one of them to another table by ingest.route"
                 )
         return first
 
@@ -289,12 +289,14 @@ class ManyTables:
     def _commit(self, share: _Share, query_id: str, batch_id: int) -> Landed:
         assert share.commits
         version = share.commits.commit(query_id, batch_id, share.rows)
-        self._note(share)
+        self._note(share, query_id, batch_id, version)
         return Landed(batch_id, share.landed.version if version is None else version)
 
-    def _note(self, share: _Share) -> None:
+    def _note(self, share: _Share, query_id: str, batch_id: int, version: int | None) -> None:
+        assert share.commits
         place = GivenOptions(share.target.settings).read(DEAD_LETTER_TABLE)
-        self._landed.append(landed_rows(share.target.name, place or "", share.files))
+        landed = landed_rows(share.target.name, place or "", share.files)
+        self._landed.append(share.commits.with_keys(landed, query_id, batch_id, version))
 
     def _check_names(self, opened: Mapping[str, _Share]) -> None:
         """Check that no table was opened by two names; tables for dead letters are checked, too.
@@ -418,9 +420,9 @@ class ManyTables:
         commits.check(files)
         has = max(share.landed.batch, commits.last_batch(query_id, lacks.batch))
         self._dead_letters.replace(topics, query_id, files, key, has)
-        version = commits.commit(query_id, lacks.batch, share.rows) or 0
-        self._note(share)
-        return Landed(lacks.batch, version)
+        version = commits.commit(query_id, lacks.batch, share.rows)
+        self._note(share, query_id, lacks.batch, version)
+        return Landed(lacks.batch, version or 0)
 
 
 def _held_ranges(

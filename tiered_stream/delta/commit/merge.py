@@ -11,39 +11,50 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
-import orjson
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructType
 
-from tiered_stream.delta.catalog.address import TableAddress, known_scheme
-from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, all_messages, first_line, is_conflict, java_classes
-from tiered_stream.delta.commit.delta_spark_commit import FINAL, INTERRUPTED, DeltaSparkTable, DeltaSparkTransaction
-from tiered_stream.delta.commit.key_order import mixed_sql, rank_sql
+from tiered_stream.delta.catalog.address import USER_METADATA, TableAddress, known_scheme
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, java_classes, raised_text
+from tiered_stream.delta.commit.delta_spark_commit import (
+    ALL_ROWS,
+    FINAL,
+    INTERRUPTED,
+    DeltaSparkTable,
+    DeltaSparkTransaction,
+)
+from tiered_stream.delta.commit.key_order import deleted_at_sql, mixed_sql, rank_sql
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, TableState, UncertainCommitError
-from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription
+from tiered_stream.delta.requirements.merge_requirements import merged_columns
+from tiered_stream.delta.requirements.session_requirements import CODEC
 from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import TableFiles
-from tiered_stream.delta.settings.upsert_settings import MERGE_ON, ORDER_BY
+from tiered_stream.delta.settings.upsert_settings import MERGE_ON, ORDER_BY, OWN_COLUMNS
 from tiered_stream.delta.write.data_files import DataFile, offset_ranges
-from tiered_stream.delta.write.latest_rows import DELETES, STAGED
+from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED
 from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.spark.session import copied_session
 
 _APPLICATION, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
-_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 MERGE_SETTINGS = {
-    # A column that the rows lack keeps its value, whatever the session wants of its own merges.
+    # The MERGE names all columns, whatever the session wants of its own merges.
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
     # Delta's MERGE does not find a CHAR column that Spark pads as it reads the table. The texts in files are padded.
     "spark.sql.readSideCharPadding": "false",
+    # Errors of `raise_error` have an error class, by which they are recognized.
+    "spark.sql.legacy.raiseErrorWithoutErrorClass": "false",
+    **ALL_ROWS,
 }
 """Settings of every session that merges rows into a table of the latest state."""
 _SETTINGS = {
@@ -62,7 +73,10 @@ _FAILED = {
 """Java classes of errors in Spark's work on the rows, which another attempt would raise again."""
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|\bJob \d+ cancelled\b")
 """Pattern in Spark's error for a job that was cancelled. A table's own constraint may have the word, too."""
-_UNORDERED = "tiered_stream: a key occurs in several partitions"
+UNORDERED_KEY = "tiered_stream: a key occurs in several partitions"
+"""Text in an error that a MERGE itself raises, in front of two partitions with records of one key."""
+PLACE = ("topic", "partition")
+"""Kafka's columns that say in which partition a record is."""
 _NOT_EMPTY = "tiered_stream: the table has rows"
 
 
@@ -70,16 +84,15 @@ _NOT_EMPTY = "tiered_stream: the table has rows"
 class MergedTable:
     """Table of the latest state, opened for commits: a `transaction.CommitTable`.
 
-    `files` has the key columns. `merge_on` is the value of `ingest.mergeOn`. `written` are the columns of the rows.
+    `files` has the key columns. `merge_on` is the value of `ingest.mergeOn`. `kafka` has the names of columns that hold
+    Kafka's columns, by Kafka's name.
     """
 
     spark: SparkSession
     address: TableAddress
     files: TableFiles
     merge_on: str | None
-    written: StructType
-    _grown: set[str] = field(default_factory=set, init=False, compare=False)
-    """Names in lower case of the columns that earlier batches of the query have added to the table."""
+    kafka: Mapping[str, str]
 
     def prepare(self) -> None:
         """Do nothing, because delta-spark keeps the table's state."""
@@ -90,30 +103,47 @@ class MergedTable:
     @cached_property
     def session(self) -> SparkSession:
         """Copy of the session for this table's merges, so that their settings reach no other query."""
-        return SparkSession(self.spark.sparkContext, self.spark._jsparkSession.cloneSession())
+        return copied_session(self.spark, {})
 
     @cached_property
     def folder(self) -> str:
         """Path of the table's folder, in the form that Spark accepts."""
         return unquote(known_scheme(self.spark, self.files.uri)).rstrip("/")
 
-    def columns(self, description: TableDescription, files: Sequence[DataFile]) -> StructType:
-        """Return the table's columns that rows of the query have, with the names and types of the table.
+    def columns(self, description: TableDescription) -> StructType:
+        """Return the table's columns that a MERGE sets, with the names and types of the table."""
+        return merged_columns(description, self.files.own_columns)
 
-        If earlier batches have added a column, a record without its field has null there, whatever `files` have.
+    def clauses(self, description: TableDescription, keys: Sequence[str], order_by: str | None) -> MergeClauses:
+        """Return the parts of a MERGE of rows with `columns(description)`.
+
+        `keys` and `order_by` are names of columns. deltalake needs the case that the table has.
         """
-        grown = (StructType.fromJson(orjson.loads(text)) for text in {file.schema for file in files} if text)
-        self._grown.update(name.lower() for schema in grown for name in schema.names)
-        names = self._grown.union(map(str.lower, self.written.names))
-        table = struct_type(description.fields)
-        return StructType([StructField(each.name, each.dataType) for each in table if each.name.lower() in names])
+        columns = self.columns(description).names
+        known = {name.lower(): name for name in columns}
+        names = (known.get(self.kafka.get(each, "").lower()) for each in PLACE) if order_by is None else ()
+        places = [name for name in names if name is not None]
+        own = own_columns(description, columns)
+        return merge_clauses(columns, keys, order_by, self.merge_on, places, own)
 
-    def check_condition(self, description: TableDescription) -> None:
-        """Raise ConfigurationError if `ingest.mergeOn` is no condition on columns of the table and of the rows."""
+    def check(self, description: TableDescription) -> None:
+        """Check the settings of the MERGE against the table's columns.
+
+        Raises:
+            ConfigurationError: `ingest.mergeOn` is no condition on columns of the table and of the rows, or the table
+                lacks one of `ingest.ownColumns`.
+        """
+        target = struct_type(description.fields)
+        known = {name.lower() for name in target.names}
+        for name in self.files.own_columns:
+            if name.lower() not in known:
+                raise ConfigurationError(
+                    f"{OWN_COLUMNS.name} has {name}, which the table {self.address} lacks: correct the name, or add "
+                    "the column with ALTER TABLE first"
+                )
         if self.merge_on is None:
             return
-        target = struct_type(description.fields)
-        empty = [self.session.createDataFrame([], schema) for schema in (target, self.written)]
+        empty = [self.session.createDataFrame([], schema) for schema in (target, self.columns(description))]
         try:
             empty[0].alias("target").crossJoin(empty[1].alias("source")).where(self.merge_on)
         except PySparkException as error:
@@ -147,15 +177,16 @@ class MergeTransaction:
             return self._transaction.commit(batch)
         table, session = self._table, self._table.session
         settings = {
-            **_SETTINGS, _APPLICATION: batch.query_id, _VERSION: str(batch.batch_id), _METADATA: batch.metadata()
+            **_SETTINGS, CODEC: table.files.codec, _APPLICATION: batch.query_id, _VERSION: str(batch.batch_id),
+            USER_METADATA: batch.metadata(),
         }  # fmt: skip
         for name, value in settings.items():
             session.conf.set(name, value)
-        columns = table.columns(self.state.description, batch.files)
-        clauses = merge_clauses(columns.names, table.files.keys, is_newer_sql(table.files.order_by), table.merge_on)
+        columns = table.columns(self.state.description)
+        clauses = table.clauses(self.state.description, table.files.keys, table.files.order_by)
         only_insert = not self._transaction.has_rows()
         try:
-            self._last_rows(batch.files, columns).createOrReplaceTempView(_SOURCE)
+            self._last_rows(batch.files, columns, resets=bool(clauses.own)).createOrReplaceTempView(_SOURCE)
             session.sql(merge_sql(table.address.sql_name, _SOURCE, clauses, only_insert=only_insert))
         except JAVA_ERRORS as error:
             if _is_stopped(error):
@@ -164,15 +195,22 @@ class MergeTransaction:
         table.remove(batch.files)
         return self.state.version + 1
 
-    def _last_rows(self, files: Sequence[DataFile], columns: StructType) -> DataFrame:
-        """Return the last row of each key among the rows of the staged files."""
+    def _last_rows(self, files: Sequence[DataFile], columns: StructType, *, resets: bool) -> DataFrame:
+        """Return the last row of each key among the rows of the staged files.
+
+        The rows have the column `DELETED_AT` if `resets` is true, because the table has columns of the user's own.
+        """
         table = self._table
         schema = StructType([*columns, *spark_columns(STAGED, None)])
         paths = [f"{table.folder}/{file.path}" for file in files]
         rows = table.session.read.schema(schema).options(**_NO_GLOBS).parquet(*paths)
         one = len(offset_ranges(files)) == 1
-        ranked, last = last_rows_sql(columns.names, table.files.keys, table.files.order_by, one=one)
-        return rows.selectExpr("*", *ranked).where(f"{_RANK} = 1").selectExpr(*last)
+        keys, order_by = table.files.keys, table.files.order_by
+        ranked, last = last_rows_sql(columns.names, keys, order_by, one=one)
+        if resets:
+            rows = with_deleted_at(rows, keys, order_by)
+            last = [*last, DELETED_AT]
+        return _with_not_null(rows.selectExpr("*", *ranked).where(f"{_RANK} = 1").selectExpr(*last), columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +219,10 @@ class MergeClauses:
 
     `key` is the table's first key. `matched`, `delete` and `update` are the conditions for a row of both to be the
     same, to be deleted, and to be updated. `insert` is the condition for a new row to be inserted. `values` has the new
-    values, by column.
+    values, by column. `unordered` is the condition for a row of both whose records are in several partitions, so that
+    Kafka gives them no order. `partitions` is a text with these partitions. Both are empty if rows have an order.
+    `own` has the values of `ingest.ownColumns` in a new row, by column. `replace` is the condition for a row of both to
+    become a new row.
     """
 
     key: str
@@ -190,18 +231,37 @@ class MergeClauses:
     update: str
     insert: str
     values: Mapping[str, str]
+    unordered: str
+    partitions: str
+    own: Mapping[str, str]
+    replace: str
 
 
 def merge_clauses(
-    columns: Sequence[str], keys: Sequence[str], is_newer: str | None, merge_on: str | None
+    columns: Sequence[str],
+    keys: Sequence[str],
+    order_by: str | None,
+    merge_on: str | None,
+    places: Sequence[str] = (),
+    own: Mapping[str, str] = MappingProxyType({}),
 ) -> MergeClauses:
     """Return the parts of a MERGE of rows with `columns`, whose rows are identified by the columns `keys`.
 
-    `is_newer` is SQL that is true if a new row may replace the row of the table; None: it may always. `merge_on` is the
-    value of `ingest.mergeOn`.
+    A new row replaces the row of the table if its value of `order_by` is not smaller; None: it always does. `merge_on`
+    is the value of `ingest.mergeOn`. `places` are the columns with a row's topic and partition, as far as the table has
+    them, if records of several partitions have no order. `own` are the columns that records never set, with their
+    values in a new row (`own_columns`).
     """
+    names = [sql_name([place]) for place in places]
+    texts = (
+        " || '/' || ".join(f"coalesce(CAST({side}.{name} AS STRING), '?')" for name in names)
+        for side in ("target", "source")
+    )
     same = [f"target.{sql_name([key])} = source.{sql_name([key])}" for key in keys]
-    only = f" AND {is_newer}" if is_newer else ""
+    only = "" if order_by is None else f" AND {_not_below_sql(f'source.{sql_name([order_by])}', order_by)}"
+    deleted = f"source.{DELETED_AT}"
+    if order_by is not None:
+        deleted = f"{deleted} IS NOT NULL AND {_not_below_sql(deleted, order_by)}"
     return MergeClauses(
         f"target.{sql_name([keys[0]])}",
         " AND ".join([*same, *([f"({merge_on})"] if merge_on else [])]),
@@ -209,15 +269,29 @@ def merge_clauses(
         f"NOT source.{DELETES}{only}",
         f"NOT source.{DELETES}",
         {name: f"source.{name}" for name in (sql_name([name]) for name in columns)},
+        " OR ".join(f"target.{name} <> source.{name}" for name in names),
+        " || ' and ' || ".join(texts) if names else "",
+        own,
+        f"{deleted} AND NOT source.{DELETES}{only}",
     )
 
 
-def is_newer_sql(order_by: str | None) -> str | None:
-    """Return SQL that is true if the table's row has no larger value of `order_by`; None: no column orders rows."""
-    if order_by is None:
-        return None
-    by = sql_name([order_by])
-    return f"(target.{by} IS NULL OR source.{by} >= target.{by})"
+def own_columns(description: TableDescription, written: Sequence[str]) -> dict[str, str]:
+    """Return the columns of the table that rows with the columns `written` lack, with SQL of their values in a new row.
+
+    Columns that Delta computes itself are left out.
+    """
+    names = {name.lower() for name in written}
+    others = (field for field in description.fields if field["name"].lower() not in names)
+    kinds = {sql_name([field["name"]]): field.get("metadata", {}) for field in others}
+    plain = {name: metadata for name, metadata in kinds.items() if not COMPUTED & metadata.keys()}
+    return {name: "DEFAULT" if "CURRENT_DEFAULT" in metadata else "NULL" for name, metadata in plain.items()}
+
+
+def _not_below_sql(value: str, order_by: str) -> str:
+    """Return SQL that is true if the table's row has no larger value of `order_by` than the SQL `value`."""
+    by = f"target.{sql_name([order_by])}"
+    return f"({by} IS NULL OR {value} >= {by})"
 
 
 def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: bool = False) -> str:
@@ -227,8 +301,11 @@ def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: boo
     another writer has added rows, which it would leave as they are.
     """
     values = ", ".join(f"target.{name} = {value}" for name, value in merged.values.items())
+    reset = ", ".join(f"target.{name} = {value}" for name, value in merged.own.items())
     changes = [
+        *([f"WHEN MATCHED AND {_if_unordered(merged)} THEN DELETE"] if merged.unordered else []),
         f"WHEN MATCHED AND {merged.delete} THEN DELETE",
+        *([f"WHEN MATCHED AND {merged.replace} THEN UPDATE SET {values}, {reset}"] if reset else []),
         f"WHEN MATCHED AND {merged.update} THEN UPDATE SET {values}",
     ]
     is_empty = f"raise_error(concat({sql_text(_NOT_EMPTY + ': ')}, CAST({merged.key} AS STRING))) IS NULL"
@@ -239,6 +316,12 @@ def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: boo
         f"VALUES ({', '.join(merged.values.values())})",
     ]
     return " ".join(clauses)
+
+
+def _if_unordered(merged: MergeClauses) -> str:
+    """Return SQL that is false, or raises an error if records of a row of both have no order."""
+    error = f"raise_error({sql_text(UNORDERED_KEY + ': ')} || {merged.partitions})"
+    return f"CASE WHEN {merged.unordered} THEN CAST({error} AS BOOLEAN) ELSE false END"
 
 
 def last_rows_sql(
@@ -253,9 +336,32 @@ def last_rows_sql(
     deletes = DELETES
     if not one and order_by is None:
         ranked.append(f"{mixed_sql(keys)} AS {_MIXED}")
-        error = f"raise_error(concat({sql_text(_UNORDERED + ': ')}, {_MIXED}))"
+        error = f"raise_error(concat({sql_text(UNORDERED_KEY + ': ')}, {_MIXED}))"
         deletes = f"CASE WHEN {_MIXED} IS NULL THEN {DELETES} ELSE CAST({error} AS BOOLEAN) END AS {DELETES}"
     return ranked, [*(sql_name([name]) for name in columns), deletes]
+
+
+def with_deleted_at(rows: DataFrame, keys: Sequence[str], order_by: str | None) -> DataFrame:
+    """Return staged rows with the column `DELETED_AT`, and with other columns of which only this column is made."""
+    first, deleted_at = deleted_at_sql(keys, order_by)
+    return rows.selectExpr("*", *first).selectExpr("*", f"{deleted_at} AS {DELETED_AT}")
+
+
+def _with_not_null(rows: DataFrame, columns: StructType) -> DataFrame:
+    """Return the rows with the fields of structs that are NOT NULL in `columns`, the table's columns.
+
+    Spark reads all fields as nullable, and refuses to write nullable fields to them. Tasks have checked the rows.
+    """
+    if not any(_has_not_null(column.dataType) for column in columns):
+        return rows
+    session: Any = rows.sparkSession._jsparkSession
+    kind = session.parseDataType(StructType([*columns, *list(rows.schema)[len(columns) :]]).json())
+    plan: Any = rows._jdf
+    return DataFrame(session.internalCreateDataFrame(plan.queryExecution().toRdd(), kind, False), rows.sparkSession)
+
+
+def _has_not_null(kind: DataType) -> bool:
+    return isinstance(kind, StructType) and any(not each.nullable or _has_not_null(each.dataType) for each in kind)
 
 
 def _is_stopped(error: Py4JJavaError | CapturedException) -> bool:
@@ -265,12 +371,11 @@ def _is_stopped(error: Py4JJavaError | CapturedException) -> bool:
 
 def _table_error(table: MergedTable, error: Py4JJavaError | CapturedException) -> TableError:
     """Return the error of a failed MERGE; it is an UncertainCommitError if another attempt may succeed."""
-    for message in all_messages(error):
-        _, found, partitions = message.partition(f"{_UNORDERED}: ")
-        if found:
-            return unordered_error(str(table.address), partitions.splitlines()[0])
-        if f"{_NOT_EMPTY}: " in message:
-            return UncertainCommitError(f"another writer has added the first rows to the table {table.address}")
+    raised = raised_text(error) or ""
+    if raised.startswith(f"{UNORDERED_KEY}: "):
+        return unordered_error(str(table.address), raised.removeprefix(f"{UNORDERED_KEY}: "))
+    if raised.startswith(_NOT_EMPTY):
+        return UncertainCommitError(f"another writer has added the first rows to the table {table.address}")
     fails_again = bool(java_classes(error) & (FINAL | _FAILED)) and not is_conflict(error)
     kind = TableError if fails_again else UncertainCommitError
     return kind(f"rows cannot be merged into the table {table.address} by Spark's Delta: {first_line(error)}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -14,14 +15,28 @@ from pyarrow import NativeFile
 from pyarrow.fs import FileSelector
 
 from tiered_stream.delta.commit.transaction import TOPIC_IDS
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import CREATION, TableFiles
 from tiered_stream.delta.write.file_systems import open_folder
 from tiered_stream.errors import TableError
 from tiered_stream.model import uuid_from_text
+from tiered_stream.observe.landed_rows import ChangedKeys
 
 _BUFFER_BYTES = 1 << 20
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
 _MAX_PROTOCOL_FILES = 100
+_MAX_COMMIT_FILES = 100
+_MAX_CREATION_COMMITS = 20
+_MAX_LATER = 10
+"""Maximum number of versions in which a commit is searched that other writers' commits came before."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCommit:
+    """A streaming query's commit in a table's log: the query's id, the time in ms since 1970, and the user metadata."""
+
+    query_id: str
+    at_ms: int
+    metadata: str
 
 
 class TableLog:
@@ -57,13 +72,56 @@ class TableLog:
             try:
                 newest = self.newest_batch(query_id, version, version)
                 commits = [] if newest == -1 else list(self._actions(version, version, "commitInfo"))
-                if commits and (topic_ids := _topic_ids(commits[0].get("userMetadata"))):
+                if commits and (topic_ids := committed_topic_ids(commits[0].get("userMetadata"))):
                     return topic_ids
             except FileNotFoundError:  # this version is removed, and so are all earlier ones
                 break
             except ValueError as error:
                 raise TableError(f"the table {self._files.uri}, version {version} of its log: {error}") from error
         return {}
+
+    def is_unused(self) -> bool:
+        """Return whether the log has nothing but commits by which this package has created the table."""
+        for version in range(_MAX_CREATION_COMMITS):
+            try:
+                actions = list(self._commit(version, "add", "txn", "commitInfo"))
+            except FileNotFoundError:
+                return version > 0
+            if [(kind, action.get("userMetadata")) for kind, action in actions] != [("commitInfo", CREATION)]:
+                return False
+        return False
+
+    def newest_commits(self, last: int) -> Iterator[QueryCommit]:
+        """Yield the commits of queries in the newest versions up to `last`, at most `_MAX_COMMIT_FILES`, newest first.
+
+        A commit without application transaction, or one whose fields are malformed, is left out.
+        """
+        for version in range(last, max(-1, last - _MAX_COMMIT_FILES), -1):
+            actions: dict[str, dict[str, Any]] = {}
+            try:
+                for kind, action in self._commit(version, "txn", "commitInfo"):
+                    actions.setdefault(kind, action)
+            except FileNotFoundError:  # this version is removed, and so are all earlier ones
+                return
+            query_id, info = actions.get("txn", {}).get("appId"), actions.get("commitInfo", {})
+            at_ms, metadata = info.get("timestamp"), info.get("userMetadata")
+            if type(at_ms) is int and isinstance(metadata, str) and isinstance(query_id, str):
+                yield QueryCommit(query_id, at_ms, metadata)
+
+    def changed_keys(self, query_id: str, batch_id: int, first: int) -> ChangedKeys | None:
+        """Return the numbers of keys that a query's MERGE has changed, whose commit is in version `first` or later.
+
+        None: the commit is not among the next `_MAX_LATER` versions, or has no such numbers.
+        """
+        for version in range(first, first + _MAX_LATER):
+            try:
+                actions = dict(self._commit(version, "txn", "commitInfo"))
+            except FileNotFoundError:
+                return None
+            txn, metrics = actions.get("txn", {}), actions.get("commitInfo", {}).get("operationMetrics")
+            if (txn.get("appId"), txn.get("version")) == (query_id, batch_id) and isinstance(metrics, dict):
+                return _changed_keys(metrics)
+        return None
 
     def features(self) -> frozenset[str]:
         """Return the features of readers and writers in the log's newest protocol.
@@ -99,25 +157,30 @@ class TableLog:
             raise self._unreadable(version, error) from error
 
     def _actions(self, first: int, last: int, kind: str) -> Iterator[dict[str, Any]]:
-        """Yield the actions of the kind `kind`, such as `txn`, in the versions from `first` to `last`, in order.
+        """Yield the actions of the kind `kind` in these versions, in order. Raises: the errors of `_commit`."""
+        for version in range(first, last + 1):
+            for _, action in self._commit(version, kind):
+                yield action
 
-        Only lines that contain the kind's name are parsed.
+    def _commit(self, version: int, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the actions of these kinds, such as `txn`, in the file of a version, each with its kind.
+
+        Only lines that contain a kind's name are parsed.
 
         Raises:
-            FileNotFoundError: the file of a version is missing.
-            TableError: the file of a version cannot be read.
+            FileNotFoundError: the file is missing.
+            TableError: the file cannot be read.
         """
-        name = f'"{kind}"'.encode()
-        for version in range(first, last + 1):
-            try:
-                with self._stream(version) as stream:
-                    for line in io.BufferedReader(stream, _BUFFER_BYTES):
-                        if name in line and (action := _action(orjson.loads(line), kind)) is not None:
-                            yield action
-            except FileNotFoundError:
-                raise
-            except (OSError, ValueError) as error:
-                raise self._unreadable(version, error) from error
+        try:
+            with self._stream(version) as stream:
+                for line in io.BufferedReader(stream, _BUFFER_BYTES):
+                    for kind in kinds:
+                        if f'"{kind}"'.encode() in line and (action := _action(orjson.loads(line), kind)) is not None:
+                            yield kind, action
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError) as error:
+            raise self._unreadable(version, error) from error
 
     def _stream(self, version: int) -> NativeFile:
         folder = open_folder(self._files.uri, self._files.storage)
@@ -141,7 +204,7 @@ def _action(line: object, kind: str) -> dict[str, Any] | None:
     return action
 
 
-def _topic_ids(metadata: object) -> dict[str, UUID]:
+def committed_topic_ids(metadata: object) -> dict[str, UUID]:
     """Return the topic ids in a commit's user metadata, by topic.
 
     The mapping is empty if the metadata has no topic ids, such as the metadata of another writer.
@@ -157,6 +220,13 @@ def _topic_ids(metadata: object) -> dict[str, UUID]:
     if not isinstance(ids, dict) or not all(isinstance(topic_id, str) for topic_id in ids.values()):
         raise ValueError(f"{ids!r:.80} are no topic ids")
     return {topic: uuid_from_text(text) for topic, text in ids.items()}
+
+
+def _changed_keys(metrics: Mapping[str, Any]) -> ChangedKeys | None:
+    """Return the numbers in the metrics of a MERGE, which delta-spark writes as texts, and deltalake in snake case."""
+    known = {name.replace("_", "").lower(): str(value) for name, value in metrics.items()}
+    texts = [known.get(f"numtargetrows{done}", "") for done in ("inserted", "updated", "deleted")]
+    return ChangedKeys(*map(int, texts)) if all(text.isdecimal() for text in texts) else None
 
 
 def _batch(txn: dict[str, Any]) -> int:

@@ -13,7 +13,7 @@ import orjson
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.write.data_files import DataFile, offset_ranges
 from tiered_stream.errors import TableError
-from tiered_stream.model import uuid_to_text
+from tiered_stream.model import PartitionRanges, uuid_to_text
 from tiered_stream.options.offset_json import offsets_to_json
 from tiered_stream.options.offset_ranges import ends_of
 
@@ -46,6 +46,18 @@ class CatalogManagedError(TableError):
         )
 
 
+def commit_metadata(ranges: PartitionRanges, topic_ids: Mapping[str, UUID]) -> str:
+    """Return the user metadata of a commit with these offset ranges, by partition, as JSON.
+
+    The keys are `startOffsets` (inclusive) and `endOffsets` (exclusive), whose values have the form of Spark's offset
+    JSON, and `topicIds` if there are any.
+    """
+    starts = {partition: offsets.start for partition, offsets in ranges.items()}
+    ids = {topic: uuid_to_text(topic_ids[topic]) for topic in sorted(topic_ids)}
+    ids_text = f',"{TOPIC_IDS}":{orjson.dumps(ids).decode()}' if ids else ""
+    return f'{{"startOffsets":{offsets_to_json(starts)},"endOffsets":{offsets_to_json(ends_of(ranges))}{ids_text}}}'
+
+
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
     """Micro-batch to commit to a table: its data files, and the query id and batch id of its application transaction.
@@ -69,18 +81,14 @@ class BatchCommit:
 
     def metadata(self) -> str:
         """Return the commit's user metadata as JSON: the batch's start and end offsets, and the topic ids."""
-        ids = {topic: uuid_to_text(self.topic_ids[topic]) for topic in sorted(self.topic_ids)}
-        ids_text = f',"{TOPIC_IDS}":{orjson.dumps(ids).decode()}' if ids else ""
-        return f"{self.offsets()[:-1]}{ids_text}}}"
+        return commit_metadata(offset_ranges(self.files), self.topic_ids)
 
     def offsets(self) -> str:
         """Return the batch's start offsets (inclusive) and end offsets (exclusive) as JSON text.
 
         The keys are `startOffsets` and `endOffsets`. Their values have the form of Spark's offset JSON.
         """
-        ranges = offset_ranges(self.files)
-        starts = {partition: offsets.start for partition, offsets in ranges.items()}
-        return f'{{"startOffsets":{offsets_to_json(starts)},"endOffsets":{offsets_to_json(ends_of(ranges))}}}'
+        return commit_metadata(offset_ranges(self.files), {})
 
     def partition_values(self, file: DataFile) -> Mapping[str, Any]:
         """Return a mapping from the day column to the day of `file`; the mapping is empty without a day column."""

@@ -7,7 +7,7 @@ query can continue in the other lane.
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -20,11 +20,12 @@ from pyspark.sql.datasource import InputPartition
 
 from tiered_stream.delta.commit.known_rules import KnownRules, rules_text
 from tiered_stream.delta.schema.routing import Routing, TableTarget, routing_of
+from tiered_stream.delta.schema.row_schema import fit_to_table
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.write.data_files import file_rows
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import TableRules
-from tiered_stream.model import ASSUMED_RECORD_BYTES, Split
+from tiered_stream.model import ASSUMED_RECORD_BYTES, ReportAddress, Split
 from tiered_stream.observe.metrics import new_part
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
@@ -55,7 +56,7 @@ class FilesPartition(InputPartition):
     """
 
     splits: tuple[Split, ...]
-    batch_log: tuple[str, ...]
+    batch_log: tuple[ReportAddress, ...]
     held: tuple[str, ...]
     rows: Mapping[str, RowFormat]
     rules: Mapping[str, TableRules]
@@ -88,40 +89,40 @@ class TasksWrite:
         return cls(routing_of(options), park, parked_file, read(ingest.ONLY_TABLE), read(ingest.TRANSACTION))
 
     def partitions(
-        self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[str, ...] = ()
+        self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[ReportAddress, ...] = ()
     ) -> list[InputPartition]:
         files = self.routing.files
         tables = [self.routing.route(topic).uri_for(topic) for topic in map(_topic, splits)]
         tasks = tasks_of(splits, target_bytes=files.target_bytes, parallelism=files.tasks, tables=tables)
         held = self._parked()
-        rules = known.of(self._tables_without_rules(splits))
-        if self._pads_only:
-            rules = {key: of_table.padding for key, of_table in rules.items()}
-        return [FilesPartition(task, batch_log, held, self._registered(task), rules) for task in tasks]
+        known.forget(held)
+        rules = known.of(self._tables_without_rules(splits, held))
+        return [FilesPartition(task, batch_log, held, self._registered(task, known), rules) for task in tasks]
 
-    def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
+    def _registered(self, task: Sequence[Split], known: KnownRules) -> dict[str, RowFormat]:
         """Return the row formats with a registry's schemas, by topic, for the topics of the task's splits.
 
-        The formats do not have the registry's settings, because these settings contain the login to the registry.
+        The formats of tables of the latest state also have the tables' columns that only older schemas have. The
+        formats do not have the registry's settings, because these settings contain the login to the registry.
         """
-        row_formats = self.routing.registered(map(_topic, task))
+        topics = set(map(_topic, task))
+        row_formats = dict(self.routing.registered(topics))
+        for topic in topics if known.fields else ():
+            target = self.routing.target(topic)
+            if target.rows and target.rows.value.registered and (fields := known.fields.get(target.key)):
+                row_formats[topic] = fit_to_table(target.rows, fields)
         return {topic: replace(row_format, registry={}) for topic, row_format in row_formats.items()}
 
-    def _tables_without_rules(self, splits: Sequence[Split]) -> list[TableTarget]:
+    def _tables_without_rules(self, splits: Sequence[Split], held: Collection[str]) -> list[TableTarget]:
         """Return the tables that get rows from the splits, if the planner must look up the rules of the tables.
 
-        The list is empty if the row formats already include the rules. If `park` is true or `only` is set, the list has
-        only tables of the latest state, because then the query writes no other table that has rules.
+        `held` has the keys of parked tables, which get no rows. The list is empty if the row formats already include
+        the rules.
         """
         if self.routing.has_rules:
             return []
         targets = [self.routing.target(topic) for topic in sorted(set(map(_topic, splits)))]
-        return [target for target in targets if target.files.keys or not self._pads_only]
-
-    @property
-    def _pads_only(self) -> bool:
-        """Return whether tasks only pad `CHAR(n)` texts, so that a MERGE finds their keys; Delta checks all rules."""
-        return self.park or self.only is not None
+        return [target for target in targets if target.key not in held and self.only in (None, target.key)]
 
     def _parked(self) -> tuple[str, ...]:
         """Return the keys of parked tables (tables that could not be written) from the file that the driver writes.
@@ -145,7 +146,7 @@ class TasksWrite:
         task = context.partitionId() if context else 0
         tables = TaskTables(partition.held, self.only, self.park and self.only is None)
         registered = {
-            topic: replace(row_format, registry=self.routing.rows[""].registry)
+            topic: replace(row_format, registry=self.routing.rows.get(topic, self.routing.rows[""]).registry)
             for topic, row_format in partition.rows.items()
         }
         (query, batch), (name, number) = current_micro_batch() or (None, None), self.transaction
@@ -154,7 +155,7 @@ class TasksWrite:
         written = write_splits(partition.splits, options, rows, task, tables)
         texts = {key: rules_text(rules) for key, rules in partition.rules.items()}
         files = [replace(file, rules=texts.get(file.share)) for file in written.files]
-        send(written.metrics, (*options.metrics_addresses, *partition.batch_log), partition.part)
+        send(written.metrics, (*options.report_addresses, *partition.batch_log), partition.part)
         peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         yield file_rows(files, written.metrics, peak_memory, written.held)
         settle_worker()
@@ -173,6 +174,7 @@ class FilesReader(StreamReader):
         return {**super().__getstate__(), "_tasks": self._tasks}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._tasks.routing.check_apart({partition.topic for partition in self.offsets.from_dict(end)})
         return self.logged(self._tasks.partitions(self.splits(start, end), self._rules, self.batch_log), end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -190,6 +192,7 @@ class FilesBatchReader(BatchReader):
     def partitions(self) -> Sequence[InputPartition]:
         planned = super().partitions()
         splits = [partition.split for partition in planned if isinstance(partition, SplitPartition)]
+        self._tasks.routing.check_apart(set(map(_topic, splits)))
         return self._tasks.partitions(splits, KnownRules()) or planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.schema.row_plan import kept_columns
-from tiered_stream.delta.schema.row_schema import arrow_schema, spark_columns, struct_type
+from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
+from tiered_stream.delta.schema.spark_schema import arrow_schema
 from tiered_stream.delta.settings.ingest_settings import source_options, table_files, with_overrides
 from tiered_stream.delta.settings.part_settings import INFER
 from tiered_stream.delta.settings.row_settings import FLAT, RowSettings, row_settings

@@ -28,9 +28,11 @@ from tiered_stream.delta.landing.suitability import (
     check_merges,
     fitted_rows,
     open_commits,
+    replace_unused,
     resolve_storage,
 )
 from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
+from tiered_stream.delta.requirements.session_requirements import with_session_codec
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.schema.row_plan import plan_topics
 from tiered_stream.delta.schema.row_schema import shared_columns, time_zone
@@ -46,8 +48,8 @@ from tiered_stream.observe.landed_rows import LandedRows, note_landed
 from tiered_stream.options.command_settings import naming_lines
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.remote_options import SETTINGS_FILE
+from tiered_stream.spark.report_addresses import reporting_options, with_reporting
 from tiered_stream.spark.session import is_connect, register_source
-from tiered_stream.spark.source import report_address, with_report_address
 
 if TYPE_CHECKING:
     from tiered_stream.delta.commit.batch_commit import TableCommits
@@ -113,7 +115,8 @@ def plan_query(
     if by_topic.merges(options):
         check_merges(spark)
     check_file_system(spark, "the checkpoint", checkpoint)
-    return TopicsLanding(spark, by_topic.plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
+    routing = by_topic.plan_routing(spark, with_session_codec(spark, options), table, lane)
+    return TopicsLanding(spark, routing, QueryRun(checkpoint, trigger, name))
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ class Landing:
 
     `target` is the table, and `suitability` says if and why the table is written in the direct lane. `rows` are the row
     formats by topic; '' stands for all other topics. `bounded` has the settings of a run that has an end, such as a
-    replay; None: the query is not such a run.
+    replay; None: the query is not such a run. `reachable` is true if tasks can reach the table's storage.
     """
 
     spark: SparkSession
@@ -132,6 +135,7 @@ class Landing:
     bounded: BoundedRun | None
     suitability: Suitability
     rows: Mapping[str, RowFormat]
+    reachable: bool
 
     @property
     def lane(self) -> Lane:
@@ -144,8 +148,9 @@ class Landing:
         reasons = [why_not or "nothing in the table forbids it"]
         if committer and not why_not:
             reasons.append(f"{committer.by} commits ({committer.reason})")
-        names = columns_left_null(table, self.target.schema) if table else ()
-        if names:
+        own = {name.lower() for name in self.target.files.own_columns}
+        left = columns_left_null(table, self.target.schema) if table else ()
+        if names := [name for name in left if name.lower() not in own]:
             reasons.append(f"NULL in {', '.join(names)}, which records do not have")
         return "; ".join(reasons)
 
@@ -157,7 +162,7 @@ class Landing:
         log.log(level, "%s: the %s lane: %s", self.address, self.lane.value, self.reason)
         if self.lane is Lane.DIRECT:
             return self._start_direct()
-        lane = SparkLane(self.spark, self.address, self.target, self.rows, self.run, self.bounded)
+        lane = SparkLane(self.spark, self.address, self.target, self.rows, self.run, self.bounded, self.reachable)
         return lane.start()
 
     def _start_direct(self) -> StreamingQuery:
@@ -165,7 +170,7 @@ class Landing:
         tasks = (self.bounded and self.bounded.tasks) or self.spark.sparkContext.defaultParallelism
         files, bounded = replace(self.target.files, tasks=tasks), self.bounded
         register_source(self.spark, FilesDataSource)
-        settings = with_report_address(report_address(self.spark), self.target.settings)
+        settings = with_reporting(reporting_options(self.spark), self.target.settings)
         folders = by_topic.dead_letter_folder(self.spark, self.target.settings)
         route = Route(".*", str(self.address), files.uri)
         routing = Routing(
@@ -192,8 +197,8 @@ class Landing:
             landed = landed_rows(name, dead_letters.target.name if dead_letters else "", files)
             if dead_letters:
                 files = dead_letters.commit_first(table, self.target.key, query_id, batch_id, files)
-            table.commit(query_id, batch_id, files)
-            note_landed(micro_batch, [landed])
+            version = table.commit(query_id, batch_id, files)
+            note_landed(micro_batch, [table.with_keys(landed, query_id, batch_id, version)])
             if self.run.goes_on:
                 table.prepare()
 
@@ -208,7 +213,7 @@ class Landing:
 
     def _dead_letters(self, routing: Routing) -> DeadLetterTable | None:
         target = routing.dead_letters(self.target)
-        tables = by_topic.TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False, checked=False)
+        tables = by_topic.TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False)
         return None if target is None else tables.open_dead_letters(target)
 
 
@@ -233,7 +238,7 @@ class TopicsLanding:
         log.info("the %s lane: %s", self.lane.value, self.reason)
         register_source(self.spark, FilesDataSource)
         files = replace(self.routing.files, tasks=self.spark.sparkContext.defaultParallelism)
-        settings = with_report_address(report_address(self.spark), self.routing.settings)
+        settings = with_reporting(reporting_options(self.spark), self.routing.settings)
         routing = replace(self.routing, files=files, settings=settings)
         options, tables = by_topic.open_query(self.spark, routing, self.run.checkpoint)
         most_dead = row_settings(routing.settings).max_dead_letters
@@ -270,6 +275,7 @@ def plan_landing(
     The arguments and errors are the same as in `land`. `bounded` has the settings of a run that has an end, such as a
     replay; None: the query is not such a run.
     """
+    options = with_session_codec(spark, options)
     parsed = check_settings(options, lane)
     replaces = bounded is not None and bounded.replace_where is not None
     if replaces and lane == "direct":
@@ -301,11 +307,14 @@ def plan_landing(
         _check_spark_lane(files, lane, address, suitability.why_not)
         check_table(spark, address.path)
     if suitability.table is None:
-        create(address)
+        known = None if unreachable or is_connect(spark) else _description(spark, address, target.files)
+        if known is None or not replace_unused(spark, address, target, known):
+            create(address)
         suitability = replace(suitability, table=_description(spark, address, target.files))
     rows = suitability.rows or _rows_for_spark(spark, rows, suitability.table, target)
     target = replace(target, schema=shared_columns(rows.values(), files.day_column))
-    return Landing(spark, address, target, QueryRun(checkpoint, trigger, name), bounded, suitability, rows)
+    run = QueryRun(checkpoint, trigger, name)
+    return Landing(spark, address, target, run, bounded, suitability, rows, unreachable is None)
 
 
 def _check_spark_lane(files: ingest.TableFiles, lane: str, address: TableAddress, why_not: str) -> None:
@@ -344,7 +353,7 @@ def _rows_for_spark(
     """
     if table is None:
         return rows
-    rows, day = fitted_rows(rows, table), target.files.day_column
+    rows, day = fitted_rows(rows, table, target.files), target.files.day_column
     typed = not all(row_format.is_plain for row_format in rows.values())
     get = partial(spark.conf.get, default=None)
     check_spark_sink(get, target.name, table, shared_columns(rows.values(), day), day, typed=typed)

@@ -37,8 +37,9 @@ from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, rout
 from tiered_stream.delta.schema.row_plan import plan_rows
 from tiered_stream.delta.schema.row_schema import time_zone
 from tiered_stream.delta.schema.spark_query import check_by_spark
+from tiered_stream.delta.schema.table_names import name_parts, quoted_name
 from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.settings.ingest_settings import TOPIC
+from tiered_stream.delta.settings.ingest_settings import LAND, ON_LANDED_OFFSETS, TOPIC
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.delta.settings.upsert_settings import is_upsert
 from tiered_stream.errors import ConfigurationError, TableError
@@ -94,7 +95,7 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
         SchemaRegistryError: the schema registry does not return a schema.
     """
     if lane == Lane.SPARK.value:
-        raise ConfigurationError(f"one query for many tables goes by the direct lane alone: {_ONE_QUERY_PER_TOPIC}")
+        raise ConfigurationError(f"one query for many tables needs the direct lane: {_ONE_QUERY_PER_TOPIC}")
     overrides, settings = ingest.topic_overrides(settings), ingest.shared_settings(settings)
     routes = tuple(_route(spark, pattern, name) for pattern, name in _tables(settings, overrides, table))
     overrides = {topic: without(own, [ingest.TABLE]) for topic, own in overrides.items()}
@@ -195,7 +196,8 @@ def _route(spark: SparkSession, pattern: str, table: str) -> Route:
         if TOPIC in urlsplit(uri).netloc:
             raise ConfigurationError(f"the table {table}: {TOPIC} stands for a bucket, which tables of a query share")
         return Route(pattern, table, uri)
-    database, _, name = table.rpartition(".")
+    *parts, name = name_parts(table)
+    database = quoted_name(parts)
     if TOPIC in database:
         raise ConfigurationError(f"the table {table}: {TOPIC} stands in the database's name; it may in the table's own")
     with spark_errors(table, "placed"):
@@ -229,8 +231,6 @@ class TopicTables:
     spark: SparkSession
     checkpoint: str
     fail_on_data_loss: bool
-    checked: bool
-    """True if tasks check rows by the rules of their tables; if false, a table with rules is refused."""
 
     def open(self, target: TableTarget, landed: Landed) -> TableCommits:
         """Open the table `target` for commits, and create it if it is missing.
@@ -244,7 +244,7 @@ class TopicTables:
         known = self._find(target)
         address = replace(known, uri=target.key)
         create = partial(_create, self.spark, target)
-        checked = self.checked and target.rows is not None
+        checked = target.rows is not None
         suitability = assess_table(self.spark, address, target, create, checked=checked)
         if suitability.why_not:
             raise TableError(
@@ -255,7 +255,7 @@ class TopicTables:
             register_table(self.spark, address)
         return open_commits(
             self.spark, address, target, suitability, self._on_gap(target), landed,
-            fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked and not target.files.keys,
+            fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked,
         )  # fmt: skip
 
     def open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
@@ -269,6 +269,8 @@ class TopicTables:
         """
         from tiered_stream.delta.commit.dead_letters import DeadLetterTable, remove_unfinished
 
+        # A record may become a dead letter of several queries.
+        target = replace(target, settings={**target.settings, ON_LANDED_OFFSETS.name: LAND})
         opened = partial(self.open, target, Landed())
         return DeadLetterTable(target, opened, partial(remove_unfinished, self.spark, target), opened())
 
@@ -351,7 +353,7 @@ def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[
     folder = CheckpointFolder(spark, checkpoint)
     park = GivenOptions(routing.settings).read(ingest.ON_TABLE_ERROR) == ingest.PARK
     parked = ParkedRows(spark, routing)
-    opened = TopicTables(spark, checkpoint, fail, checked=not park)
+    opened = TopicTables(spark, checkpoint, fail)
     tables = ManyTables(
         routing, opened.open, opened.open_dead_letters, QueryTablesLog(folder), parked, park=park,
         in_thread=_in_thread_of(spark),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as sql
@@ -11,7 +11,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, spark_path
+from tiered_stream.delta.checkpoint.batch_offsets import micro_batch_offsets
+from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, limited, query_id_of
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.commit.committer import Committer
 from tiered_stream.delta.commit.dead_letters import (
     check_limit,
@@ -21,13 +24,23 @@ from tiered_stream.delta.commit.dead_letters import (
     remove_unfinished,
     update_dead_letters,
 )
-from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
+from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
+from tiered_stream.delta.commit.landed_before import check_landed_before
 from tiered_stream.delta.commit.table_growth import growth_of
+from tiered_stream.delta.commit.table_log import TableLog
+from tiered_stream.delta.commit.transaction import commit_metadata
 from tiered_stream.delta.landing.spark_rows import classify_records, dead_letters, good_rows
+from tiered_stream.delta.requirements.session_requirements import codec_option
 from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import shared_columns
 from tiered_stream.delta.schema.spark_query import queried
-from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, source_options, with_overrides
+from tiered_stream.delta.settings.ingest_settings import (
+    COMMIT_BY_SPARK,
+    LAND,
+    ON_LANDED_OFFSETS,
+    source_options,
+    with_overrides,
+)
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, ON_DECODE_ERROR, evolution_of, row_settings
 from tiered_stream.delta.write.waiting_rows import spark_day
 from tiered_stream.errors import ConfigurationError, TableError
@@ -36,8 +49,10 @@ from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.sql_query import SqlQuery
 from tiered_stream.formats.rows.table_rules import NO_RULES, certain_rules
 from tiered_stream.observe.landed_rows import LandedRows, note_landed
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.offset_json import notes_of
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
-from tiered_stream.spark.session import refuse_connect
+from tiered_stream.spark.session import is_connect, refuse_connect
 from tiered_stream.spark.source import register
 
 
@@ -46,7 +61,8 @@ class SparkLane:
     """Query of the Spark lane that is ready to start.
 
     `rows` are the row formats by topic; '' stands for all other topics. `bounded` has the settings of a run that has an
-    end, such as a replay; None: the query is not such a run.
+    end, such as a replay; None: the query is not such a run. `reachable` is true if this process can read the table's
+    log without Spark.
     """
 
     spark: SparkSession
@@ -55,6 +71,7 @@ class SparkLane:
     rows: Mapping[str, RowFormat]
     run: QueryRun
     bounded: BoundedRun | None
+    reachable: bool
 
     def start(self) -> StreamingQuery:
         """Start the query; a missing table for dead letters is created.
@@ -73,22 +90,27 @@ class SparkLane:
         if dead_letter_table:
             return self._start_with_dead_letters(dead_letter_table, records)
         rows = self._table_rows(records)
-        if self.bounded:
-            return self._start_bounded(self.bounded, rows)
+        if is_connect(self.spark) or not (self.bounded or has_delta_spark(self.spark)):
+            return self._start_sink(rows)
+        return self._start_batches(rows)
+
+    def _start_sink(self, rows: DataFrame) -> StreamingQuery:
+        """Start the query with Delta's own sink, if the session's build of Delta cannot be called from here."""
         writer = rows.writeStream.format("delta").outputMode("append").options(**self._options)
         if self.target.files.day_column:
             writer = writer.partitionBy(self.target.files.day_column)
-        return self.run.start(writer, self._into_table)
+        return self.run.start(self.spark, writer, self._into_table)
 
     def _into_table(self, writer: DataStreamWriter) -> StreamingQuery:
         return writer.start(self.address.path) if self.address.path else writer.toTable(str(self.address))
 
     @property
     def _options(self) -> dict[str, str]:
-        """Options of Delta's writer: whether it adds columns, and the condition on the rows that a run replaces."""
+        """Options of Delta's writer: compression, whether it adds columns, and the condition on replaced rows."""
         growth = {} if evolution_of(self.target.settings) is Evolution.NONE else {"mergeSchema": "true"}
         replaced = self.bounded.replace_where if self.bounded else None
-        return growth if replaced is None else growth | {"replaceWhere": replaced}
+        options = growth | codec_option(self.spark, self.target.files)
+        return options if replaced is None else options | {"replaceWhere": replaced}
 
     def _classified(self, records: DataFrame) -> DataFrame:
         """Decode the records to rows and dead letters; return both in the form of `classify_records`.
@@ -128,11 +150,28 @@ class SparkLane:
         day = self.target.files.day_column
         return records.withColumn(day, sql.expr(spark_day())) if day else records
 
-    def _start_bounded(self, bounded: BoundedRun, rows: DataFrame) -> StreamingQuery:
-        def write(batch: DataFrame, batch_id: int) -> None:
-            _append(batch, self.address, bounded.transaction_id, batch_id, self._options)
+    def _start_batches(self, rows: DataFrame) -> StreamingQuery:
+        offsets = self._offsets()
 
-        return self.run.start(limited(rows, bounded.tasks).writeStream.foreachBatch(write))
+        def write(batch: DataFrame, batch_id: int) -> None:
+            transaction = self._transaction(batch)
+            if has_delta_spark(self.spark) and _has(self.spark, self.address, transaction, batch_id):
+                return
+            _append(batch, self.address, transaction, batch_id, self._options | offsets.checked(transaction, batch_id))
+
+        tasks = self.bounded.tasks if self.bounded else None
+        return self.run.start(self.spark, limited(rows, tasks).writeStream.foreachBatch(write))
+
+    def _transaction(self, batch: DataFrame) -> str:
+        """Return the query id of the application transactions."""
+        return self.bounded.transaction_id if self.bounded else query_id_of(batch)
+
+    def _offsets(self) -> _NamedOffsets:
+        lands_again = GivenOptions(self.target.settings).read(ON_LANDED_OFFSETS) == LAND
+        checks = self.reachable and has_delta_spark(self.spark)
+        log = TableLog(self.target.files) if checks else None
+        checkpoint = SparkCheckpoint(CheckpointFolder(self.spark, self.run.checkpoint))
+        return _NamedOffsets(self.spark, self.address, checkpoint, log, fail=not lands_again)
 
     def _start_with_dead_letters(self, name: str, records: DataFrame) -> StreamingQuery:
         refuse_connect(self.spark, "a table for dead letters")
@@ -144,11 +183,13 @@ class SparkLane:
         bounded = self.bounded
         dead_letter_table = self._dead_letter_table(name)
         limit = row_settings(self.target.settings).max_dead_letters
+        offsets = self._offsets()
 
         def write(batch: DataFrame, batch_id: int) -> None:
-            transaction = bounded.transaction_id if bounded else query_id_of(batch)
+            transaction = self._transaction(batch)
             landed = LandedRows(str(self.address), 0)
             if not _has(self.spark, self.address, transaction, batch_id):
+                options = self._options | offsets.checked(transaction, batch_id)
                 classified = self._classified(batch).persist()
                 try:
                     dead_letter_rows = dead_letters(classified, self.target.key, transaction, batch_id)
@@ -158,7 +199,7 @@ class SparkLane:
                     if bounded and bounded.replaced_records is not None:
                         dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
                     rows = self._good_rows(classified)
-                    _append(rows, self.address, transaction, batch_id, self._options)
+                    _append(rows, self.address, transaction, batch_id, options)
                     count = (
                         rows.count()
                         if self._query is not None and self._query.where is not None
@@ -172,7 +213,7 @@ class SparkLane:
             note_landed((query_id_of(batch), batch_id), [landed])
 
         writer = limited(records, bounded.tasks if bounded else None).writeStream.foreachBatch(write)
-        return self.run.start(writer)
+        return self.run.start(self.spark, writer)
 
     def _dead_letter_table(self, name: str) -> _DeadLetters:
         address = find_address(self.spark, name)
@@ -187,6 +228,43 @@ class SparkLane:
         if grow is not None:
             grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, dead_letter_columns())
         return _DeadLetters(self.spark, address, target, self.target.key)
+
+
+@dataclass
+class _NamedOffsets:
+    """Offsets of a query's micro-batches, which its commits name, as the direct lane's commits do.
+
+    `log` is the table's log; None: it cannot be read, so that the first micro-batch is not compared with it. `fail`
+    is false if records that another query has landed are landed again.
+    """
+
+    spark: SparkSession
+    address: TableAddress
+    checkpoint: SparkCheckpoint
+    log: TableLog | None
+    _: KW_ONLY
+    fail: bool
+
+    def checked(self, transaction: str, batch_id: int) -> dict[str, str]:
+        """Return the option of Delta's writer for a micro-batch that the table lacks; empty without known offsets.
+
+        The first call checks that no other query has landed the offsets, if the table has no batch of this query.
+
+        Raises:
+            TableError: another query has landed them (`landed_before.py`).
+            CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
+        """
+        offsets = micro_batch_offsets(self.checkpoint, batch_id)
+        if offsets is None:
+            return {}
+        ids, log = notes_of(offsets.ends).topic_ids, self.log
+        if log is not None:
+            opened = DeltaSparkTable(self.spark, self.address).begin()
+            if opened.last_batch(transaction) is None:
+                name, newest = f"the table {self.address}", opened.state.version
+                check_landed_before(log, name, transaction, offsets.ranges, ids, newest, fail=self.fail)
+            self.log = None
+        return {"userMetadata": commit_metadata(offsets.ranges, ids)}
 
 
 @dataclass(frozen=True)
@@ -213,7 +291,7 @@ class _DeadLetters:
             if count:
                 _save(dead_letter_rows.write.format("delta").mode("append"), self.address)
         elif count:
-            _append(dead_letter_rows, self.address, transaction, batch_id, {})
+            _append(dead_letter_rows, self.address, transaction, batch_id, codec_option(self.spark, self.target.files))
 
     def claim_replaced(self, transaction: str, replaced: str) -> None:
         """Claim the older dead letters of records whose rows are about to be replaced, so that no redrive takes them.
@@ -260,6 +338,8 @@ def _append(
     `options` are options of Delta's writer. If they have `replaceWhere`, the table's rows that meet this SQL condition
     are replaced by `rows`. Delta skips the write if the table already has this transaction or a later one.
     """
+    for name, value in ALL_ROWS.items():  # Delta reads the rows that stay, in the session of this query alone
+        rows.sparkSession.conf.set(name, value)
     writer = rows.write.format("delta").options(**options).mode("overwrite" if "replaceWhere" in options else "append")
     _save(writer.option("txnAppId", transaction).option("txnVersion", batch_id), address)
 

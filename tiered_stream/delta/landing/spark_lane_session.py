@@ -45,7 +45,7 @@ def check_spark_sink(
     if typed and _is(setting, OUTPUT_TIMESTAMPS, _MILLIS) and "timestamp" in parts_of(written.jsonValue()):
         raise ConfigurationError(
             f"{OUTPUT_TIMESTAMPS} is {_MILLIS}, by which Spark's Delta sink would cut microseconds off the times in "
-            f"{table}: set it to TIMESTAMP_MICROS, or take it away"
+            f"{table}: set it to TIMESTAMP_MICROS, or remove it"
         )
     if _is(setting, STORE_ASSIGNMENT, _LEGACY):
         try:

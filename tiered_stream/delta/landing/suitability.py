@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.catalog.address import TableAddress
+from tiered_stream.delta.catalog.address import TableAddress, replace_columns
 from tiered_stream.delta.catalog.session_platform import platform_of
 from tiered_stream.delta.commit.committer import (
     Committer,
@@ -28,6 +29,7 @@ from tiered_stream.delta.commit.committer import (
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of
+from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import CatalogManagedError
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
 from tiered_stream.delta.requirements.lane import (
@@ -37,6 +39,12 @@ from tiered_stream.delta.requirements.lane import (
     unmet_requirements,
     why_not_direct,
 )
+from tiered_stream.delta.requirements.merge_requirements import (
+    check_merge,
+    merge_rules,
+    merged_fields,
+    rules_before_merge,
+)
 from tiered_stream.delta.requirements.new_table_properties import is_created_by_spark, new_table_properties
 from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
@@ -44,6 +52,7 @@ from tiered_stream.delta.requirements.store_access import find_access
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
 from tiered_stream.delta.schema.routing import TableTarget
+from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage, table_storage
@@ -62,6 +71,8 @@ if TYPE_CHECKING:
     from tiered_stream.delta.checkpoint.query_tables import Landed
     from tiered_stream.delta.commit.batch_commit import OnGap, TableCommits
 
+log = logging.getLogger(__name__)
+
 _WAITS = (0.1, 0.2, 0.4, 0.8, 1.5)
 """Seconds between looks for a table that Spark was asked to create."""
 
@@ -70,7 +81,9 @@ _creation = threading.Lock()
 
 Two names may lead to one folder, and there Spark overwrites the table that another thread has just created.
 """
-_NO_JVM = "with Spark Connect nobody can commit files that tasks have written: that takes the driver's own JVM"
+_NO_JVM = (
+    "with Spark Connect, files that tasks have written cannot be committed, because the driver has no JVM of its own"
+)
 NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stream[delta]')"
 
 
@@ -122,7 +135,9 @@ def resolve_storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) 
 def check_merges(spark: SparkSession) -> None:
     """Raise ConfigurationError if the session cannot merge rows into tables of the latest state."""
     if is_connect(spark):
-        raise ConfigurationError(f"{MODE.name}={UPSERT} needs the driver's own JVM: Spark Connect cannot merge")
+        raise ConfigurationError(
+            f"{MODE.name}={UPSERT} does not work with Spark Connect: run the job with a session of its own"
+        )
 
 
 def _choose(
@@ -172,7 +187,7 @@ def assess_table(
     table, description = opened
     committer = _choose(spark, settings, files, description)
     if rows:
-        rows = fitted_rows(rows, description, certain=bool(files.keys))
+        rows = fitted_rows(rows, description, files)
         schema = shared_columns(rows.values(), files.day_column)
     grow = growth_of(spark, address, files, committer, evolution_of(settings))
     _check_widening(address, settings, description)
@@ -180,7 +195,9 @@ def assess_table(
         table.update_incremental()
         description = describe(table)
     check_fit(files.uri, description, schema, files.day_column)
-    if not files.keys:  # a MERGE meets what the table requires, or its committer was not chosen
+    if files.keys:
+        check_merge(str(address), description, files)
+    else:  # a MERGE meets what the table requires, or its committer was not chosen
         why_not = why_not_direct(description, files.day_column, schema, None if rows or checked else NO_RULES)
         why_not = why_not or committer.why_not_direct(description)
     return Suitability(description, why_not, committer, rows or {}, grow)
@@ -193,10 +210,13 @@ def _opened(
     from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
     try:
-        table: DeltaTable | str | None = open_table(target.files)
-        if table is None:
-            with _creation if urlsplit(target.files.uri).scheme == "file" else nullcontext():
-                table = open_table(target.files) or _create(spark, address, target, create)
+        known = open_table(target.files)
+        if known is not None:
+            description = describe(known)
+            if not replace_unused(spark, address, target, description):
+                return known, description
+        with _creation if urlsplit(target.files.uri).scheme == "file" else nullcontext():
+            table = open_table(target.files) or _create(spark, address, target, create)
         return table if isinstance(table, str) else (table, describe(table))
     except CatalogManagedError as error:
         if address.path is None:
@@ -206,6 +226,43 @@ def _opened(
         raise  # the store would refuse Spark too, or Spark would find another table
     except TableError as error:
         return str(error)
+
+
+def replace_unused(
+    spark: SparkSession, address: TableAddress, target: TableTarget, description: TableDescription
+) -> bool:
+    """Replace a table that an earlier run has created with other columns, and that has never got rows.
+
+    So a run whose settings were wrong does not keep the corrected one from its table. A table that anything else has
+    changed stays as it is. `description` describes the table.
+
+    Returns:
+        True if the table was replaced.
+
+    Raises:
+        TableError: the table's log cannot be read, or the table cannot be replaced.
+    """
+    # Compared first, because the log is in a store that may be slow.
+    day = (target.files.day_column,) if target.files.day_column else ()
+    if _layout(description) == _layout(TableDescription(tuple(target.schema.jsonValue()["fields"]), day)):
+        return False
+    if not TableLog(target.files).is_unused():
+        return False
+    properties = new_table_properties(spark, target.settings)
+    check_new_columns(target.schema, properties)
+    log.info("the table %s has no rows, and is created again with the columns that the settings ask for now", address)
+    if has_delta_spark(spark):
+        replace_columns(spark, address, target)
+    else:
+        from tiered_stream.delta.commit.deltalake_commit import create_table
+
+        create_table(target.files, target.schema, properties, replaces=True)
+    return True
+
+
+def _layout(description: TableDescription) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the types of the columns, by name, and the partition columns."""
+    return {field["name"]: field["type"] for field in description.fields}, tuple(description.partition_columns)
 
 
 def _found_soon(files: TableFiles) -> DeltaTable | None:
@@ -284,17 +341,20 @@ def open_commits(
     assert table is not None
     assert committer is not None
     why_not = _never if files.keys else committer.why_not_direct
+    rules = rules_before_merge(table, target.rows, files) if files.keys and target.rows else table_rules(table)
     planned = LandingTable(
-        files, target.schema, table.table_id, why_not, fail_on_data_loss, table_rules(table),
+        files, target.schema, table.table_id, why_not, fail_on_data_loss, rules,
         suitability.grow, compaction_of(spark, address, files, committer), rules_by_file,
+        GivenOptions(target.settings).read(ingest.ON_LANDED_OFFSETS) == ingest.LAND,
     )  # fmt: skip
     if not files.keys:
         return TableCommits(committer.open(spark, address, files), planned, on_gap, landed)
     # Imported late, because the import loads Arrow and NumPy, which a driver that appends does not need.
     from tiered_stream.delta.commit.merge import MergedTable
 
-    merged = MergedTable(spark, address, files, GivenOptions(target.settings).read(MERGE_ON), target.schema)
-    merged.check_condition(table)
+    merge_on, kafka = GivenOptions(target.settings).read(MERGE_ON), record_columns(target.settings)
+    merged = MergedTable(spark, address, files, merge_on, kafka)
+    merged.check(table)
     if committer.by == ingest.COMMIT_BY_SPARK:
         return TableCommits(merged, planned, on_gap, landed)
     from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
@@ -336,18 +396,17 @@ def _expected_description(files: TableFiles, schema: StructType, properties: Map
     return TableDescription(tuple(schema.jsonValue()["fields"]), partition_columns, properties, features)
 
 
-def fitted_rows(
-    rows: Mapping[str, RowFormat], table: TableDescription, *, certain: bool = False
-) -> dict[str, RowFormat]:
+def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription, files: TableFiles) -> dict[str, RowFormat]:
     """Return the row formats, by topic, fitted to the table's types and with the table's rules.
 
-    If `certain` is true, rules that tasks cannot check are left out, because Delta checks them.
+    For a table of the latest state, rules that tasks cannot check are left out, because Delta checks them.
     """
-    rules, fitted = table_rules(table), {}
-    for topic, row_format in rows.items():
-        own = fit_to_table(row_format, table.fields)
-        fitted[topic] = replace(own, rules=certain_rules(rules, own.written) if certain else rules)
-    return fitted
+    if not files.keys:
+        rules = table_rules(table)
+        return {topic: replace(fit_to_table(each, table.fields), rules=rules) for topic, each in rows.items()}
+    rules, fields = merge_rules(table), merged_fields(table, files.own_columns)
+    fitted = {topic: fit_to_table(each, fields) for topic, each in rows.items()}
+    return {topic: replace(each, rules=certain_rules(rules, each.written)) for topic, each in fitted.items()}
 
 
 def _check_widening(address: TableAddress, settings: Mapping[str, str], description: TableDescription) -> None:

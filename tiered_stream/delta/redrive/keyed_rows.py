@@ -1,48 +1,55 @@
 """Rows of dead letters for a table of the latest state (`ingest.mode=upsert`), and the MERGE that applies them.
 
 A dead letter may be older than the row of its key. So a row changes only if it is not newer than the letter's record.
-The column `ingest.orderBy` decides, or Kafka's partition and offset, which the table must have.
+The column `ingest.orderBy` decides, or Kafka's partition and offset, which the table must have. Offsets of several
+partitions have no order. So without `ingest.orderBy`, a letter stays a dead letter if another letter or the row of its
+key is from another partition.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StructType
 
-from tiered_stream.delta.commit.key_order import mixed_sql, rank_sql
-from tiered_stream.delta.commit.merge import merge_clauses, merge_sql
+from tiered_stream.delta.commit.key_order import rank_sql
+from tiered_stream.delta.commit.merge import PLACE, merge_clauses, merge_sql, with_deleted_at
 from tiered_stream.delta.schema.routing import Routing, TableTarget
-from tiered_stream.delta.schema.sql_types import sql_name
+from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import TOPIC
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
 from tiered_stream.delta.settings.upsert_settings import MERGE_ON, ORDER_BY
-from tiered_stream.delta.write.latest_rows import DELETES, STAGED
-from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Subscription
 
 SOURCE = "tiered_stream_redriven"
 """Name of the view with the rows that a MERGE reads."""
-_MIXED, _RANK = "__staged_mixed", "__staged_rank"
+KEY = "__staged_key"
+"""Name of the column with the keys of a letter's row, in a struct; null: the letter does not decode."""
+_RANK = "__staged_rank"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedRows:
-    """Rows of one table of the latest state: its columns that rows have, its keys, and the order of a key's records.
+    """Rows of one table of the latest state: its keys, and the order of a key's records.
 
     `order_by` is the column that orders records; None: offsets do. `kafka` has the names of the table's columns that
-    hold Kafka's columns, by Kafka's name. `merge_on` is the value of `ingest.mergeOn`.
+    hold Kafka's columns, by Kafka's name. `merge_on` is the value of `ingest.mergeOn`. `own_columns` are the table's
+    columns that records never set.
     """
 
-    columns: tuple[str, ...]
     keys: tuple[str, ...]
     order_by: str | None
     kafka: Mapping[str, str]
     merge_on: str | None
+    own_columns: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, target: TableTarget, row_format: RowFormat) -> KeyedRows | None:
@@ -50,8 +57,8 @@ class KeyedRows:
         if not row_format.keys:
             return None
         kafka = {name: own for name, own in row_format.kafka_columns if name in ("topic", "partition", "offset")}
-        names, merge_on = tuple(row_format.written.names), GivenOptions(target.settings).read(MERGE_ON)
-        return cls(names, row_format.keys, row_format.order_by or None, kafka, merge_on)
+        merge_on, own_columns = GivenOptions(target.settings).read(MERGE_ON), target.files.own_columns
+        return cls(row_format.keys, row_format.order_by or None, kafka, merge_on, own_columns)
 
     def check_order(self, name: str, *, shared: bool) -> None:
         """Check that the table shows which of two records of a key is newer.
@@ -73,39 +80,55 @@ class KeyedRows:
                 f"({ORDER_BY.name}). Replay the topic from the time of the oldest letter, without --to"
             )
 
-    def last_rows(self, staged: DataFrame) -> DataFrame:
-        """Return the last row of each key among `staged`, which has the table's columns and `latest_rows.STAGED`.
+    def last_rows(self, staged: DataFrame, table: StructType) -> DataFrame:
+        """Return the last row of each key among `staged`, with the columns of `table`, `DELETES` and `DELETED_AT`.
 
-        Raises:
-            TableError: a key is in several partitions, and no column orders its records.
+        `staged` has columns of the table and `latest_rows.STAGED`. A column of the table that it lacks becomes null.
         """
-        ranked = staged.selectExpr(
-            "*",
-            f"{rank_sql(self.keys, self.order_by)} AS {_RANK}",
-            f"{mixed_sql(self.keys)} AS {_MIXED}",
+        ranked = with_deleted_at(staged, self.keys, self._compared).selectExpr(
+            "*", f"{rank_sql(self.keys, self.order_by)} AS {_RANK}"
         )
-        if self.order_by is None:
-            mixed = ranked.where(f"{_MIXED} IS NOT NULL").select(_MIXED).first()
-            if mixed is not None:
-                raise TableError(
-                    f"dead letters of one key are in the partitions {mixed[0]}, and Kafka gives them no order: set "
-                    f"{ORDER_BY.name} to a column that does, such as timestamp"
-                )
-        return ranked.where(f"{_RANK} = 1").drop(_RANK, _MIXED, *(name for name in STAGED.names if name != DELETES))
+        known = {name.lower() for name in staged.columns}
+        columns = (
+            sql.col(sql_name([each.name])) if each.name.lower() in known else sql.lit(None).cast(each.dataType)
+            for each in table
+        )
+        named = (column.alias(each.name) for column, each in zip(columns, table, strict=True))
+        return ranked.where(f"{_RANK} = 1").select(*named, DELETES, DELETED_AT)
 
-    def merge_sql(self, table: str) -> str:
-        """Return the MERGE of the view `SOURCE` into `table`, which is SQL text itself."""
-        clauses = merge_clauses(self.columns, self.keys, self._is_newer(), self.merge_on)
-        return merge_sql(table, SOURCE, clauses)
+    @property
+    def _compared(self) -> str:
+        """Name of the column that shows whether a record is newer than the row of its key."""
+        return self.kafka["offset"] if self.order_by is None else self.order_by
 
-    def _is_newer(self) -> str:
-        """Return SQL that is true if the row of the table is not newer than the record."""
-        by = sql_name([self.kafka["offset"] if self.order_by is None else self.order_by])
-        order = f"source.{by} >= target.{by}"
-        if self.order_by is None:
-            places = [sql_name([self.kafka[name]]) for name in ("topic", "partition") if name in self.kafka]
-            order = " AND ".join([*(f"source.{place} = target.{place}" for place in places), order])
-        return f"(target.{by} IS NULL OR ({order}))"
+    def without_unordered(self, letters: DataFrame, table: DataFrame, topic: str) -> DataFrame:
+        """Return `letters` with a reason for letters that decode, but have no order among the records of their keys.
+
+        `letters` has the columns `topic`, `partition`, `reason` and `KEY`. The result has no column `KEY`. `table` is
+        the table that gets the rows, and `topic` its only topic, if the table has no column for the topic.
+        """
+        keys = ", ".join(f"{sql_name([key])} AS k{number}" for number, key in enumerate(self.keys))
+        own = {name: sql_name([self.kafka[name]]) for name in PLACE if name in self.kafka}
+        place = f"concat({own.get('topic', sql_text(topic))}, '/', {own['partition']})"
+        rows = table.selectExpr(f"struct({keys}) AS {KEY}", f"{place} AS place")
+        own_places = letters.where(f"{KEY} IS NOT NULL").selectExpr(KEY, "concat(topic, '/', partition) AS place")
+        bounds = (
+            rows.unionByName(own_places).groupBy(KEY).agg(sql.min("place").alias("low"), sql.max("place").alias("high"))
+        )
+        reason = (
+            "concat('its key has records in the partitions ', low, ' and ', high, ', and Kafka gives them no order: "
+            f"set {ORDER_BY.name} to a column that does, such as timestamp')"
+        )
+        found = letters.join(bounds.where("low <> high"), KEY, "left")
+        return found.withColumn("reason", sql.expr(f"coalesce(reason, {reason})")).drop(KEY, "low", "high")
+
+    def merge_sql(self, table: str, columns: Sequence[str], own: Mapping[str, str]) -> str:
+        """Return the MERGE of the view `SOURCE` with `columns` into `table`, which is SQL text itself.
+
+        `own` has the columns of the table that the view lacks, with their values in a new row (`merge.own_columns`).
+        """
+        places = [self.kafka[name] for name in PLACE if name in self.kafka and self.order_by is None]
+        return merge_sql(table, SOURCE, merge_clauses(columns, self.keys, self._compared, self.merge_on, places, own))
 
 
 def is_shared(routing: Routing, subscription: Subscription, topic: str) -> bool:

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
-from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable
+from tiered_stream.delta.catalog.java_errors import spark_errors
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, reading_all_rows
 from tiered_stream.delta.landing.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_folder
 from tiered_stream.delta.landing.spark_rows import RECORD_KEYS, Batches, decoded_batches, with_day
 from tiered_stream.delta.redrive.dead_letter_marks import (
@@ -32,20 +34,22 @@ from tiered_stream.delta.redrive.dead_letter_marks import (
     new_number,
 )
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter, JobDeadLetters, UnmarkedDeadLetters
-from tiered_stream.delta.redrive.keyed_rows import KeyedRows, is_shared
+from tiered_stream.delta.redrive.keyed_rows import KEY, KeyedRows, is_shared
 from tiered_stream.delta.redrive.redrive_protocol import MarkedDeadLetters, finish
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 from tiered_stream.delta.requirements.lane import check_fit, table_rules
+from tiered_stream.delta.requirements.merge_requirements import merge_rules, merged_fields
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
 from tiered_stream.delta.schema.routing import Route, Routing, TableTarget
 from tiered_stream.delta.schema.row_schema import fit_to_table, spark_columns, written_columns
+from tiered_stream.delta.schema.sql_types import sql_type
 from tiered_stream.delta.settings.ingest_settings import table_files
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.delta.write.latest_rows import STAGED, staged
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.extras import check_installed
 from tiered_stream.formats.row_decoder import DecodedRows
-from tiered_stream.formats.rows.kafka_columns import table_columns
+from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column, table_columns
 from tiered_stream.formats.rows.row_choices import Evolution, OnDecodeError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import certain_rules
@@ -82,7 +86,7 @@ class RedriveReport:
 
     def to_json(self) -> str:
         left = [{"topic": topic, "reason": reason, "letters": count} for (topic, reason), count in self.left.items()]
-        values = {"dry_run": self.dry_run, "mended": dict(self.appended), "left": left, "pending": dict(self.pending)}
+        values = {"dry_run": self.dry_run, "redriven": dict(self.appended), "left": left, "pending": dict(self.pending)}
         return orjson.dumps(values).decode()
 
 
@@ -103,6 +107,7 @@ def redrive(
     """
     check_installed("pandas", "a redrive")  # Spark needs it to plan a query with mapInArrow
     _check_session(spark)
+    spark = reading_all_rows(spark)
     name = GivenOptions(settings).read(DEAD_LETTER_TABLE)
     if name is None:
         raise ConfigurationError(f"{DEAD_LETTER_TABLE.name} is not set: it names the table to redrive")
@@ -126,7 +131,7 @@ def _check_session(spark: SparkSession) -> None:
     for name in SESSION_TRANSACTION:
         if spark.conf.get(name, None):
             raise ConfigurationError(
-                f"{name} is set, by which Delta leaves out all but the first of a redrive's commits: take it away"
+                f"{name} is set, by which Delta leaves out all but the first of a redrive's commits: remove it"
             )
 
 
@@ -228,7 +233,7 @@ class _Redrive:
         which = (sql.col("redrive") == number) & (sql.col("topic") == topic)
 
         def decode() -> bool:
-            tried = _try_to_decode(marks.dead_letters().where(which), {topic: self.row_format(topic)})
+            tried = self._tried(marks.dead_letters().where(which), {topic: self.row_format(topic)})
             return tried.where("reason IS NOT NULL").isEmpty()
 
         def append() -> int:
@@ -266,7 +271,7 @@ class _Redrive:
                 except (ConfigurationError, TableError) as error:
                     self._failed[topic] = error
         left, ready = Counter(unmarked.left), Counter[str]()
-        tried = _try_to_decode(unmarked.of(row_formats), row_formats).groupBy("topic", "reason").count()
+        tried = self._tried(unmarked.of(row_formats), row_formats).groupBy("topic", "reason").count()
         for row in tried.collect() if row_formats else ():
             if row["reason"] is None:
                 ready[self.routing.target(row["topic"]).name] += row["count"]
@@ -287,10 +292,31 @@ class _Redrive:
             rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.row_formats]
             by_topic = sql.broadcast(self.spark.createDataFrame(rows, "topic STRING, number BIGINT"))
             unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
-            tried_again = _try_to_decode(unmarked.of(tried.row_formats), tried.row_formats)
+            tried_again = self._tried(unmarked.of(tried.row_formats), tried.row_formats)
             return tried_again.where("reason IS NULL").drop("reason").join(by_topic, "topic")
 
         self.marks.mark(ready)
+
+    def _tried(self, dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]) -> DataFrame:
+        """Try to decode each dead letter; return its `identity_columns`, and a column `reason`.
+
+        `reason` says why the dead letter stays a dead letter; null: the table can take its row. `row_formats` are by
+        topic.
+        """
+        keyed, topics = dict[str, KeyedRows](), {"": dict[str, RowFormat]()}
+        for topic, row_format in row_formats.items():
+            target = self.routing.target(topic)
+            rows = KeyedRows.of(target, row_format)
+            if rows is not None and rows.order_by is None and find_address(self.spark, target.name).uri:
+                keyed[target.name] = rows
+            topics.setdefault(target.name if target.name in keyed else "", {})[topic] = row_format
+        tried = _try_to_decode(dead_letters, topics.pop(""))
+        for name, of_table in topics.items():
+            letters = _try_to_decode(dead_letters, of_table, keyed[name].keys)
+            with spark_errors(name, "read"):
+                table = self.spark.table(find_address(self.spark, name).sql_name)
+            tried = tried.unionByName(keyed[name].without_unordered(letters, table, min(of_table)))
+        return tried
 
     def row_format(self, topic: str) -> RowFormat:
         """Return the row format of the topic, with the types and rules of the topic's table.
@@ -319,18 +345,31 @@ class _Redrive:
         if transaction is None:
             return row_format
         table = transaction.state.description
-        row_format = fit_to_table(row_format, table.fields)
+        is_merged = bool(row_format.keys)
+        row_format = fit_to_table(
+            row_format, merged_fields(table, target.files.own_columns) if is_merged else table.fields
+        )
         check_fit(target.name, table, written_columns(row_format, day), day)
         # Delta itself enforces the rules that cannot be checked here.
-        return replace(row_format, rules=certain_rules(table_rules(table), row_format.written))
+        rules = merge_rules(table) if is_merged else table_rules(table)
+        return replace(row_format, rules=certain_rules(rules, row_format.written))
 
 
-def _try_to_decode(dead_letters: DataFrame, row_formats: Mapping[str, RowFormat]) -> DataFrame:
-    """Try to decode each dead letter; return its `identity_columns`, and a column `reason`.
+def _try_to_decode(
+    dead_letters: DataFrame, row_formats: Mapping[str, RowFormat], keys: Sequence[str] = ()
+) -> DataFrame:
+    """Try to decode the dead letters of the topics in `row_formats`; return their `identity_columns`, and `reason`.
 
-    `reason` says why the dead letter does not decode now; null: the dead letter decodes. `row_formats` are by topic.
+    The column `reason` says why the dead letter does not decode now; null: the dead letter decodes. With `keys`, the
+    result has the values of these columns of the row in a further column `KEY`.
     """
-    return dead_letters.withColumns(identity_columns()).mapInArrow(_to_reasons(row_formats), _TRIED)
+    columns = _TRIED
+    if keys:
+        written = written_columns(next(iter(row_formats.values())), None)
+        kinds = (f"k{number}: {sql_type(written[key].dataType)}" for number, key in enumerate(keys))
+        columns += f", {KEY} STRUCT<{', '.join(kinds)}>"
+    chosen = dead_letters.where(sql.col("topic").isin(list(row_formats)))
+    return chosen.withColumns(identity_columns()).mapInArrow(_to_reasons(row_formats, keys), columns)
 
 
 def _to_rows(row_format: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:
@@ -368,7 +407,7 @@ def _check_decoded(decoded: DecodedRows) -> None:
         )
 
 
-def _to_reasons(row_formats: Mapping[str, RowFormat]) -> Callable[[Batches], Batches]:
+def _to_reasons(row_formats: Mapping[str, RowFormat], keys: Sequence[str]) -> Callable[[Batches], Batches]:
     def reasons(batches: Batches) -> Batches:
         for dead_letters, decoded in decoded_batches(row_formats, batches):
             by_offset: dict[int, str] = {}
@@ -377,9 +416,19 @@ def _to_reasons(row_formats: Mapping[str, RowFormat]) -> Callable[[Batches], Bat
                 by_offset = dict(zip(offsets, texts, strict=True))
             reasons_by_row = [by_offset.get(offset) for offset in dead_letters.column("offset").to_pylist()]
             known = {name: dead_letters.column(name) for name in IDENTITY_NAMES}
-            yield pa.RecordBatch.from_pydict({**known, "reason": pa.array(reasons_by_row, pa.string())})
+            known["reason"] = pa.array(reasons_by_row, pa.string())
+            if keys:
+                known[KEY] = _keys_of(decoded.rows, keys, dead_letters.column("offset"))
+            yield pa.RecordBatch.from_pydict(known)
 
     return reasons
+
+
+def _keys_of(rows: pa.RecordBatch, keys: Sequence[str], offsets: pa.Array) -> pa.StructArray:
+    """Return the keys of the row of each offset in a struct; null: the offset has no row."""
+    at = pc.index_in(offsets, kafka_column(rows, OFFSET))
+    columns = [rows.column(key).take(at) for key in keys]
+    return pa.StructArray.from_arrays(columns, [f"k{number}" for number in range(len(keys))], mask=at.is_null())
 
 
 def _without_metadata(batch: pa.RecordBatch) -> pa.RecordBatch:

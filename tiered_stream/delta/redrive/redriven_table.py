@@ -11,15 +11,17 @@ import logging
 from pyspark.sql import DataFrame, SparkSession
 
 from tiered_stream.delta.catalog.address import find_address, table_location
-from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, spark_errors
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, raised_text, spark_errors
 from tiered_stream.delta.commit.batch_commit import drops_transactions
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
-from tiered_stream.delta.commit.merge import MERGE_SETTINGS
+from tiered_stream.delta.commit.merge import MERGE_SETTINGS, UNORDERED_KEY, own_columns
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.redrive.dead_letter_marks import is_version
 from tiered_stream.delta.redrive.keyed_rows import SOURCE, KeyedRows
 from tiered_stream.delta.redrive.redrive_protocol import Outcome
+from tiered_stream.delta.requirements.merge_requirements import merged_columns
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
+from tiered_stream.spark.session import copied_session
 
 log = logging.getLogger(__name__)
 
@@ -102,12 +104,9 @@ class RedrivenTable:
 
         `number` is the value of their column `redrive`. The settings of the copy reach no other query.
         """
-        session = SparkSession(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
         transaction, version = SESSION_TRANSACTION
         settings = {transaction: self._transaction(topic, number), version: str(Outcome.APPENDED.value)}
-        for name, value in {**settings, **MERGE_SETTINGS}.items():
-            session.conf.set(name, value)
-        return session
+        return copied_session(self._spark, {**settings, **MERGE_SETTINGS})
 
     def merge(self, session: SparkSession, staged: DataFrame, keyed: KeyedRows) -> bool:
         """Merge rows of dead letters into this table of the latest state, unless Delta has their outcome already.
@@ -118,18 +117,22 @@ class RedrivenTable:
             keyed: the table's keys, and the order of a key's records.
 
         Returns:
-            False if nothing was merged because another commit came first.
+            False if nothing was merged because another commit came first. The other commit may have brought a row of
+                another partition, by which a letter has no order (`KeyedRows.without_unordered`).
 
         Raises:
-            TableError: the table refuses the rows, or cannot be reached. Or a key is in several partitions, and no
-                column orders its records.
+            TableError: the table refuses the rows, or cannot be reached.
         """
+        address = find_address(self._spark, self._name)
+        description = DeltaSparkTable(self._spark, address).begin().state.description
         with spark_errors(self._name, "merged into"):
-            keyed.last_rows(staged).createOrReplaceTempView(SOURCE)
+            columns = merged_columns(description, keyed.own_columns)
+            rows, own = keyed.last_rows(staged, columns), own_columns(description, columns.names)
+            rows.createOrReplaceTempView(SOURCE)
             try:
-                session.sql(keyed.merge_sql(find_address(self._spark, self._name).sql_name))
+                session.sql(keyed.merge_sql(address.sql_name, columns.names, own))
             except JAVA_ERRORS as error:
-                if not is_conflict(error):
+                if not is_conflict(error) and not (raised_text(error) or "").startswith(UNORDERED_KEY):
                     raise
                 log.info("%s: another commit came first: %s", self._name, first_line(error))
                 return False

@@ -31,11 +31,6 @@ _CLIENT, _MACHINE, _WORKLOAD = (
 )
 _AUTHORITY = "https://login.microsoftonline.com"
 _WORKLOAD_TOKEN = "/var/run/secrets/azure/tokens/azure-identity-token"  # noqa: S105 - a file's path
-_SECRETS_IN_ENVIRONMENT = tuple(
-    f"AZURE_{name}" for name in ("STORAGE_ACCOUNT_KEY", "STORAGE_ACCESS_KEY", "STORAGE_MASTER_KEY", "STORAGE_TOKEN",
-    "STORAGE_CLIENT_SECRET", "CLIENT_SECRET", "STORAGE_SAS_KEY", "STORAGE_SAS_TOKEN")
-)  # fmt: skip
-"""Environment variables that object_store, the library of the tasks, prefers to the identity of a machine or pod."""
 _CONNECTORS = {
     "abfs": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",
     "abfss": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",
@@ -54,8 +49,6 @@ class AbfsSettings:
     host: str
     get: Callable[[str], str | None]
     password: Callable[[str], str | None]
-    environment: Callable[[str], str | None]
-    """Function that reads an environment variable of the driver's JVM."""
     has_connector: bool = True
     """True if Spark can reach paths of the scheme."""
     names: Collection[str] = ()
@@ -106,9 +99,6 @@ class AbfsSettings:
         kind = self.text(names.AUTH_TYPE) or "SharedKey"
         if kind == "SharedKey":
             return {"azure_account_key": self._required(names.ACCOUNT_KEY)}
-        found = next(filter(self.environment, _SECRETS_IN_ENVIRONMENT), None)
-        if found is not None:
-            raise _unusable(f"{names.AUTH_TYPE} is {kind}, but {found} is in the driver's environment")
         if kind == "SAS":
             return {"azure_sas_token": self._required(names.FIXED_SAS)}
         if kind == "OAuth":
@@ -178,7 +168,6 @@ def abfs_settings(hadoop: HadoopSettings, uri: str) -> AbfsSettings:
         host,
         get=hadoop.get,
         password=hadoop.password,
-        environment=hadoop.environment,
         has_connector=connector is not None and hadoop.has_class(connector),
         names=hadoop.names_after(ABFS_PREFIX),
     )
@@ -196,18 +185,19 @@ def find_azure_storage(settings: Mapping[str, str], uri: str, session: AbfsSetti
             than the session, or there are no credentials.
     """
     own = table_storage(settings)
-    azure_place(own.at(uri), TABLES)  # raises for a missing account
+    place = azure_place(own.at(uri), TABLES)
     if not session.host or not session.has_connector:
         return own, None
-    url, option = session.endpoint_url(), f"{STORAGE_PREFIX}azure.endpoint.url"
-    check_same_store(option, own.azure_endpoint_url, url, f"container {session.container}")
-    storage, why_not = own, None
-    if own.azure_endpoint_url is None and url != f"https://{blob_host(session.host)}":
+    url, storage = session.endpoint_url(), own
+    if place.names_endpoint:
+        own_url = place.endpoint
+        check_same_store(f"{STORAGE_PREFIX}{place.names_endpoint}", own_url, url, f"container {session.container}")
+    elif url != place.endpoint:
         storage = replace(own, azure_endpoint_url=url)
     try:
         session.check_supported()
-        if not (own.azure_account_key or own.azure_sas_token or own.azure_connection_string):
+        if not place.identity.is_named:
             storage = replace(storage, **session.credentials())
     except NotForTasksError as error:
-        why_not = str(error)
-    return storage, why_not
+        return storage, str(error)
+    return storage, azure_place(storage.at(uri), TABLES).identity.why_not_deltalake()

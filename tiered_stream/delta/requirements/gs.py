@@ -26,13 +26,13 @@ from tiered_stream.delta.requirements.hadoop_settings import (
     check_supported,
 )
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
+from tiered_stream.errors import StorageAccessError
+from tiered_stream.storage.identity.google_identity import google_identity
 
 _GOOGLE = "https://storage.googleapis.com"
 _MACHINE, _DEFAULT, _KEY_FILE, _NOBODY = (
     "COMPUTE_ENGINE", "APPLICATION_DEFAULT", "SERVICE_ACCOUNT_JSON_KEYFILE", "UNAUTHENTICATED",
 )  # fmt: skip
-_FILES_IN_ENVIRONMENT = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY")
-"""Environment variables that object_store, the library of the tasks, prefers to the machine's service account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,6 @@ class GsSettings:
 
     bucket: str
     get: Callable[[str], str | None]
-    environment: Callable[[str], str | None]
-    """Function that reads an environment variable of the driver's JVM."""
     connector: str = GOOGLES_CONNECTOR
     has_connector: bool = True
     """True if the connector is on Spark's class path, without which Spark cannot reach the bucket."""
@@ -87,11 +85,8 @@ class GsSettings:
             return {"gcs_anonymous": True}
         if kind == _DEFAULT:
             return {}
-        found = next(filter(self.environment, _FILES_IN_ENVIRONMENT), None)
         if (kind or _MACHINE) == _MACHINE:
-            if found is None:
-                return {}
-            raise _unusable(f"{names.AUTH_TYPE} is {_MACHINE}, but {found} is in the driver's environment")
+            return {"gcs_machine": True}
         raise _unusable(f"{names.AUTH_TYPE} is {kind}, which is known to Spark alone")
 
 
@@ -110,7 +105,6 @@ def gs_settings(hadoop: HadoopSettings, bucket: str) -> GsSettings:
     return GsSettings(
         bucket,
         get=hadoop.get,
-        environment=hadoop.environment,
         connector=connector,
         has_connector=hadoop.has_class(connector),
         names=(*hadoop.names_after(GS_PREFIX), *shared),
@@ -133,13 +127,15 @@ def find_google_storage(settings: Mapping[str, str], session: GsSettings) -> tup
         return own, None
     url, option = session.endpoint_url(), f"{STORAGE_PREFIX}gcs.endpoint.url"
     check_same_store(option, own.gcs_endpoint_url, url, f"bucket {session.bucket}")
-    storage, why_not = own, None
+    storage = own
     if own.gcs_endpoint_url is None and url != _GOOGLE:
         storage = replace(own, gcs_endpoint_url=url)
     try:
         session.check_supported()
         if not (own.gcs_credentials_json or own.gcs_credentials_path or own.gcs_anonymous):
             storage = replace(storage, **session.credentials())
+        return storage, google_identity(storage, STORAGE_PREFIX).why_not_deltalake()
     except NotForTasksError as error:
-        why_not = str(error)
-    return storage, why_not
+        return storage, str(error)
+    except StorageAccessError:
+        return storage, None  # the first request reports it

@@ -105,11 +105,15 @@ def check_same_store(setting: str, own_url: str | None, session_url: str, table:
     Raises:
         ConfigurationError: they lead to different services.
     """
-    if own_url is not None and host_and_port(own_url) != host_and_port(session_url):
+    if own_url is not None and _place_of(own_url) != _place_of(session_url):
         raise ConfigurationError(
             f"{setting} is {own_url}, but Spark's session reaches the {table} at {session_url}: set both to the same "
             f"service, or remove {setting}"
         )
+
+
+def _place_of(url: str) -> tuple[tuple[str, int | None], str]:
+    return host_and_port(url), urlsplit(url).path.strip("/")  # an emulator of Azure's has the account in the path
 
 
 def host_and_port(url: str) -> tuple[str, int | None]:

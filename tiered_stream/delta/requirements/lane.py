@@ -22,13 +22,17 @@ from tiered_stream.delta.requirements.table_requirements import CLUSTERING, CONS
 from tiered_stream.delta.requirements.text_limits import UnreadableTypeError, text_limits
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_table
 from tiered_stream.delta.schema.json_types import common_fields, inner_fields, struct_of
-from tiered_stream.delta.schema.row_schema import arrow_schema, with_day
+from tiered_stream.delta.schema.row_schema import with_day
+from tiered_stream.delta.schema.spark_schema import arrow_schema
 from tiered_stream.delta.settings.ingest_settings import TYPE_WIDENING
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.nested_columns import FieldPath, kind_at
 from tiered_stream.formats.rows.nested_rules import TextLimit, path_text
 from tiered_stream.formats.rows.table_rules import TableRules, UncertainCheckError, parse_check
+from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 from tiered_stream.spark.source import spark_schema
+
+_KAFKA_COLUMNS = {name.lower() for name in SCHEMA_WITH_HEADERS.names}
 
 
 class Lane(Enum):
@@ -39,7 +43,8 @@ class Lane(Enum):
 
 
 _STATISTICS = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols")
-_FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
+COMPUTED = frozenset({"delta.generationExpression", "delta.identity.start"})
+_FILLED = (*COMPUTED, "CURRENT_DEFAULT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,28 +83,57 @@ def check_fit(table: str, description: TableDescription, written: StructType, da
     """
     columns = {column["name"].lower(): column for column in description.fields}
     widens = bool(description.writer_features & type_widening.FEATURES)
+    missing, others, advice = [], [], []
     for column in written.jsonValue()["fields"]:
         name, known = column["name"], columns.pop(column["name"].lower(), None)
         if known is None:
-            raise ConfigurationError(
-                f"the table {table} has no column {name}: add it with ALTER TABLE, or do not ask for it "
-                "(includeHeaders, ingest.dayColumn, ingest.kafkaColumns)"
-            )
-        if not _accepts(known["type"], column["type"], widens=widens):
-            is_wider = type_widening.is_wider_json(column["type"], known["type"])
-            advice = f", or widen the column ({TYPE_WIDENING}, ingest.schemaEvolution=widen)" if is_wider else ""
-            raise ConfigurationError(
-                f"the table {table} has {known['name']} as {_type_text(known['type'])}, but it is "
-                f"{_type_text(column['type'])} in what is written: land in another table{advice}"
-            )
+            missing.append(name)
+        elif not _accepts(known["type"], column["type"], widens=widens):
+            others.append(f"{known['name']} as {_type_text(known['type'])}, but rows have {_type_text(column['type'])}")
+            if type_widening.is_wider_json(column["type"], known["type"]):
+                advice.append(f"widen it ({TYPE_WIDENING}, ingest.schemaEvolution=widen)")
+    if missing or others:
+        found = [f"no column {' and no column '.join(missing)}"] if missing else []
+        advice = [
+            *_for_missing(missing, day_column, decodes_key=_has_decoded_key(written)),
+            *advice,
+            "land in another table",
+        ]
+        raise ConfigurationError(f"the table {table} has {'; '.join([*found, *others])}: {', or '.join(advice)}")
     if day_column and [name.lower() for name in description.partition_columns] != [day_column.lower()]:
         raise ConfigurationError(
             f"ingest.dayColumn is {day_column}, but the table {table} is "
-            f"{_partitioned(description)}: take the setting away, or land in another table"
+            f"{_partitioned(description)}: remove the setting, or land in another table"
         )
     partition_columns = {name.lower() for name in description.partition_columns}
     for column in columns.values():
         _check_unwritten(table, column, is_partition=column["name"].lower() in partition_columns)
+
+
+def _has_decoded_key(written: StructType) -> bool:
+    return any(column.name == "key" and column.dataType.typeName() != "binary" for column in written)
+
+
+def _for_missing(missing: Sequence[str], day_column: str | None, *, decodes_key: bool) -> list[str]:
+    """Return what a user can do if the table lacks these columns of the rows: one advice for each setting at fault."""
+    if not missing:
+        return []
+    names = {name.lower() for name in missing}
+    advice = []
+    if "key" in names and decodes_key:
+        names.remove("key")
+        advice.append("remove ingest.key.format, or let ingest.schemaEvolution=add add the column of decoded keys")
+    if "headers" in names:
+        advice.append("set includeHeaders=false")
+    if "value" in names:
+        advice.append("set ingest.value.format and ingest.value.schema, if the table has decoded values")
+    if day_column and day_column.lower() in names:
+        advice.append("remove ingest.dayColumn")
+    if names & (_KAFKA_COLUMNS - {"headers", "value"}):
+        advice.append("name the columns that it has in ingest.kafkaColumns")
+    if names - _KAFKA_COLUMNS - {(day_column or "").lower()}:
+        advice.append("correct ingest.value.schema, or let ingest.schemaEvolution=add add the columns")
+    return [*advice, "add what is missing with ALTER TABLE"]
 
 
 def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: bool) -> None:

@@ -1,20 +1,110 @@
-"""Check if deltalake can merge rows into a table of the latest state; Spark's MERGE meets whatever a table requires."""
+"""Rules of a table of the latest state for a MERGE: which columns it sets, and whether deltalake can do it.
+
+Spark's MERGE meets whatever a table requires.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from tiered_stream.delta.requirements.lane import TableDescription
+from pyspark.sql.types import StructField, StructType
+
+from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, table_rules
 from tiered_stream.delta.requirements.requirement import OFF, Kind
 from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX
 from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
 from tiered_stream.delta.requirements.writer_requirements import find_requirement, requirements_of_table
-from tiered_stream.delta.settings.upsert_settings import MERGE_ON
+from tiered_stream.delta.schema.row_schema import fit_to_table, struct_type
+from tiered_stream.delta.settings.ingest_settings import APPEND_ONLY, TableFiles, is_append_only
+from tiered_stream.delta.settings.upsert_settings import KEYS, MERGE_ON, ORDER_BY
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows.row_format import RowFormat
+from tiered_stream.formats.rows.table_rules import TableRules, certain_rules
 
 _FEATURES = frozenset({"deletionVectors"})
 """Features that ask nothing of a writer that appends, but something of one that removes or rewrites rows."""
 _PROPERTIES = frozenset({"delta.appendonly", "delta.enablechangedatafeed", "delta.enabledeletionvectors"})
 """Properties of the same kind, in lower case."""
+
+
+_LOSSY = ("timestamp", "binary")
+"""Types whose values a partition's text does not hold: local times occur twice, and bytes need not be UTF-8."""
+
+
+def merged_fields(description: TableDescription, own_columns: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return the columns of a table of the latest state that a MERGE sets in each row, in Spark's JSON.
+
+    A column that the row's record does not have becomes null. So a row follows from its last record and from the
+    table's schema alone, whichever fields other records have, and whatever schema was the newest at the query's start.
+    Delta computes generated columns, and the user's `own_columns` keep their values.
+    """
+    own = {name.lower() for name in own_columns}
+    merged = (each for each in description.fields if each["name"].lower() not in own)
+    return [each for each in merged if not COMPUTED & each.get("metadata", {}).keys()]
+
+
+def merged_columns(description: TableDescription, own_columns: Sequence[str]) -> StructType:
+    """Return the columns of `merged_fields` without their metadata; all may be null."""
+    fields = struct_type(merged_fields(description, own_columns))
+    return StructType([StructField(each.name, each.dataType) for each in fields])
+
+
+def merge_rules(description: TableDescription) -> TableRules:
+    """Return the rules for rows that are merged into the table: `table_rules`, and texts that no partition can have."""
+    partitions = {name.lower() for name in description.partition_columns}
+    texts = (each["name"] for each in description.fields if each["type"] == "string")
+    return replace(
+        table_rules(description), partition_texts=tuple(name for name in texts if name.lower() in partitions)
+    )
+
+
+def rules_before_merge(description: TableDescription, rows: RowFormat, files: TableFiles) -> TableRules:
+    """Return the rules of the table by which tasks check rows of the format `rows`, before a MERGE gets the rows.
+
+    Rules that tasks cannot check are left out, because Delta checks them.
+    """
+    if rows.value.registered:  # values of older schemas have more columns
+        rows = fit_to_table(rows, merged_fields(description, files.own_columns))
+    return certain_rules(merge_rules(description), rows.written)
+
+
+_DELETION_VECTORS = "delta.enableDeletionVectors"
+_NAMES_OF_DELTA = ("filepath", "_metadata")
+"""Columns that Delta adds to rows while it finds them in files (Delta: `DMLWithDeletionVectorsHelper`)."""
+
+
+def check_merge(table: str, description: TableDescription, files: TableFiles) -> None:
+    """Check that a MERGE may change rows, and finds their keys and their order in the table's partition columns again.
+
+    Raises:
+        ConfigurationError: the table is append-only, or has deletion vectors and a column with a name that Delta
+            uses itself. Or Delta writes a key or `ingest.orderBy` as the text of a partition, which does not hold the
+            value: an instant in the local time of the session, or bytes.
+    """
+    if is_append_only(description.configuration):
+        raise ConfigurationError(
+            f"the table {table} has {APPEND_ONLY}=true, but a MERGE changes its rows: land in another table, or remove "
+            f"the property with ALTER TABLE … SET TBLPROPERTIES ('{APPEND_ONLY}' = 'false')"
+        )
+    if description.configuration.get(_DELETION_VECTORS, "").lower() == "true":
+        for column in description.fields:
+            if column["name"].lower() in _NAMES_OF_DELTA:
+                raise ConfigurationError(
+                    f"the table {table} has deletion vectors and a column {column['name']}, which Delta's own MERGE "
+                    "takes for its column of that name, and fails: rename the column, or set "
+                    f"{_DELETION_VECTORS}=false"
+                )
+    partitions = {name.lower() for name in description.partition_columns}
+    compared = {name.lower() for name in (*files.keys, files.order_by or "")}
+    for column in description.fields:
+        if column["name"].lower() in partitions & compared and column["type"] in _LOSSY:
+            raise ConfigurationError(
+                f"the table {table} is partitioned by {column['name']}, a {column['type'].upper()}, and the text of a "
+                "partition does not hold each of its values: a MERGE would not find rows again. Partition the table by "
+                f"another column, such as a DATE, or leave {column['name']} out of {KEYS.name} and {ORDER_BY.name}"
+            )
 
 
 def why_not_merged_by_deltalake(description: TableDescription, merge_on: str | None) -> str | None:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from urllib.parse import urlsplit
-
-from pyarrow import fs
+from typing import TYPE_CHECKING
 
 from tiered_stream.delta.requirements import s3a_requirements as hadoop
 from tiered_stream.delta.requirements.hadoop_settings import (
@@ -29,18 +27,20 @@ from tiered_stream.delta.requirements.s3a_requirements import (
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError, TableAccessError
 from tiered_stream.options.types import aes_256_key
-from tiered_stream.storage.cloud_endpoints import access_point_region, check_bucket
+from tiered_stream.storage.cloud_endpoints import TABLES, access_point_region, check_bucket, region_of_host
+
+if TYPE_CHECKING:
+    from tiered_stream.storage.s3_client import S3Session
 
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "access.key", "secret.key", "session.token"
 PROVIDERS = "aws.credentials.provider"
 
 _PREFIX, _BUCKET_PREFIX = "fs.s3a.", "fs.s3a.bucket."
 _CREDENTIAL_FILES = "security.credential.provider.path"
-_AWS = ".amazonaws.com"
+_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu")
 _REGION_WITHOUT_ANY = "us-east-2"
 _CENTRAL_ENDPOINT = "s3.amazonaws.com"
-_REGIONAL_HOST = re.compile(r"s3[.-]([a-z]{2,}-[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
-_PRIVATE_HOST = re.compile(r"(?:.+\.)?([a-z0-9-]+)\.vpce\.amazonaws\.com(?:\.cn)?")
+_REGIONAL_HOST = re.compile(r"(?:https?://)?s3[.-][a-z]{2,}-[a-z0-9-]+\.amazonaws\.(?:com(?:\.cn)?|eu)/?")
 
 _V1, _V2, _HADOOP = "com.amazonaws.auth.", "software.amazon.awssdk.auth.credentials.", "org.apache.hadoop.fs.s3a."
 _TEMPORARY, _SIMPLE = f"{_HADOOP}TemporaryAWSCredentialsProvider", f"{_HADOOP}SimpleAWSCredentialsProvider"
@@ -115,7 +115,7 @@ class S3aSettings:
     def endpoint_url(self) -> str | None:
         """Return the URL of the bucket's endpoint; None: no endpoint is set, or a public one of AWS is set."""
         text = self.text("endpoint") or ""
-        is_aws = not text or text.endswith(_CENTRAL_ENDPOINT) or self._region_in_host(_REGIONAL_HOST)
+        is_aws = not text or text.endswith(_CENTRAL_ENDPOINT) or _REGIONAL_HOST.fullmatch(text)
         if is_aws or self.access_point():  # S3A reaches an access point at AWS, whatever the endpoint is
             return None
         scheme = "http" if (self.text("connection.ssl.enabled") or "").lower() == "false" else "https"
@@ -132,13 +132,7 @@ class S3aSettings:
         region = self.text("endpoint.region")
         if region is not None:
             return None if region in ("", "sdk") else region
-        without_any = _REGION_WITHOUT_ANY if self.endpoint_url() else None
-        return self._region_in_host(_REGIONAL_HOST) or self._region_in_host(_PRIVATE_HOST) or without_any
-
-    def _region_in_host(self, form: re.Pattern[str]) -> str | None:
-        text = self.text("endpoint") or ""
-        match = form.fullmatch(urlsplit(text if "://" in text else f"//{text}").hostname or "")
-        return match.group(1) if match else None
+        return region_of_host(self.text("endpoint")) or (_REGION_WITHOUT_ANY if self.endpoint_url() else None)
 
     def access_point(self) -> str | None:
         """Return the ARN of the access point by which S3A reaches the bucket; None: it is reached by its name.
@@ -313,9 +307,7 @@ def s3a_settings(hadoop: HadoopSettings, bucket: str) -> S3aSettings:
     return settings
 
 
-def find_storage(
-    settings: Mapping[str, str], session: S3aSettings, region_of: Callable[[str], str] = fs.resolve_s3_region
-) -> tuple[TableStorage, str | None]:
+def find_storage(settings: Mapping[str, str], session: S3aSettings) -> tuple[TableStorage, str | None]:
     """Return the settings by which tasks access the table's bucket, and a reason why tasks cannot write to it.
 
     `settings` are the job's settings. Endpoint, region and credentials in them (`ingest.storage.*`) take precedence
@@ -336,6 +328,8 @@ def find_storage(
     try:
         session.check_supported()
         session.check_address()
+        if storage.s3_endpoint_url is None:
+            _check_configured_endpoint(storage, session)
         encryption, kms_key = session.encryption()
         storage = replace(
             storage,
@@ -353,18 +347,34 @@ def find_storage(
     except NotForTasksError as error:
         why_not = str(error)
     if storage.s3_endpoint_url is None and storage.s3_region is None and why_not is None:
-        storage = replace(storage, s3_region=_region(session.bucket))
+        storage = replace(storage, s3_region=_region(storage, session.bucket))
     return storage, why_not
 
 
-def _region(bucket: str) -> str:
-    try:
-        return str(fs.resolve_s3_region(bucket))
-    except OSError as error:
+def _check_configured_endpoint(storage: TableStorage, session: S3aSettings) -> None:
+    """Raise NotForTasksError if AWS's configuration names an endpoint, which Spark's S3 client may follow or not."""
+    if url := _access(storage, session.bucket).configured_endpoint():
+        raise NotForTasksError(
+            f"the environment or AWS's configuration names {url} as the endpoint of S3, which Spark's session does not "
+            f"(AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url): set spark.hadoop.{_PREFIX}endpoint"
+        )
+
+
+def _region(storage: TableStorage, bucket: str) -> str:
+    region = _access(storage, bucket).find_region()
+    if not region:
         raise TableAccessError(
-            f"the region of the bucket {bucket} cannot be found: {error}. For an S3 service other than AWS's, set "
-            "fs.s3a.endpoint in Spark's session (spark.hadoop.fs.s3a.endpoint)."
-        ) from error
+            f"AWS does not say in which region the bucket {bucket} is: set spark.hadoop.fs.s3a.endpoint.region. For an "
+            "S3 service other than AWS's, set spark.hadoop.fs.s3a.endpoint"
+        )
+    return region
+
+
+def _access(storage: TableStorage, bucket: str) -> S3Session:
+    # Imported here, because boto3 takes long to import, and an endpoint needs no rules of AWS's.
+    from tiered_stream.storage.s3_client import S3Session
+
+    return S3Session(storage, bucket, TABLES)
 
 
 def _check_same_store(own: TableStorage, session: S3aSettings) -> None:
@@ -383,5 +393,5 @@ def _host_and_port(endpoint: str | None) -> tuple[str, int | None]:
 
     All hosts of AWS give the same result, in which the port is None.
     """
-    host, port = host_and_port(endpoint or f"https://s3{_AWS}")
-    return (_AWS, None) if host.endswith((_AWS, f"{_AWS}.cn")) else (host, port)
+    host, port = host_and_port(endpoint or f"https://s3{_AWS[0]}")
+    return (_AWS[0], None) if host.endswith(_AWS) else (host, port)

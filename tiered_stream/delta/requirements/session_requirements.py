@@ -7,6 +7,7 @@ entry's `off` are the exception. `s3a_requirements.py` has the `fs.s3a.*` settin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -15,10 +16,15 @@ from tiered_stream.delta.checkpoint.idle_workers import IDLE_LIMIT, KILL_IDLE
 from tiered_stream.delta.requirements.new_table_properties import DEFAULTS_PREFIX
 from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement, entries
 from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE
+from tiered_stream.delta.settings.ingest_settings import COMPRESSION, GZIP, SNAPPY, UNCOMPRESSED, ZSTD, TableFiles
+from tiered_stream.options.command_settings import gives
 
 STORE_ASSIGNMENT = "spark.sql.storeAssignmentPolicy"
 OUTPUT_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 SESSION_TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
+CODEC = "spark.sql.parquet.compression.codec"
+_CODECS = {ZSTD: ZSTD, SNAPPY: SNAPPY, GZIP: GZIP, UNCOMPRESSED: UNCOMPRESSED, "uncompressed": UNCOMPRESSED}
+"""Values of the session's setting by which the direct lane writes, and the value of `ingest.compression` for each."""
 _session = partial(entries, Kind.SESSION)
 
 SESSION_REQUIREMENTS: tuple[Requirement, ...] = (
@@ -77,7 +83,11 @@ SESSION_REQUIREMENTS: tuple[Requirement, ...] = (
         Handling.NOTHING, "spark.databricks.delta.optimizeWrite.enabled", "spark.sql.files.maxRecordsPerFile",
         note="Files are as large as `ingest.targetFileSize` says.",
     ),
-    *_session(Handling.NOTHING, "spark.sql.parquet.compression.codec", note="`ingest.compression` says it."),
+    *_session(
+        Handling.SPARK_LANE, CODEC, off=frozenset(_CODECS),
+        note="Where it is not `zstd`, `snappy`, `gzip`, `none` or `uncompressed`. These are the compression of data "
+        "files, unless `ingest.compression` says otherwise.",
+    ),
     *_session(
         Handling.NOTHING, "spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.fieldId.write.enabled",
         "spark.sql.parquet.int96RebaseModeInWrite", "spark.sql.parquet.writeLegacyFormat",
@@ -105,3 +115,21 @@ def settings_in_list(spark: SparkSession) -> dict[str, str]:
     """
     values = {entry.name: spark.conf.get(entry.name, None) for entry in _CHECKED}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def with_session_codec(spark: SparkSession, settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the settings with the session's compression as `ingest.compression`, unless they have this setting.
+
+    The settings are returned unchanged if the session sets no compression, or one that only the Spark lane writes.
+    """
+    codec = _CODECS.get((spark.conf.get(CODEC, None) or "").lower())
+    return settings if codec is None or gives(settings, [COMPRESSION.name]) else {**settings, COMPRESSION.name: codec}
+
+
+def codec_option(spark: SparkSession, files: TableFiles) -> dict[str, str]:
+    """Return the option of Delta's writer that gives data files the compression of `files`.
+
+    It is empty if the session has a compression of its own, which the writer follows without an option.
+    """
+    is_sessions = files.compression is None and spark.conf.get(CODEC, None) is not None
+    return {} if is_sessions else {"compression": files.codec}

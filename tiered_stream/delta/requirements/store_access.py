@@ -11,6 +11,8 @@ from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
 from tiered_stream.delta.requirements.hdfs import find_hdfs
 from tiered_stream.delta.requirements.s3a import find_storage, s3a_settings
 from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableStorage, table_storage
+from tiered_stream.delta.write.file_systems import path_uri
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, HDFS_SCHEME
 
 
@@ -35,6 +37,24 @@ def find_access(settings: Mapping[str, str], uri: str, hadoop: HadoopSettings) -
         return find_storage(settings, s3a_settings(hadoop, parts.netloc))
     known = "neither a local folder nor in S3, Azure Blob Storage, Google Cloud Storage or HDFS"
     return table_storage(settings), None if parts.scheme == "file" else f"{uri} is {known}"
+
+
+def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: HadoopSettings | None) -> TableStorage:
+    """Return the settings by which this process accesses the folder, such as a checkpoint.
+
+    `hadoop` has the settings of Spark's files; None: no such file is given, and `ingest.storage.*` alone count.
+
+    Raises:
+        ConfigurationError: as for `find_access`, or this process cannot access the folder as Spark's files say.
+        TableAccessError: as for `find_access`.
+    """
+    uri = path_uri(folder)
+    if hadoop is None or urlsplit(uri).scheme not in BUCKET_SCHEMES:
+        return table_storage(settings)
+    storage, why_not = find_access(settings, uri, hadoop)
+    if why_not:
+        raise ConfigurationError(f"only Spark can reach {folder} as its settings say: {why_not}")
+    return storage
 
 
 def missing_connector(uri: str, hadoop: HadoopSettings) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql.types import DataType, StructField, StructType
 
-from tiered_stream.delta.schema.row_schema import arrow_schema
+from tiered_stream.delta.schema.spark_schema import arrow_schema
 from tiered_stream.formats.columns.conform import widens
 
 FEATURES = frozenset(("typeWidening", "typeWidening-preview"))

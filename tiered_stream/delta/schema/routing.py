@@ -7,7 +7,8 @@ options (`routing_of`). So the driver and the tasks get the same result.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -15,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.schema.row_plan import registered, resolved
 from tiered_stream.delta.schema.row_schema import spark_columns, written_columns
+from tiered_stream.delta.schema.table_names import table_for
 from tiered_stream.delta.settings.ingest_settings import (
     ROUTES,
     TOPIC,
@@ -25,13 +27,12 @@ from tiered_stream.delta.settings.ingest_settings import (
 )
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, SCHEMA_EVOLUTION, registry_properties
 from tiered_stream.delta.settings.upsert_settings import check_keys
-from tiered_stream.errors import TableError
+from tiered_stream.errors import ConfigurationError, SchemaRegistryError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows, row_format
+from tiered_stream.model import is_topic_name
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
-
-_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Route:
         Raises:
             TableError: `folder` contains `{topic}`, and Kafka does not allow a topic with this name.
         """
-        if TOPIC in self.folder and (not _LEGAL_TOPIC.fullmatch(topic) or topic in (".", "..")):
+        if TOPIC in self.folder and not is_topic_name(topic):
             raise TableError(f"{topic!r:.300} is no name that Kafka allows a topic: it gets no table of its own")
         return self.folder.replace(TOPIC, topic.lower() if self.in_lower_case else topic)
 
@@ -121,6 +122,26 @@ class Routing:
             raise TableError(f"no table is named for topic {topic}: set ingest.table, or name one in ingest.route")
         return route
 
+    def check_apart(self, topics: Iterable[str]) -> None:
+        """Check that no two topics share a table only because their names look alike in the tables' names.
+
+        Topics may share a table that a setting names without `{topic}`. No topic's name may lead to the table for dead
+        letters.
+
+        Raises:
+            ConfigurationError: two topics share a table, or a topic shares one with dead letters.
+            TableError: a topic has no table, or no legal name.
+        """
+        owners = dict.fromkeys(self.dead_letter_folders.values(), "the dead letters")
+        for topic in topics:
+            route = self.route(topic)
+            owner = owners.setdefault(route.uri_for(topic), topic) if TOPIC in route.table else topic
+            if owner != topic:
+                raise ConfigurationError(
+                    f"topic {topic} and {owner} would share the table {table_for(route.table, topic)}. Name a table "
+                    f"for the topic by ingest.topic.{topic}.table, or leave the topic out of the query"
+                )
+
     def registered(self, topics: Iterable[str]) -> dict[str, RowFormat]:
         """Return the row formats of topics whose newest schema comes from a schema registry, by topic.
 
@@ -136,7 +157,8 @@ class Routing:
             return {}
         unresolved = {topic for topic in topics if topic not in self.rows}
         for topic in unresolved - self._registered.keys():
-            self._registered[topic] = registered(shared, topic)
+            with _errors_name(topic):
+                self._registered[topic] = registered(shared, topic)
         return {topic: self._registered[topic] for topic in unresolved}
 
     def _make(self, topic: str) -> TableTarget:
@@ -147,12 +169,13 @@ class Routing:
             table_files(settings), uri=route.uri_for(topic), storage=self.files.storage, tasks=self.files.tasks
         )
         rows = self._rows(topic, settings)
-        name = route.table.replace(TOPIC, topic)
+        name = table_for(route.table, topic)
         return TableTarget(name, files, written_columns(rows, files.day_column), settings, rows)
 
     def _rows(self, topic: str, settings: Mapping[str, str]) -> RowFormat:
         row_format_of_topic = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows.get("")
-        return resolved(row_format_of_topic or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
+        with _errors_name(topic):
+            return resolved(row_format_of_topic or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
 
     def dead_letters(self, target: TableTarget) -> TableTarget | None:
         """Return the table for the dead letters of the table `target`.
@@ -167,6 +190,18 @@ class Routing:
         # With ADD, a table for dead letters that an earlier version of this package created gets the missing columns.
         settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.ADD})
         return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)
+
+
+@contextmanager
+def _errors_name(topic: str) -> Iterator[None]:
+    """Name the topic in errors about its schemas. Patterns also match topics that have no rows."""
+    try:
+        yield
+    except (ConfigurationError, SchemaRegistryError) as error:
+        raise type(error)(
+            f"topic {topic}: {error}. If the topic has no rows, as Debezium's topics of heartbeats, transactions and "
+            "schema changes, exclude it from the pattern, such as (?!__debezium-heartbeat).*"
+        ) from error
 
 
 def routing_options(routing: Routing) -> dict[str, str]:

@@ -20,8 +20,10 @@ from tiered_stream.delta.settings.part_settings import INFER, REGISTRY, PartSett
 from tiered_stream.delta.settings.row_settings import (
     FLAT,
     KAFKA_COLUMNS,
+    NAMED_TIMES,
     NONE,
     SELECT,
+    TIMES,
     VALUE_COLUMNS,
     WHERE,
     RowSettings,
@@ -30,15 +32,16 @@ from tiered_stream.delta.settings.row_settings import (
 )
 from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.extras import check_installed
-from tiered_stream.formats.json.json_schema import json_schema_kind
+from tiered_stream.formats.json.json_schema import json_schema_columns
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
 from tiered_stream.formats.rows.change_records import check_key_columns, named_column
-from tiered_stream.formats.rows.envelope import unwrapped_type
-from tiered_stream.formats.rows.row_choices import Envelope, Format, SchemaIdsIn
+from tiered_stream.formats.rows.envelope import check_flattened, unwrapped_type
+from tiered_stream.formats.rows.row_choices import AvroColumns, Envelope, Format, SchemaIdsIn
 from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFormat, schema_to_text
 from tiered_stream.formats.rows.row_transformation import UserTransform
 from tiered_stream.formats.rows.sql_query import COLUMN, SqlQuery
+from tiered_stream.formats.rows.time_columns import with_time_types
+from tiered_stream.formats.sql.parser import parse_query
 from tiered_stream.formats.sql.row_query import RowQuery
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.spark_options import SUBSCRIBE
@@ -54,7 +57,7 @@ SchemaParser = Callable[[str], pa.Schema]
 
 
 def _by_spark(text: str) -> pa.Schema:
-    from tiered_stream.delta.schema.row_schema import parse_schema  # late, because it needs Spark
+    from tiered_stream.delta.schema.spark_schema import parse_schema  # late, because it needs Spark
 
     return parse_schema(text)
 
@@ -81,8 +84,11 @@ def plan_rows(
         rows.on_decode_error,
         rows.schema_evolution,
         rows.envelope,
+        AvroColumns(rows.large_decimals, rows.times == NAMED_TIMES),
+        () if rows.times == NAMED_TIMES else rows.times,
         rows.transform or "",
-        query=_query(rows),
+        query=parse_query(rows.select, rows.where),
+        lands_key=_lands_key(rows, settings),
         keys=GivenOptions(settings).read(KEYS),
         order_by=GivenOptions(settings).read(ORDER_BY) or "",
         zone=zone,
@@ -127,8 +133,14 @@ def resolved(row_format: RowFormat, topic: str = "") -> RowFormat:
         return row_format
     row_format = registered(row_format, topic)
     key, value = _with_kind(row_format.key, row_format, KEY), _with_kind(row_format.value, row_format, VALUE)
-    if row_format.envelope is not Envelope.NONE and value.kind is not None:
+    if row_format.envelope is Envelope.FLATTENED and value.kind is not None:
+        check_flattened(value.kind)
+    if row_format.envelope is Envelope.DEBEZIUM and value.kind is not None:
         value = replace(value, kind=unwrapped_type(value.kind))
+    if row_format.times:
+        if value.kind is None or not pa.types.is_struct(value.kind):
+            raise ConfigurationError(f"{TIMES.name} is for values with fields: set ingest.value.format, or remove it")
+        value = replace(value, kind=with_time_types(value.kind, row_format.times))
     return checked(replace(row_format, key=key, value=value))
 
 
@@ -184,12 +196,19 @@ def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, s
     If `ingest.kafkaColumns` is not set, the table gets all of Kafka's columns with these exceptions: a key or value
     whose format is not `binary`, and headers if `include_headers` is false.
     """
-    if rows.kafka_columns is not None:
-        return rows.kafka_columns
+    if rows.kafka_columns is not None:  # a decoded key is a column of its own
+        decoded = (KEY, KEY) if rows.key.format is not Format.BINARY else None
+        return tuple(pair for pair in rows.kafka_columns if pair != decoded)
     omitted = {KEY} if rows.key.format is not Format.BINARY else set()
     omitted |= {VALUE} if rows.value.format is not Format.BINARY else set()
     omitted |= set() if include_headers else {"headers"}
     return tuple((name, name) for name in SCHEMA_WITH_HEADERS.names if name not in omitted)
+
+
+def _lands_key(rows: RowSettings, settings: Mapping[str, str]) -> bool:
+    """Return whether a decoded key is a column: with `ingest.kafkaColumns=none`, only if another setting needs it."""
+    named = KEY in (name.lower() for name in GivenOptions(settings).read(KEYS))
+    return rows.kafka_columns != () or named or bool(rows.select or rows.where or rows.transform)
 
 
 def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
@@ -203,10 +222,10 @@ def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
     """
     rows = row_settings(settings)
     of_value = VALUE if rows.value_columns.lower() == FLAT else rows.value_columns
-    texts = {KEY: KEY} if rows.key.format is Format.STRING else {}
+    texts = {KEY: KEY} if rows.key.format is Format.STRING and _lands_key(rows, settings) else {}
     texts |= {VALUE: of_value} if rows.value.format is Format.STRING else {}
     names = texts | dict(kept_columns(rows, include_headers=True))
-    query = _query(rows)
+    query = parse_query(rows.select, rows.where)
     if query is None or not query.select:
         return names
     found = ((column, _selected_as(query, name)) for column, name in names.items())
@@ -221,21 +240,6 @@ def _selected_as(query: SqlQuery, name: str) -> str | None:
         if item.tree.op == COLUMN and item.tree.text.lower() == name.lower():
             return item.name
     return None
-
-
-def _query(rows: RowSettings) -> SqlQuery | None:
-    """Return the parsed `ingest.select` and `ingest.where`, or None if neither is set.
-
-    Raises:
-        ConfigurationError: a text is no SQL of the list, or the package sqlglot is missing.
-    """
-    if rows.select is None and rows.where is None:
-        return None
-    check_installed("sqlglot", f"{SELECT.name} or {WHERE.name}")
-    # Imported here, because the import takes 0.3 s, and most jobs have no SQL.
-    from tiered_stream.formats.sql.parser import parse_query
-
-    return parse_query(rows.select, rows.where)
 
 
 def _with_kind(part: PartFormat, row_format: RowFormat, name: str) -> PartFormat:
@@ -307,7 +311,7 @@ def _json_schema(name: str, text: str, parse: SchemaParser) -> pa.Schema:
     try:
         is_json = text.lstrip().startswith("{")
         if is_json and orjson.loads(text).get("type") != "struct":
-            return pa.schema(list(json_schema_kind(text)))
+            return json_schema_columns(text)
         return parse(text)
     except ConfigurationError as error:
         raise ConfigurationError(f"ingest.{name}.schema: {error}") from error
@@ -328,6 +332,7 @@ def _check_columns(names: Sequence[str]) -> None:
             raise ConfigurationError(
                 f"two columns of the table would be called {name}: rename Kafka's with {KAFKA_COLUMNS.name}={rename}, "
                 f"leave it out ({KAFKA_COLUMNS.name}={NONE}), or keep the value in one column with {VALUE_COLUMNS.name}"
+                ". A table that exists keeps its columns: if the field is new, land in another table"
             )
         if FORBIDDEN.search(name) or not name:
             raise ConfigurationError(

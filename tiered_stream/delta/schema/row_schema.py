@@ -5,47 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
-import orjson
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructField, StructType
 
 from tiered_stream.delta.schema.json_types import struct_of
 from tiered_stream.delta.schema.row_plan import FORBIDDEN, checked
-from tiered_stream.delta.schema.sql_types import parse_ddl
+from tiered_stream.delta.schema.spark_schema import arrow_schema
 from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING, PROPERTY_PREFIX
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.schema_growth import grown, joined
 from tiered_stream.formats.rows.kafka_columns import table_columns
 from tiered_stream.formats.rows.row_format import KEY, VALUE, RowFormat
-
-
-def parse_schema(text: str) -> pa.Schema:
-    """Return the Arrow schema of a DDL string (which needs a Spark session), or of Spark's JSON of a struct.
-
-    Raises:
-        ConfigurationError: the text is the schema of a single value, or has a type that no column can have.
-        ValueError: the text is no schema.
-    """
-    try:
-        schema = StructType.fromJson(orjson.loads(text)) if text.lstrip().startswith("{") else parse_ddl(text)
-    except PySparkException as error:
-        raise ValueError(str(error)) from error
-    if not isinstance(schema, StructType):
-        raise ConfigurationError(f"the schema is {schema.simpleString()}: it must have fields")
-    try:
-        return arrow_schema(schema)
-    except PySparkException as error:
-        raise ConfigurationError(
-            f"the schema is {schema.simpleString()}, which no column here can be: {error}. For VARCHAR(n) and CHAR(n), "
-            "write STRING, and create the table with these types before: its lengths then hold"
-        ) from error
 
 
 def time_zone(spark: SparkSession) -> str:
@@ -128,6 +104,9 @@ def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> 
 
     `fields` are the table's columns in Spark's JSON. If `fields` is empty, or the row format has a transform or
     selects columns, the row format is returned unchanged.
+
+    For a table of the latest state whose values name their schemas, the values also get all columns that the newest
+    schema lacks. A value of an older schema may have their fields, and the row must not depend on the query's start.
     """
     if not fields or row_format.transform or row_format.selected is not None:
         return row_format
@@ -136,6 +115,10 @@ def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> 
     table = arrow_schema(struct_type(known))
     kinds = {column.name.lower(): column.type for column in table}
     key, value = row_format.key, row_format.value
+    adds = bool(row_format.keys) and value.registered
+    if value.kind is not None and pa.types.is_struct(value.kind):  # a field may be decoded without a column of its own
+        decoded |= {column.name.lower() for column in value.kind}
+    older = [column for field in fields if adds and field["name"].lower() not in decoded for column in _columns(field)]
     if key.kind is not None and KEY in kinds:
         key = replace(key, kind=grown(key.kind, kinds[KEY], widen=True))
     if value.kind is not None and row_format.struct_column is None and pa.types.is_struct(value.kind):
@@ -143,11 +126,19 @@ def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> 
             (column.name, grown(column.type, kinds.get(column.name.lower(), column.type), widen=True))
             for column in value.kind
         ]
-        value = replace(value, kind=pa.struct(columns))
+        value = replace(value, kind=pa.struct([*columns, *older]))
     elif value.kind is not None and (name := (row_format.struct_column or VALUE).lower()) in kinds:
         value = replace(value, kind=grown(value.kind, kinds[name], widen=True))
     fitted = replace(row_format, key=key, value=value)
     return fitted if row_format.query is None else checked(fitted)
+
+
+def _columns(field: Mapping[str, Any]) -> pa.Schema:
+    """Return a schema with the table's column `field`; without it, if no value here can have its type."""
+    try:
+        return arrow_schema(struct_type([field]))
+    except (PySparkException, ValueError, KeyError):
+        return pa.schema([])
 
 
 def written_columns(row_format: RowFormat, day_column: str | None) -> StructType:
@@ -167,10 +158,3 @@ def spark_columns(schema: pa.Schema, day_column: str | None) -> StructType:
 def with_day(columns: StructType, day_column: str | None) -> StructType:
     """Return the columns, then a column `day_column` of type DATE unless it is None."""
     return StructType([*columns, StructField(day_column, DateType())]) if day_column else columns
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema to which Spark converts these columns; instants get the time zone UTC."""
-    # Before Spark 4.2, the function has no such argument, and gives instants UTC.
-    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-    return to_arrow_schema(schema, **zone)

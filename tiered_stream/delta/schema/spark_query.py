@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.formats.rows.sql_query import SqlQuery
+from tiered_stream.formats.rows.sql_query import STRING, SqlQuery, Tree
 
 
 def queried(rows: DataFrame, query: SqlQuery, kept: Iterable[str] = ()) -> DataFrame:
@@ -28,6 +28,10 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def _has_quote(tree: Tree) -> bool:
+    return (tree.op == STRING and "'" in tree.text) or any(map(_has_quote, tree.args))
+
+
 def check_by_spark(spark: SparkSession, row_format: RowFormat) -> None:
     """Check that Spark reads the SQL of a row format, and gives its columns the types that the tasks give them.
 
@@ -36,11 +40,18 @@ def check_by_spark(spark: SparkSession, row_format: RowFormat) -> None:
     """
     if row_format.query is None or not row_format.is_resolved:
         return
+    query = row_format.query
+    trees = [item.tree for item in query.select if item.tree is not None] + ([query.where] if query.where else [])
+    if any(map(_has_quote, trees)) and spark.sql("SELECT 'it''s'").columns != ["it's"]:
+        raise ConfigurationError(
+            "two single quotes within a text stand for no quote in this session: set "
+            "spark.sql.legacy.consecutiveStringLiterals.enabled=false"
+        )
     written = spark_columns(row_format.written, None)
     decoded = spark.createDataFrame([], spark_columns(row_format.decoded, None))
-    given = "ingest.select" if row_format.query.select else "ingest.where"
+    given = "ingest.select" if query.select else "ingest.where"
     try:
-        by_spark = queried(decoded, row_format.query).schema
+        by_spark = queried(decoded, query).schema
     except PySparkException as error:
         line = str(error).strip().partition("\n")[0]
         raise ConfigurationError(f"Spark refuses {given}: {line:.500}") from error

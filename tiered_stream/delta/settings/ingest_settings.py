@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS, evolution_of, redacted_registry
-from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY, UPSERT_OPTIONS, column_names
+from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY, OWN_COLUMNS, UPSERT_OPTIONS, column_names
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import REGISTRY_PREFIX, Evolution
 from tiered_stream.options import types
@@ -25,6 +26,7 @@ from tiered_stream.options.parsing import StorageOptions, StoreAccess
 from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.properties_files import read_settings
 from tiered_stream.options.remote_options import SETTINGS_FILE
+from tiered_stream.options.source_options import OPTIONS
 from tiered_stream.options.types import Option, option, optional
 from tiered_stream.options.unknown_names import is_typing_error, nearest_name, unknown_setting
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, HDFS_SCHEME
@@ -32,9 +34,12 @@ from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, 
 TOPIC = "{topic}"
 """Placeholder for the topic in a table's path or name."""
 TARGET_FILE_SIZE = option("ingest.targetFileSize", types.byte_size(1 << 20), "128m", "Approximate size of a data file.")
-COMPRESSION = option(
-    "ingest.compression", types.one_of("zstd", "snappy", "none"), "snappy", "Compression of data files."
-)
+ZSTD, SNAPPY, GZIP, UNCOMPRESSED = "zstd", "snappy", "gzip", "none"
+COMPRESSION = optional(
+    "ingest.compression", types.one_of(ZSTD, SNAPPY, GZIP, UNCOMPRESSED),
+    "Compression of data files: `zstd`, `snappy`, `gzip` or `none`. By default: the session's "
+    "`spark.sql.parquet.compression.codec` if it is set; otherwise `zstd`, but `snappy` in a local folder.",
+)  # fmt: skip
 DAY_COLUMN = optional("ingest.dayColumn", types.text, "Name of a partition column with the UTC day of `timestamp`.")
 CLUSTER_BY: Option[tuple[str, ...]] = Option(
     "ingest.clusterBy", column_names, (), "",
@@ -50,6 +55,11 @@ COMMIT = option(
     "ingest.commit", types.one_of(AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE), AUTO,
     "Library that commits in the direct lane. `auto`: the session's delta-spark, or deltalake without it.",
 )  # fmt: skip
+
+
+def is_append_only(properties: Mapping[str, str]) -> bool:
+    """Return whether the table properties forbid changes of rows. Delta does not heed case in its own names."""
+    return any(name.lower() == APPEND_ONLY.lower() and value.lower() == "true" for name, value in properties.items())
 
 
 def _routes(value: str) -> tuple[tuple[str, str], ...]:
@@ -80,8 +90,17 @@ ON_TABLE_ERROR = option(
     "If a table cannot be written: `fail` the query, or `park` the table. The query then continues with its other "
     "tables, and adds the parked table's rows when the table can be written again.",
 )  # fmt: skip
+CREATION = '{"createdBy":"tiered_stream"}'
+"""User metadata of the commits that create a table, before the table has rows."""
+LAND = "land"
+ON_LANDED_OFFSETS = option(
+    "ingest.onLandedOffsets", types.one_of(FAIL, LAND), FAIL,
+    "If a new query begins with records that another query has landed in the table, as after the loss of a checkpoint: "
+    "`fail`, or `land` them again. Tables of the latest state are not checked.",
+)  # fmt: skip
 INGEST_OPTIONS: tuple[Option[Any], ...] = (
     TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, COMMIT, ROUTE, ON_TABLE_ERROR,
+    ON_LANDED_OFFSETS,
     *UPSERT_OPTIONS,
 )  # fmt: skip
 TOPIC_OPTIONS: tuple[Option[Any], ...] = (
@@ -92,7 +111,13 @@ TABLE, CHECKPOINT = "ingest.table", "ingest.checkpointLocation"
 TRIGGER, LANE = "ingest.trigger", "ingest.lane"
 METRICS_PROMETHEUS, METRICS_OTLP = "ingest.metrics.prometheus", "ingest.metrics.otlp"
 METRICS_LINES = "ingest.metrics.lines"
-JOB_SETTINGS = (TABLE, CHECKPOINT, TRIGGER, LANE, METRICS_PROMETHEUS, METRICS_OTLP, METRICS_LINES)
+STOP_TIMEOUT = option(
+    "ingest.stop.timeout", types.duration_ms, "20s",
+    "After SIGTERM or Ctrl-C: time in which running micro-batches are finished. Others are done again by the next run.",
+)  # fmt: skip
+JOB_SETTINGS = (
+    TABLE, CHECKPOINT, TRIGGER, LANE, METRICS_PROMETHEUS, METRICS_OTLP, METRICS_LINES, STOP_TIMEOUT.name,
+)  # fmt: skip
 """Names of settings of the ingest job itself: where its queries write, how they run, and where metrics go."""
 STORAGE_PREFIX = "ingest.storage."
 """Prefix of settings for the storage of the table.
@@ -106,6 +131,8 @@ Example: `ingest.tableProperty.delta.appendOnly=true`.
 """
 COLUMN_MAPPING = "delta.columnMapping.mode"
 """Delta's table property that lets columns have other names in Parquet files than in the table."""
+APPEND_ONLY = "delta.appendOnly"
+"""Delta's table property that forbids changes of rows."""
 TYPE_WIDENING = "delta.enableTypeWidening"
 """Delta's table property that allows columns to get a wider type."""
 TOPIC_PREFIX = "ingest.topic."
@@ -114,7 +141,7 @@ S3_SCHEMES = ("s3", "s3a", "s3n")
 BUCKET_SCHEMES = (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES, HDFS_SCHEME)
 """URI schemes of the object stores to which tasks write, and of HDFS."""
 
-_INGEST_PREFIX, _SOURCE_PREFIXES = "ingest.", ("kafka.", "remote.", "rsm.")
+_INGEST_PREFIX, _SOURCE_PREFIXES = "ingest.", ("kafka.", "remote.", "rsm.", "rlmm.")
 _PREFIXES = (PROPERTY_PREFIX.lower(), REGISTRY_PREFIX)
 _SEGMENTS_PREFIX = "remote.storage."
 
@@ -191,7 +218,7 @@ class TableFiles:
     storage: TableStorage = TableStorage()
     day_column: str | None = of(DAY_COLUMN)
     target_bytes: int = of(TARGET_FILE_SIZE)
-    compression: str = of(COMPRESSION)
+    compression: str | None = of(COMPRESSION)
     cluster_by: tuple[str, ...] = of(CLUSTER_BY)
     compact_every: int | None = of(COMPACT_EVERY)
     keys: tuple[str, ...] = of(KEYS)
@@ -200,8 +227,19 @@ class TableFiles:
     Files with keys are staged: each has the last row of each key, and a MERGE applies them to the table.
     """
     order_by: str | None = of(ORDER_BY)
+    own_columns: tuple[str, ...] = of(OWN_COLUMNS)
+    """Columns of a table of the latest state that a MERGE leaves alone."""
     tasks: int = of(_TASKS)
     """Number of tasks that run at once; a small micro-batch is divided into at most this many tasks."""
+
+    @property
+    def codec(self) -> str:
+        """Name of the compression of the table's data files, as `ingest.compression` takes it.
+
+        The default saves half the bytes where a network carries them. Local disks take them faster than zstd gives them
+        (docs/figures.md).
+        """
+        return self.compression or (ZSTD if urlsplit(self.uri).scheme in BUCKET_SCHEMES else SNAPPY)
 
 
 def table_storage(settings: Mapping[str, str]) -> TableStorage:
@@ -258,8 +296,8 @@ def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
     """Check that all `ingest.*` settings are known, and that no other setting is a misspelled known name.
 
-    Other unknown names that do not begin with `ingest.` are left to the check of the source's options. `own` has
-    further names that are allowed.
+    Other unknown names are left to the check of the source's options, unless the settings are of a whole job, so that
+    nothing else reads them. Then `own` has the names of settings of the job itself, which are allowed.
 
     Raises:
         ConfigurationError: a name is unknown or misspelled (the error has the nearest known name), or a setting has a
@@ -281,6 +319,8 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
         candidates = known | {(PROPERTY_PREFIX + ".".join(lower.split(".")[2:])).lower(): PROPERTY_PREFIX + "…"}
         if lower.startswith(_INGEST_PREFIX) or is_typing_error(lower, nearest_name(lower, candidates)):
             raise unknown_setting(name, candidates)
+        if own:
+            raise unknown_setting(name, candidates | {option.name.lower(): option.name for option in OPTIONS})
 
 
 def job_settings(settings: Mapping[str, str]) -> dict[str, str]:

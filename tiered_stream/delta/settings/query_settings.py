@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tiered_stream.delta.settings.ingest_settings import (
+    APPEND_ONLY,
     DAY_COLUMN,
+    PROPERTY_PREFIX,
     check_names,
+    is_append_only,
     shared_settings,
     source_options,
     table_files,
+    table_properties,
     topic_overrides,
     with_overrides,
 )
@@ -56,6 +60,8 @@ def _refused_with_upsert(options: Mapping[str, str], lane: str) -> dict[str, str
     given, refused = GivenOptions(options), {}
     if given.has(DAY_COLUMN):
         refused[DAY_COLUMN.name] = "an update would move rows from day to day. Set ingest.clusterBy in its place"
+    if is_append_only(table_properties(options)):
+        refused[f"{PROPERTY_PREFIX}{APPEND_ONLY}"] = "a MERGE changes rows. Remove the property"
     if lane == "spark":
         refused["the Spark lane"] = "tasks write the new rows, and the driver merges them. Use lane auto or direct"
     return refused
@@ -64,4 +70,4 @@ def _refused_with_upsert(options: Mapping[str, str], lane: str) -> dict[str, str
 def check_all_columns(options: Options) -> None:
     """Raise ConfigurationError if the option `columns` is set, because the tables get whole records."""
     if options.columns is not None:
-        raise ConfigurationError("option columns is for queries of your own: take it away, all columns are written")
+        raise ConfigurationError("option columns is for queries of your own: remove it, all columns are written")

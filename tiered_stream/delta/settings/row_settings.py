@@ -18,6 +18,7 @@ from tiered_stream.formats.rows.row_choices import (
     Envelope,
     Evolution,
     Format,
+    LargeDecimals,
     OnDecodeError,
     SchemaIdsIn,
     SubjectNames,
@@ -70,6 +71,22 @@ def _dead_letter_limit(text: str) -> DeadLetterLimit:
     if float(number) > 100:
         raise ValueError("must be at most 100%")
     return DeadLetterLimit(percent=float(number))
+
+
+NAMED_TIMES = (("schema", ""),)
+"""Value of `ingest.times` if names of types in Avro schemas decide."""
+_UNITS = ("days", "seconds", "millis", "micros")
+
+
+def _times(text: str) -> tuple[tuple[str, str], ...]:
+    if text.strip().lower() == "schema":
+        return NAMED_TIMES
+    pairs = [tuple(part.strip() for part in item.split("=")) for item in text.split(",")]
+    if any(len(pair) != 2 or not pair[0] or pair[1].lower() not in _UNITS for pair in pairs):
+        raise ValueError(f"must be schema, or columns with their units, such as created=millis ({', '.join(_UNITS)})")
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("must name each column once")
+    return tuple((name, unit.lower()) for name, unit in pairs)
 
 
 def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
@@ -178,7 +195,19 @@ SCHEMA_EVOLUTION = option(
 )  # fmt: skip
 ENVELOPE = option(
     "ingest.envelope", types.choice(Envelope), Envelope.NONE,
-    "`debezium`: the row after the change is landed, with `__op`, `__source` and `__ts_ms`.",
+    "`debezium`: the row after the change is landed, with `__op`, `__source` and `__ts_ms`. `flattened`, with "
+    "`ingest.mode=upsert`: a row of `ExtractNewRecordState` with `__deleted` = `true` deletes its row.",
+)  # fmt: skip
+TIMES: Option[tuple[tuple[str, str], ...]] = Option(
+    "ingest.times", _times, (), "numbers stay numbers",
+    "Columns of numbers that become dates or timestamps (UTC), with their unit since 1970: `days`, `seconds`, `millis` "
+    "or `micros`, such as `born=days, created=millis`. `schema`: names of Debezium's types in Avro schemas "
+    "(`io.debezium.time.Date`, `Timestamp`, `MicroTimestamp`) decide.",
+)  # fmt: skip
+LARGE_DECIMALS = option(
+    "ingest.largeDecimals", types.choice(LargeDecimals), LargeDecimals.DECIMAL,
+    "Columns for Avro decimals of more than 38 digits, such as Kafka Connect's of 64. `decimal`: DECIMAL(38, s) with "
+    "the schema's scale; larger values do not decode. `string`, `double`, or `binary`: the unscaled number.",
 )  # fmt: skip
 TRANSFORM = optional(
     "ingest.transform", types.text,
@@ -214,6 +243,8 @@ class RowSettings:
     max_dead_letters: DeadLetterLimit | None = of(MAX_DEAD_LETTERS)
     schema_evolution: Evolution = of(SCHEMA_EVOLUTION)
     envelope: Envelope = of(ENVELOPE)
+    large_decimals: LargeDecimals = of(LARGE_DECIMALS)
+    times: tuple[tuple[str, str], ...] = of(TIMES)
     transform: str | None = of(TRANSFORM)
     select: str | None = of(SELECT)
     where: str | None = of(WHERE)
@@ -242,6 +273,10 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
         raise ConfigurationError(
             f"{ENVELOPE.name} needs a value that is json, avro or protobuf: set {VALUE_FORMAT.name}"
         )
+    if rows.envelope is Envelope.FLATTENED and rows.value_columns.lower() != FLAT:
+        raise ConfigurationError(f"{ENVELOPE.name}={Envelope.FLATTENED} needs {VALUE_COLUMNS.name}={FLAT}")
+    if rows.times == NAMED_TIMES and Format.AVRO not in (rows.key.format, rows.value.format):
+        raise ConfigurationError(f"{TIMES.name}=schema is for avro: name the columns with their units")
     _check_query(rows)
     return rows
 

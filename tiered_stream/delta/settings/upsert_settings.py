@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tiered_stream.delta.settings.row_settings import ON_DECODE_ERROR, TRANSFORM
+from tiered_stream.delta.settings.row_settings import ENVELOPE, ON_DECODE_ERROR, TRANSFORM
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.row_choices import OnDecodeError
+from tiered_stream.formats.rows.row_choices import Envelope, OnDecodeError
 from tiered_stream.options import types
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.types import Option, option, optional
@@ -42,7 +42,12 @@ MERGE_ON = optional(
     "With `ingest.mode=upsert`: condition in SQL on `target` (the table) and `source` (the new rows) that limits the "
     "files in which keys are searched.",
 )  # fmt: skip
-UPSERT_OPTIONS: tuple[Option[Any], ...] = (MODE, KEYS, ORDER_BY, MERGE_ON)
+OWN_COLUMNS: Option[tuple[str, ...]] = Option(
+    "ingest.ownColumns", column_names, (), "",
+    "With `ingest.mode=upsert`: columns of the table that records never set, separated by commas. They keep their "
+    "values in an update. Each other column that a record does not have becomes null.",
+)  # fmt: skip
+UPSERT_OPTIONS: tuple[Option[Any], ...] = (MODE, KEYS, ORDER_BY, MERGE_ON, OWN_COLUMNS)
 
 
 def is_upsert(settings: Mapping[str, str]) -> bool:
@@ -60,6 +65,18 @@ def check_keys(settings: Mapping[str, str], topic: str | None = None) -> None:
         raise ConfigurationError(f"{MODE.name} is {UPSERT}: set {given} to the columns that identify a row")
 
 
+def _check_append(options: GivenOptions) -> None:
+    """Raise ConfigurationError if a setting is for tables of the latest state only."""
+    for given in (KEYS, ORDER_BY, MERGE_ON, OWN_COLUMNS):
+        if options.has(given):
+            raise ConfigurationError(f"{given.name} is set, but {MODE.name} is {APPEND}: set {MODE.name}={UPSERT}")
+    if options.read(ENVELOPE) is Envelope.FLATTENED:
+        raise ConfigurationError(
+            f"{ENVELOPE.name}={Envelope.FLATTENED} deletes rows, but {MODE.name} is {APPEND}: set "
+            f"{MODE.name}={UPSERT}, or remove the envelope to land the column __deleted"
+        )
+
+
 def check_upsert(settings: Mapping[str, str], refused: Mapping[str, str], *, needs_keys: bool = True) -> None:
     """Check the settings for a table of the latest state against each other and against other settings.
 
@@ -71,20 +88,21 @@ def check_upsert(settings: Mapping[str, str], refused: Mapping[str, str], *, nee
     """
     options = GivenOptions(settings)
     if not is_upsert(settings):
-        for given in (KEYS, ORDER_BY, MERGE_ON):
-            if options.has(given):
-                raise ConfigurationError(f"{given.name} is set, but {MODE.name} is {APPEND}: set {MODE.name}={UPSERT}")
+        _check_append(options)
         return
     if needs_keys:
         check_keys(settings)
-    options.read(ORDER_BY)
     options.read(MERGE_ON)
+    own = {name.lower() for name in options.read(OWN_COLUMNS)}
+    for name in (*options.read(KEYS), options.read(ORDER_BY) or ""):
+        if name.lower() in own:
+            raise ConfigurationError(f"{OWN_COLUMNS.name} has {name}, which records must set: remove it there")
     for name, advice in refused.items():
         raise ConfigurationError(f"{name} does not go with {MODE.name}={UPSERT}: {advice}")
     if options.has(TRANSFORM):
         raise ConfigurationError(
             f"{TRANSFORM.name} does not go with {MODE.name}={UPSERT}, because a function could drop deletes: land the "
-            "records with the function in a table that appends, or take it away"
+            "records with the function in a table that appends, or remove it"
         )
     if options.read(ON_DECODE_ERROR) is OnDecodeError.NULL:
         raise ConfigurationError(

@@ -23,7 +23,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.formats.rows.kafka_columns import OFFSET, TOPIC, find_column, kafka_column, table_columns
+from tiered_stream.formats.rows.kafka_columns import (
+    FIRST_OFFSET,
+    OFFSET,
+    TOPIC,
+    find_column,
+    kafka_column,
+    table_columns,
+)
 from tiered_stream.model import TopicPartition
 
 INDEXED_COLUMNS = 32
@@ -63,8 +70,8 @@ class FileStatistics:
                 self._widen(path, pa.string(), partition.topic, partition.topic)
             else:
                 self._add(path, _leaf(batch.column(index), path))
-        offsets = kafka_column(batch, OFFSET)
-        first, last = offsets[0].as_py(), offsets[-1].as_py()
+        lowest = FIRST_OFFSET if find_column(batch.schema, FIRST_OFFSET) >= 0 else OFFSET
+        first, last = kafka_column(batch, lowest)[0].as_py(), kafka_column(batch, OFFSET)[-1].as_py()
         self.offsets[partition] = self.offsets.get(partition, (first, last))[0], last
 
     def _add(self, path: _Path, column: pa.Array) -> None:

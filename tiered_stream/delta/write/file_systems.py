@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Callable
@@ -10,7 +11,13 @@ from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
-from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, S3_SCHEMES, TableFiles, TableStorage
+from tiered_stream.delta.settings.ingest_settings import (
+    BUCKET_SCHEMES,
+    S3_SCHEMES,
+    STORAGE_PREFIX,
+    TableFiles,
+    TableStorage,
+)
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.process.shared import PerProcess
 from tiered_stream.storage.cloud_endpoints import (
@@ -19,7 +26,7 @@ from tiered_stream.storage.cloud_endpoints import (
     HDFS_SCHEME,
     TABLES,
     azure_place,
-    google_config,
+    google_endpoint,
 )
 from tiered_stream.storage.hadoop.client_settings import (
     default_file_system,
@@ -27,8 +34,20 @@ from tiered_stream.storage.hadoop.client_settings import (
     name_node_url,
     offer_key_table,
 )
+from tiered_stream.storage.identity.google_identity import google_identity
 
-_REGION_OF_OTHER_SERVICES = "us-east-1"
+_SESSION_TOKENS = frozenset(("AWS_SESSION_TOKEN", "AWS_TOKEN", "SESSION_TOKEN", "TOKEN"))
+"""Environment variables whose value deltalake would send with keys that have no session token."""
+_OF_DELTALAKE = frozenset((
+    "SERVER_SIDE_ENCRYPTION", "SSE_KMS_KEY_ID", "SSE_CUSTOMER_KEY_BASE64", "SSE_BUCKET_KEY_ENABLED", "PROXY_URL",
+    "ALLOW_INVALID_CERTIFICATES",
+))  # fmt: skip
+"""Environment variables that deltalake reads without the prefix `AWS_`, too, and that its options cannot unset."""
+_OWN_TIMES = {"timeout": "30s", "connect_timeout": "5s"}
+"""The times of the crate `object_store`, without which deltalake reads `TIMEOUT` and `CONNECT_TIMEOUT`."""
+_ROLES = frozenset(("AWS_IAM_ROLE_ARN", "AWS_S3_ASSUME_ROLE_ARN"))
+"""Environment variables of a role that deltalake would take in place of the given keys, if one of `_LOADS` is set."""
+_LOADS = frozenset(("AWS_FORCE_CREDENTIAL_LOAD", "AWS_S3_LOCKING_PROVIDER"))
 _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
 """Pattern of an absolute path: scheme and authority, which may be missing, and the rest from the first slash."""
 _SLASHES = re.compile("//+")
@@ -47,15 +66,18 @@ def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
     All schemes of Azure's storage become `az://container/prefix`, because deltalake does not know all of them.
 
     Raises:
-        ConfigurationError: no storage account is named, the connection string is malformed, or the path in HDFS has a
-            letter that deltalake would write in another way than Hadoop.
+        ConfigurationError: no storage account is named, the connection string is malformed, or deltalake would not use
+            the credentials of the settings. Or the path in HDFS has a letter that deltalake would write in another way
+            than Hadoop.
+        StorageAccessError: a file of Google's credentials cannot be read.
     """
     parts = urlsplit(files.uri)
     if parts.scheme == GOOGLE_SCHEME:
-        return files.uri, _allowing_http(google_config(files.storage), "base_url")
+        return files.uri, _google_options(files.storage)
     if parts.scheme in AZURE_SCHEMES:
         place = azure_place(files.storage.at(files.uri), TABLES)
-        return f"az://{place.container}{parts.path}", _allowing_http(place.config, "endpoint")
+        config = {"account_name": place.account, "endpoint": place.endpoint, **place.identity.for_deltalake()}
+        return f"az://{place.container}{parts.path}", {**config, "allow_http": _allows_http(place.endpoint)}
     if parts.scheme == HDFS_SCHEME:
         if odd := _ODD_IN_HDFS.search(files.uri):
             why = f"it has the letter {odd[0]!r}, so that deltalake would look in another folder than Spark"
@@ -64,50 +86,51 @@ def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
         offer_key_table(access)
         settings = hadoop_settings_of(access)
         return name_node_url(f"hdfs://{parts.netloc}", settings) + parts.path, settings
-    options = delta_storage_options(files.storage)
-    if files.storage.s3_endpoint_url is None and parts.scheme == "s3":
-        # Imported here, because boto3 takes long to import, and an endpoint needs no rules of AWS's.
-        from tiered_stream.storage.s3_client import special_url
-
-        if url := special_url(files.storage, parts.netloc):
-            options |= {"AWS_ENDPOINT_URL": url, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"}
-    return files.uri, options
+    return files.uri, delta_storage_options(files.storage, parts.netloc) if parts.scheme == "s3" else {}
 
 
-def _allowing_http(config: dict[str, str], endpoint: str) -> dict[str, str]:
-    """Return `config` with the permission to use HTTP, if the value of `endpoint` is such a URL."""
-    return {**config, "allow_http": "true"} if config[endpoint].startswith("http:") else config
+def _google_options(storage: TableStorage) -> dict[str, str]:
+    endpoint, identity = google_endpoint(storage), google_identity(storage, STORAGE_PREFIX)
+    return {"base_url": endpoint, **identity.for_deltalake(), "allow_http": _allows_http(endpoint)}
 
 
-def delta_storage_options(storage: TableStorage) -> dict[str, str]:
-    """Return the settings for access to the table's bucket, as the argument `storage_options` of deltalake.
+def _allows_http(endpoint: str) -> str:
+    return "true" if endpoint.startswith("http:") else "false"
 
-    If `storage` has no credentials and is not `anonymous`, AWS's default chain finds credentials.
+
+def delta_storage_options(storage: TableStorage, bucket: str) -> dict[str, str]:
+    """Return the settings for access to the table's bucket in S3, as the argument `storage_options` of deltalake.
+
+    They have credentials that are valid now, and nothing is left to the environment.
+
+    Raises:
+        ConfigurationError: the settings are malformed, or deltalake would follow a variable of the environment.
+        StorageAccessError: there are no credentials.
     """
-    endpoint, key = storage.s3_endpoint_url, storage.s3_customer_key
-    options = {
-        "AWS_ACCESS_KEY_ID": storage.access_key_id,
-        "AWS_SECRET_ACCESS_KEY": storage.secret_access_key,
-        "AWS_SESSION_TOKEN": storage.session_token,
-        "AWS_REGION": region_of(storage),
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ALLOW_HTTP": "true" if endpoint and endpoint.startswith("http:") else None,
-        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": None if storage.s3_path_style else "true",
-        "AWS_SKIP_SIGNATURE": "true" if storage.anonymous else None,
-        "AWS_SERVER_SIDE_ENCRYPTION": "sse-c" if key else storage.encryption,
-        "AWS_SSE_KMS_KEY_ID": storage.kms_key,
-        "AWS_SSE_CUSTOMER_KEY_BASE64": key,
-        "AWS_REQUESTER_PAYS": "true" if storage.s3_requester_pays else None,
-    }
-    return {name: value for name, value in options.items() if value is not None}
+    # Imported here, because boto3 takes long to import, and tables elsewhere do not need it.
+    from tiered_stream.storage.s3_client import check_environment, table_session
 
-
-def region_of(storage: TableStorage) -> str | None:
-    """Return the AWS region for request signatures: the region in `storage`, else `us-east-1` if an endpoint is set.
-
-    None: `storage` has neither, so AWS's default chain finds the region.
-    """
-    return storage.s3_region or (_REGION_OF_OTHER_SERVICES if storage.s3_endpoint_url else None)
+    check_environment(_OF_DELTALAKE)
+    if not _LOADS.isdisjoint(os.environ):
+        check_environment(_ROLES)
+    session = table_session(storage, bucket)
+    options = session.object_store_config()
+    options |= _OWN_TIMES
+    options["allow_http"] = str(session.bucket_url.startswith("http:")).lower()
+    if bundle := session.ca_bundle():
+        options["certificate_path"] = bundle[0]
+    if storage.encryption:
+        options["aws_server_side_encryption"] = storage.encryption
+    if storage.kms_key:
+        options["aws_sse_kms_key_id"] = storage.kms_key
+    if not storage.anonymous:
+        found = session.credentials()
+        options |= {"aws_access_key_id": found["access_key_id"], "aws_secret_access_key": found["secret_access_key"]}
+        if token := found.get("token"):
+            options["aws_session_token"] = token
+        else:
+            check_environment(_SESSION_TOKENS)
+    return options
 
 
 def uri_of(path: str) -> str | None:

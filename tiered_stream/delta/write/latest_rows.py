@@ -26,12 +26,21 @@ STAGED_FOLDER = "staged-upserts"
 No commit ever names these files. So readers of the table do not see them, and VACUUM removes files that a failed
 micro-batch has left.
 """
-PARTITION, POSITION, DELETES = "__staged_partition", "__staged_offset", "__staged_delete"
-"""Columns that a staged file has after the table's columns: Kafka's partition, the offset, and whether a row deletes.
+PARTITION, POSITION = "__staged_partition", "__staged_offset"
+DELETES = "__staged_delete"
+"""Columns that a staged file has after the table's columns.
 
-`PARTITION` has the topic and the number of the partition in one text.
+`PARTITION` has the topic and the number of Kafka's partition in one text, and `POSITION` the offset. `DELETES` says
+whether the row deletes the row of its key.
 """
 STAGED = pa.schema([(PARTITION, pa.string()), (POSITION, pa.int64()), (DELETES, pa.bool_())])
+DELETED_AT = "__staged_deleted_at"
+"""Column of a key's last row: the largest value of `ingest.orderBy` among the key's deletes that count, or else null.
+
+Without `ingest.orderBy`, it is true if the key has deletes.
+"""
+_Flags = npt.NDArray[np.bool_]
+_Positions = npt.NDArray[np.int64]
 MAX_KEPT_BYTES = 64 << 20
 """Bytes of last rows that stay in memory; more rows are written."""
 _MIN_NEW_BYTES = 16 << 20
@@ -42,11 +51,12 @@ class LatestRows:
     """Rows of one task that wait to be staged for one table with the key columns `keys`.
 
     The last row of a key has the largest value of the column `order_by`, or the largest offset if it is None. Rows of
-    the same value come by their offsets.
+    the same value come by their offsets. If `keeps_deletes` is true, the last delete of the key that counts is kept,
+    too.
     """
 
-    def __init__(self, keys: Sequence[str], order_by: str | None) -> None:
-        self._keys, self._order_by = keys, order_by
+    def __init__(self, keys: Sequence[str], order_by: str | None, *, keeps_deletes: bool = False) -> None:
+        self._keys, self._order_by, self._keeps_deletes = keys, order_by, keeps_deletes
         self._partition: TopicPartition | None = None
         self._batches: list[pa.RecordBatch] = []
         self._reduced_bytes = 0
@@ -92,20 +102,37 @@ class LatestRows:
         if self._partition is None or not self._batches:
             return
         self._reduce()
-        rows = [staged(self._partition, batch) for batch in self._batches if batch.num_rows]
+        rows = [staged(self._partition, batch) for batch in self._batches]
         self._finished += ((self._partition, batch) for batch in rows)
         self._finished_bytes += sum(batch.nbytes for batch in rows)
         self._batches, self._reduced_bytes, self._waiting_bytes = [], 0, 0
 
     def _reduce(self) -> None:
-        last = _last_of_keys(self._batches, self._keys, self._order_by)
-        kept, at = [], 0
+        keep, kept, at = self._kept(), [], 0
         for batch in self._batches:
-            mask = last[at : at + batch.num_rows]
+            flags = keep[at : at + batch.num_rows]
             at += batch.num_rows
-            kept.append(batch if mask.all() else batch.filter(pa.array(mask)))
-        self._batches = [batch for batch in kept if batch.num_rows]
+            if flags.any():
+                kept.append(batch if flags.all() else batch.filter(pa.array(flags)))
+        self._batches = kept
         self._reduced_bytes = self._waiting_bytes = sum(batch.nbytes for batch in self._batches)
+
+    def _kept(self) -> _Flags:
+        """Return for each row of the batches, one after the other, whether the row is kept."""
+        schema = self._batches[0].schema
+        keys = pa.Table.from_batches([_bare(batch, self._keys) for batch in self._batches])
+        ranks = np.arange(len(keys), dtype=np.int64)
+        if self._order_by is not None:
+            name = named_column(schema, self._order_by) or self._order_by
+            ranks = _dense_ranks(pa.chunked_array([batch.column(name) for batch in self._batches]))
+        keep = np.zeros(len(keys), bool)
+        keep[_last_in_order(keys, ranks)] = True
+        if self._keeps_deletes:
+            deletes = np.concatenate([is_deleted(batch).to_numpy(zero_copy_only=False) for batch in self._batches])
+            counting = np.flatnonzero(_counting_deletes(keys, ranks, deletes))
+            if len(counting):
+                keep[counting[_last_in_order(keys.take(counting), ranks[counting])]] = True
+        return keep
 
 
 def staged(partition: TopicPartition, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -123,57 +150,85 @@ def without_staged(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in STAGED.names], schema.metadata)
 
 
-def _last_of_keys(
-    batches: Sequence[pa.RecordBatch], keys: Sequence[str], order_by: str | None
-) -> npt.NDArray[np.bool_]:
-    """Return for each row of the batches, one after the other, whether it is the last row of its key."""
-    schema = batches[0].schema
-    table = pa.Table.from_batches([_bare(batch, keys) for batch in batches])
-    order = np.arange(len(table), dtype=np.int64)
-    if order_by is not None:
-        values = pa.chunked_array([batch.column(named_column(schema, order_by) or order_by) for batch in batches])
-        # The sort is stable, so rows of one value stay in offset order.
-        order = pc.array_sort_indices(values.combine_chunks()).to_numpy().astype(np.int64)
-    last = np.zeros(len(table), bool)
-    last[_last_in_order(table, order)] = True
-    return last
-
-
 def last_rows(rows: pa.Table, keys: Sequence[str], order_by: str | None) -> pa.Table:
     """Return the last row of each key among staged rows of all tasks, as the SQL of `commit/merge.py` does.
 
-    `rows` have the columns `STAGED`, and the columns `keys` and `order_by` under exactly these names.
+    `rows` have the columns `STAGED`, and the columns `keys` and `order_by` under exactly these names. The result has
+    the column `DELETED_AT`, too.
 
     Raises:
         UnorderedKeyError: `order_by` is None, and a key has rows in several partitions.
     """
+    kind = pa.bool_() if order_by is None else rows.schema.field(order_by).type
     bare = rows.select(keys).rename_columns([f"k{number}" for number in range(len(keys))])
     if bare.group_by(bare.column_names, use_threads=False).aggregate([]).num_rows == len(rows):
-        return rows
+        return rows.append_column(DELETED_AT, pa.nulls(len(rows), kind))
     partitions, names = _numbered_partitions(rows.column(PARTITION))
     if order_by is None and len(names) > 1:
         _check_one_partition(bare, partitions, names)
-    sorted_by = [rows.column(POSITION).to_numpy(), partitions]
-    if order_by is not None:
-        sorted_by.append(pc.rank(rows.column(order_by), tiebreaker="dense").to_numpy())
-    return rows.take(np.sort(_last_in_order(bare, np.lexsort(sorted_by))))
+    arrival = np.lexsort([rows.column(POSITION).to_numpy(), partitions])
+    ranks = np.arange(len(rows)) if order_by is None else _dense_ranks(rows.column(order_by))[arrival]
+    bare, deletes = bare.take(arrival), rows.column(DELETES).to_numpy()[arrival]
+    last, deleted = _last_and_largest(bare, ranks, np.where(_counting_deletes(bare, ranks, deletes), ranks, -1))
+    place_of_rank = np.zeros(len(rows), np.int64)
+    place_of_rank[ranks] = arrival
+    values = pa.chunked_array([pa.repeat(True, len(rows))]) if order_by is None else rows.column(order_by)
+    deleted_at = values.take(pa.array(place_of_rank[deleted], mask=deleted < 0))
+    in_order = np.argsort(arrival[last])
+    found = rows.take(arrival[last][in_order])
+    return found.append_column(DELETED_AT, deleted_at.take(in_order))
+
+
+def _dense_ranks(values: pa.ChunkedArray) -> _Positions:
+    """Return the rank of each value among the distinct values, from 0 on."""
+    ranks: _Positions = pc.rank(values, tiebreaker="dense").to_numpy().astype(np.int64) - 1
+    return ranks
 
 
 class UnorderedKeyError(Exception):
-    """A key has rows in two partitions, whose names are `first` and `last`, and no column orders them."""
-
-    def __init__(self, first: str, last: str) -> None:
-        super().__init__(f"{first} and {last}")
+    """A key has rows in the two partitions that the text names, and no column orders them."""
 
 
-def _last_in_order(keys: pa.Table, order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the position of each key's last row; `order` has the positions of all rows, the earliest first."""
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    ranks = pa.Array.from_buffers(pa.int64(), len(rank), [None, pa.py_buffer(rank)])
-    grouped = keys.append_column("", ranks).group_by(keys.column_names, use_threads=False)
-    last: npt.NDArray[np.int64] = order[grouped.aggregate([("", "max")]).column("_max").to_numpy()]
-    return last
+def _last_in_order(keys: pa.Table, ranks: _Positions) -> _Positions:
+    """Return the position of each key's last row: the later row among the rows of the largest rank.
+
+    `keys` and `ranks` are of all rows, in the order of their offsets.
+    """
+    return _last_and_largest(keys, ranks, ranks)[0]
+
+
+def _last_and_largest(keys: pa.Table, ranks: _Positions, values: _Positions) -> tuple[_Positions, _Positions]:
+    """Return the position of each key's last row, as `_last_in_order`, and the largest of `values` of its rows."""
+    order = np.argsort(ranks, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    columns = {"place": place, "value": values}
+    for name, column in columns.items():
+        numbers = np.ascontiguousarray(column, np.int64)
+        keys = keys.append_column(name, pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)]))
+    grouped = keys.group_by(keys.column_names[: -len(columns)], use_threads=False)
+    found = grouped.aggregate([(name, "max") for name in columns])
+    return order[found.column("place_max").to_numpy()], found.column("value_max").to_numpy()
+
+
+def _counting_deletes(keys: pa.Table, ranks: _Positions, deletes: _Flags) -> _Flags:
+    """Return for each row whether it is a delete that counts: no row of its key before it has a larger rank.
+
+    `keys`, `ranks` and `deletes` are of all rows, in the order of their offsets.
+    """
+    if not deletes.any():
+        return deletes
+    positions = pa.Array.from_buffers(pa.int64(), len(keys), [None, pa.py_buffer(np.arange(len(keys), dtype=np.int64))])
+    grouped = keys.append_column("", positions).group_by(keys.column_names, use_threads=False)
+    lists = grouped.aggregate([("", "list")]).column("_list").combine_chunks()
+    by_key = lists.flatten().to_numpy()
+    # Each key has numbers above all numbers of the keys before it, so that one running maximum is a maximum by key.
+    base = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy()) * (len(keys) + 1)
+    of_rows = base + ranks[by_key] + 1
+    highest = np.maximum.accumulate(np.where(deletes[by_key], base, of_rows))
+    counting = np.zeros(len(keys), bool)
+    counting[by_key] = deletes[by_key] & (of_rows >= highest)
+    return counting
 
 
 def _numbered_partitions(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str]]:
@@ -190,7 +245,8 @@ def _check_one_partition(keys: pa.Table, partitions: npt.NDArray[np.int64], name
     bounds = grouped.aggregate([("", "min"), ("", "max")])
     unordered = bounds.filter(pc.not_equal(bounds["_min"], bounds["_max"]))
     if unordered.num_rows:
-        raise UnorderedKeyError(names[unordered["_min"][0].as_py()], names[unordered["_max"][0].as_py()])
+        lowest, highest = (names[unordered[each][0].as_py()] for each in ("_min", "_max"))
+        raise UnorderedKeyError(f"{lowest} and {highest}")
 
 
 def _bare(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:

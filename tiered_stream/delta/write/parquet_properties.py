@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from pyarrow import NativeFile
 from pyspark.version import __version__
 
+from tiered_stream.delta.settings.ingest_settings import GZIP, SNAPPY, UNCOMPRESSED, ZSTD
 from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, TOPIC, find_column, table_columns
 from tiered_stream.records.arrow import repeated_int32, repeated_text
 
@@ -40,7 +41,9 @@ _GROWING = (OFFSET, TIMESTAMP)
 _SAMPLE_PLACES, _PLACE_ROWS, _PLACE_BYTES, _MIN_SAMPLE_BYTES = 32, 32, 2 << 10, 1 << 10
 _MAX_COMPRESSED_SHARE = 0.95
 _PAGE_BYTES, _MIN_WRITE_ROWS, _MAX_WRITE_ROWS = 256 << 10, 64, 16_384
-FILE_SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".parquet"}
+FILE_SUFFIXES = {
+    ZSTD: ".zstd.parquet", SNAPPY: ".snappy.parquet", GZIP: ".gz.parquet", UNCOMPRESSED: ".parquet"
+}  # fmt: skip
 """Ends of data files' names, by the value of `ingest.compression`."""
 
 

@@ -9,28 +9,27 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any, Literal, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import google_crc32c
-from botocore import UNSIGNED
 from botocore import exceptions as aws
 from botocore.config import Config
 
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
-from tiered_stream.delta.write.file_systems import region_of
-from tiered_stream.delta.write.upload_threads import SMALL_IN_FLIGHT, UploadThreads
-from tiered_stream.delta.write.uploads import Uploads, WaitingFile
+from tiered_stream.delta.write.uploads import SMALL_IN_FLIGHT, Uploads, UploadThreads, WaitingFile
+from tiered_stream.errors import StorageError
 from tiered_stream.process.logs import muted
 from tiered_stream.process.shared import PerProcess
 from tiered_stream.storage.object_store import ATTEMPTS
-from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, s3_client
+from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, table_session
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _READ_BYTES = 1 << 20
+_WAIT_SECONDS = 60
+"""Seconds for which an upload may wait to send bytes, and for the response: a service first stores the whole object."""
 _HEADER = "x-amz-checksum-"
 """Text in messages of services that refuse the header with another status than 501 (not implemented)."""
 
@@ -44,7 +43,8 @@ class S3Uploads(Uploads):
         parts, storage = urlsplit(files.uri), files.storage
         super().__init__(parts.path, threads)
         self._bucket = storage.s3_access_point or parts.netloc
-        self._client = _clients.get(storage, lambda: _make_client(storage))
+        access = {"storage": storage, "bucket": parts.netloc}
+        self._client = _clients.get(access, lambda: _make_client(storage, parts.netloc))
         self._object_arguments: Any = storage.put_object_arguments()
         self._knows_crc = True
 
@@ -58,7 +58,11 @@ class S3Uploads(Uploads):
                 if not (self._knows_crc and self._put(key, file, ChecksumCRC32C=file.checksum())):
                     self._knows_crc = False
                     self._put(key, file, ContentMD5=file.md5())
-        except (aws.BotoCoreError, aws.ClientError) as error:  # OSError, as pyarrow's file systems raise it
+        except (
+            aws.BotoCoreError,
+            aws.ClientError,
+            StorageError,
+        ) as error:  # OSError, as pyarrow's file systems raise it
             raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
 
     def _put(self, key: str, file: ChecksummedFile, **checksum: str) -> bool:
@@ -128,14 +132,16 @@ A shared client also keeps its connections open.
 """
 
 
-def _make_client(storage: TableStorage) -> S3Client:
-    style: Literal["virtual", "auto"] = "virtual" if storage.s3_endpoint_url else "auto"
+def _make_client(storage: TableStorage, bucket: str) -> S3Client:
     config = Config(
-        signature_version=UNSIGNED if storage.anonymous else "s3v4",
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        connect_timeout=_WAIT_SECONDS,  # urllib3 limits the wait to send bytes by this one
+        read_timeout=_WAIT_SECONDS,
         max_pool_connections=SMALL_IN_FLIGHT,
         request_checksum_calculation="when_required",
-        s3={"addressing_style": "path" if storage.s3_path_style else style, "payload_signing_enabled": False},
     )
-    with muted(*LOGGERS_WITH_SECRETS):
-        return s3_client(replace(storage, s3_region=region_of(storage)), config)
+    try:
+        with muted(*LOGGERS_WITH_SECRETS):
+            return table_session(storage, bucket).client(config)
+    except StorageError as error:
+        raise OSError(str(error)) from error

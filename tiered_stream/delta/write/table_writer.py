@@ -18,12 +18,13 @@ import pyarrow.parquet as pq
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.delta.write.data_folders import DataFolder, open_data_folder
+from tiered_stream.delta.write.data_folder import DataFolder
+from tiered_stream.delta.write.data_folders import open_data_folder
 from tiered_stream.delta.write.file_statistics import FileStatistics
 from tiered_stream.delta.write.latest_rows import STAGED_FOLDER, LatestRows, without_staged
 from tiered_stream.delta.write.parquet_properties import FILE_SUFFIXES, file_schema, open_parquet, with_topic_dictionary
 from tiered_stream.delta.write.partition_folder import partition_folder
-from tiered_stream.delta.write.upload_threads import UploadThreads
+from tiered_stream.delta.write.uploads import UploadThreads
 from tiered_stream.delta.write.waiting_rows import NULL_DAY, DayRows, WaitingRows
 from tiered_stream.errors import TableError
 from tiered_stream.formats.columns.schema_growth import is_grown
@@ -70,7 +71,9 @@ class TableWriter:
         self._file_bytes = min(files.target_bytes, self._folder.max_bytes)
         self._row_group_bytes = min(ROW_GROUP_BYTES, files.target_bytes)
         self._waiting = (
-            LatestRows(files.keys, files.order_by) if files.keys else WaitingRows(by_day=files.day_column is not None)
+            LatestRows(files.keys, files.order_by, keeps_deletes=bool(files.own_columns))
+            if files.keys
+            else WaitingRows(by_day=files.day_column is not None)
         )
         self._open: dict[str | None, _OpenFile] = {}
         self._finished: list[DataFile] = []
@@ -162,7 +165,7 @@ class TableWriter:
     def _begin(self, day: str | None, schema: pa.Schema) -> _OpenFile:
         if len(self._open) >= MAX_OPEN_FILES:
             self._finish(next(iter(self._open)))
-        suffix = FILE_SUFFIXES[self._files.compression]
+        suffix = FILE_SUFFIXES[self._files.codec]
         path = f"part-{self._task:05d}-{uuid4()}-c{self._files_begun:03d}{suffix}"
         self._files_begun += 1
         if self._files.keys:
@@ -210,7 +213,7 @@ class _OpenFile:
         if not self._waiting:
             return int(self._sink.tell())
         if self._parquet is None:
-            self._parquet = open_parquet(self._sink, self._waiting[0], self._files.compression)
+            self._parquet = open_parquet(self._sink, self._waiting[0], self._files.codec)
         rows = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting.clear()
         self.waiting_bytes = 0

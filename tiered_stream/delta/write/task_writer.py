@@ -17,7 +17,7 @@ from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.data_files import DataFile, HeldRows
 from tiered_stream.delta.write.row_transform import TableRows
 from tiered_stream.delta.write.table_writer import MAX_OPEN_FILES, TableWriter
-from tiered_stream.delta.write.upload_threads import UploadThreads
+from tiered_stream.delta.write.uploads import UploadThreads
 from tiered_stream.errors import TableError
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.observe.metrics import ReadMetrics

@@ -73,7 +73,7 @@ ERROR_TEXTS = {
     BAD_BRANCH: "the union has no such branch",
     BAD_SYMBOL: "the enum has no such symbol, and no default",
     BAD_TEXT: "a string is not UTF-8",
-    BAD_DECIMAL: "a decimal has more digits than its precision",
+    BAD_DECIMAL: "a decimal has more digits than its precision, which is at most 38",
     BAD_TIMESTAMP: "a timestamp does not fit into microseconds",
     DUPLICATE_KEY: "a map has a key twice, or more than a million keys",
     TRAILING: "there are bytes after its end",

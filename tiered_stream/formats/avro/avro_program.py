@@ -8,8 +8,9 @@ so the order of the reader's fields does not matter.
 The compiler, not the kernel, finds a writer's type that cannot be read as the reader's type. In a branch of a union,
 this is an error of the values that have this branch. Elsewhere, it is an error of the whole schema.
 
-The two types must have the same logical type, with two exceptions. Timestamps may have different units, which are
-converted. If only one of the two types has a logical type, numbers and bytes are read unchanged.
+The two types must have the same logical type, with three exceptions. Timestamps may have different units, which are
+converted. Decimals of one scale may have different precisions; a value with too many digits is an error of the value.
+If only one of the two types has a logical type, numbers and bytes are read unchanged.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tiered_stream.formats.avro import avro_kernels as kernels
 from tiered_stream.formats.avro import avro_schema as avro
 from tiered_stream.formats.avro.avro_types import single_type
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
+from tiered_stream.formats.rows.row_choices import LargeDecimals
 
 _MAX_OPERATIONS = 100_000
 """Maximum number of operations that are emitted for one program.
@@ -106,7 +108,9 @@ class AvroProgram:
                 self._reader_union(writer, reader, node, path)
             case avro.Primitive(), avro.Primitive():
                 self._primitive(writer, reader, node, path)
-            case avro.Fixed(), avro.Fixed() if reader.is_called(writer) and writer.size == reader.size:
+            case avro.Fixed(), avro.Fixed() if reader.is_called(writer) and (
+                writer.size == reader.size or _is_number_of(writer, reader)
+            ):
                 _check_logical(writer, reader, path)
                 self._bytes(reader, writer.size, node, path)
             case avro.Enum(), avro.Enum() if reader.is_called(writer):
@@ -194,7 +198,7 @@ class AvroProgram:
 
     def _bytes(self, reader: avro.Primitive | avro.Fixed, size: int, node: int, path: str) -> None:
         """Emit the operation that reads `size` bytes. If `size` is -1, the length is read first."""
-        if isinstance(reader.logical, avro.Decimal):
+        if isinstance(reader.logical, avro.Decimal) and reader.logical.column is LargeDecimals.DECIMAL:
             self.emit(kernels.DECIMAL, node, path, a=reader.logical.precision, b=size)
         elif size >= 0:
             self.emit(kernels.FIXED, node, path, a=size)
@@ -281,7 +285,7 @@ def _encoded_text(kind: avro.AvroType, value: str) -> bytes | None:
             return _varint(kind.symbols.index(value))
         case avro.Primitive("bytes") | avro.Fixed() if all(ord(character) < 256 for character in value):
             content = value.encode("latin-1")
-            limit = 10**kind.logical.precision if isinstance(kind.logical, avro.Decimal) else None
+            limit = 10 ** min(kind.logical.precision, 1000) if isinstance(kind.logical, avro.Decimal) else None
             if limit is not None and abs(int.from_bytes(content, signed=True)) >= limit:
                 return None
             if isinstance(kind, avro.Primitive):
@@ -340,9 +344,15 @@ def _factor(writer: avro.Primitive, reader: avro.Primitive) -> int:
     return 1000 if reader.logical is not None and str(writer.logical or reader.logical).endswith("millis") else 1
 
 
+def _is_number_of(writer: avro.Primitive | avro.Fixed, reader: avro.Primitive | avro.Fixed) -> bool:
+    """Return whether both types are decimals of one scale, so that a number has the same bytes in both."""
+    one, other = writer.logical, reader.logical
+    return isinstance(one, avro.Decimal) and isinstance(other, avro.Decimal) and one.scale == other.scale
+
+
 def _check_logical(writer: avro.Primitive | avro.Fixed, reader: avro.Primitive | avro.Fixed, path: str) -> None:
     one, other = writer.logical, reader.logical
-    if one is None or other is None or one == other:
+    if one is None or other is None or one == other or _is_number_of(writer, reader):
         return
     if isinstance(one, str) and isinstance(other, str) and one.split("-")[:-1] == other.split("-")[:-1]:
         return

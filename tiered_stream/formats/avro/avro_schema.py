@@ -13,9 +13,12 @@ from typing import Any
 import orjson
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, LargeDecimals
 
 MAX_TEXT, MAX_NODES, MAX_DEPTH = 4 << 20, 10_000, 64
 """Limits of a schema: characters of its text, number of types in it, and levels of nesting."""
+MAX_DIGITS = 38
+"""Maximum precision of Spark's and Delta's DECIMAL."""
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NUMBERS = {"int": ("date",), "long": tuple(f"{local}timestamp-{unit}" for local in ("", "local-")
@@ -24,15 +27,28 @@ NUMBERS = {"int": ("date",), "long": tuple(f"{local}timestamp-{unit}" for local 
 
 Spark ignores all other logical types, as the Avro specification requires.
 """
+_NAMED_TIMES = {
+    ("int", "io.debezium.time.Date"): "date",
+    ("long", "io.debezium.time.Timestamp"): "timestamp-millis",
+    ("long", "io.debezium.time.MicroTimestamp"): "timestamp-micros",
+}
+"""Logical types of numbers by Debezium's names of types, of which Debezium itself writes no logical type.
+
+A `NanoTimestamp` stays a number, because a TIMESTAMP has only microseconds.
+"""
 NO_DEFAULT = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """Logical type `decimal`: numbers of at most `precision` digits, `scale` of them after the decimal point."""
+    """Logical type `decimal`: numbers of at most `precision` digits, `scale` of them after the decimal point.
+
+    `column` is the type of the column if it is a text or a DOUBLE, because the schema has more than 38 digits.
+    """
 
     precision: int
     scale: int
+    column: LargeDecimals = LargeDecimals.DECIMAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +140,16 @@ class Union:
 AvroType = Primitive | Fixed | Enum | Record | Array | Map | Union
 
 
-def parse_avro_schema(text: str, referenced: Sequence[str] = ()) -> AvroType:
+def parse_avro_schema(text: str, referenced: Sequence[str] = (), columns: AvroColumns = AS_SPARK) -> AvroType:
     """Return the checked tree of a schema, which may use the named types of the schemas in `referenced`.
 
+    `columns` has the choices of columns.
+
     Raises:
-        ConfigurationError: a text is not an Avro schema, or the schema is recursive or too large.
+        ConfigurationError: a text is not an Avro schema, or the schema is recursive or too large, or has a decimal that
+            no column can hold.
     """
-    parser = _Parser()
+    parser = _Parser(columns)
     for schema in (*referenced, text):
         tree = parser.parse(_json(schema), "", "the schema", 0)
     _check_size(tree)
@@ -194,7 +213,9 @@ class _Parser:
     Its methods take `where`, which describes a type's position in the schema for error messages.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, columns: AvroColumns) -> None:
+        self._large = columns.large_decimals
+        self._has_named_times = columns.has_named_times
         self._names: dict[str, AvroType | None] = {}
 
     def parse(self, schema: Any, namespace: str, where: str, depth: int) -> AvroType:
@@ -222,7 +243,11 @@ class _Parser:
             case {"type": "map", "values": values}:
                 return Map(self.parse(values, namespace, f"{where}, values", depth + 1))
             case {"type": str(kind)} if kind in PRIMITIVES:
-                return Primitive(kind, _logical(kind, definition))
+                logical = definition.get("logicalType")
+                if self._has_named_times:
+                    logical = _NAMED_TIMES.get((kind, str(definition.get("connect.name"))), logical)
+                known = logical if logical in NUMBERS.get(kind, ()) else None
+                return Primitive(kind, self._decimal(definition, None, where) if kind == "bytes" else known)
             case {"type": str() | list() | dict() as inner} if inner not in ("array", "map"):
                 return self.parse(inner, namespace, where, depth + 1)
         raise _no_type(definition, where)
@@ -300,8 +325,33 @@ class _Parser:
         size = definition.get("size")
         if type(size) is not int or not 0 <= size < 2**31:
             raise ConfigurationError(f"{where}: {size!r} is no size of the fixed type {name}")
-        fixed = self._names[name] = Fixed(name, aliases, size, _decimal(definition, size))
+        fixed = self._names[name] = Fixed(name, aliases, size, self._decimal(definition, size, where))
         return fixed
+
+    def _decimal(self, definition: dict[str, Any], size: int | None, where: str) -> Decimal | None:
+        """Return the decimal type of a definition, or None if its values are bytes.
+
+        `size` is the size of a fixed type, None for bytes. Avro reads values of an invalid decimal as bytes
+        (`LogicalTypes.fromSchemaIgnoreInvalid`). Kafka Connect writes the precision 64 if it does not know a number's.
+        """
+        precision, scale = definition.get("precision"), definition.get("scale", 0)
+        if definition.get("logicalType") != "decimal" or type(precision) is not int or type(scale) is not int:
+            return None
+        if not 0 <= scale <= precision or precision == 0:
+            return None
+        # No fixed type of fewer than 17 bytes holds 39 digits. A larger power would only take time.
+        if size is not None and size < 17 and 10 ** min(precision, MAX_DIGITS + 1) > 256**size // 2:
+            return None
+        if precision <= MAX_DIGITS:
+            return Decimal(precision, scale)
+        if self._large is LargeDecimals.BINARY:
+            return None
+        if self._large is LargeDecimals.DECIMAL and scale > MAX_DIGITS:
+            raise ConfigurationError(
+                f"{where}: an Avro decimal with {scale} digits after the point; DECIMAL has at most {MAX_DIGITS}. Set "
+                "ingest.largeDecimals to string, double or binary"
+            )
+        return Decimal(MAX_DIGITS if self._large is LargeDecimals.DECIMAL else precision, scale, self._large)
 
 
 def _no_type(schema: object, where: str) -> ConfigurationError:
@@ -322,29 +372,3 @@ def _is_name(name: str) -> bool:
     As in other Avro readers, hyphens are allowed, and namespaces are not checked.
     """
     return name.replace("-", "_").isidentifier()
-
-
-def _logical(kind: str, definition: dict[str, Any]) -> str | Decimal | None:
-    logical = definition.get("logicalType")
-    if kind == "bytes":
-        return _decimal(definition, None)
-    return logical if logical in NUMBERS.get(kind, ()) else None
-
-
-def _decimal(definition: dict[str, Any], size: int | None) -> Decimal | None:
-    """Return the decimal type of a definition, or None if the definition is not a valid decimal.
-
-    `size` is the size of a fixed type, None for bytes. Avro reads values of an invalid decimal as bytes
-    (`LogicalTypes.fromSchemaIgnoreInvalid`). Raises ConfigurationError for a precision above 38.
-    """
-    precision, scale = definition.get("precision"), definition.get("scale", 0)
-    if definition.get("logicalType") != "decimal" or type(precision) is not int or type(scale) is not int:
-        return None
-    if not 0 <= scale <= precision or precision == 0:
-        return None
-    # No fixed type of fewer than 17 bytes holds 39 digits. A larger power would only take time.
-    if size is not None and size < 17 and 10 ** min(precision, 39) > 256**size // 2:
-        return None
-    if precision > 38:
-        raise ConfigurationError(f"an Avro decimal of {precision} digits; Spark has at most 38")
-    return Decimal(precision, scale)

@@ -7,9 +7,12 @@ and so on, one of which is not null.
 
 from __future__ import annotations
 
+from functools import partial
+
 import pyarrow as pa
 
 from tiered_stream.formats.avro.avro_schema import Array, AvroType, Decimal, Enum, Fixed, Map, Primitive, Record, Union
+from tiered_stream.formats.rows.row_choices import LargeDecimals
 
 _PRIMITIVES = {
     "null": pa.null(),
@@ -21,14 +24,19 @@ _PRIMITIVES = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
+_LARGE = {LargeDecimals.STRING: pa.string(), LargeDecimals.DOUBLE: pa.float64()}
 _WIDER = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 
 
-def arrow_type(node: AvroType) -> pa.DataType:
-    """Return the Arrow type of a column for values of the Avro type `node`."""
+def arrow_type(node: AvroType, *, as_read: bool = False) -> pa.DataType:
+    """Return the Arrow type of a column for values of the Avro type `node`.
+
+    With `as_read`, decimals that become texts or DOUBLE are bytes, as kernels read them.
+    """
+    below = partial(arrow_type, as_read=as_read)
     match node:
         case Primitive(logical=Decimal() as decimal) | Fixed(logical=Decimal() as decimal):
-            return pa.decimal128(decimal.precision, decimal.scale)
+            return _decimal_type(decimal, as_read=as_read)
         case Primitive(logical=str(logical)):
             zone = None if logical.startswith("local-") else "UTC"
             return pa.date32() if logical == "date" else pa.timestamp("us", tz=zone)
@@ -39,15 +47,21 @@ def arrow_type(node: AvroType) -> pa.DataType:
         case Enum():
             return pa.string()
         case Array():
-            return pa.list_(pa.field("element", arrow_type(node.items)))
+            return pa.list_(pa.field("element", below(node.items)))
         case Map():
-            return pa.map_(pa.string(), arrow_type(node.values))
+            return pa.map_(pa.string(), below(node.values))
         case Record():
-            return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in node.fields])
+            return pa.struct([pa.field(field.name, below(field.type)) for field in node.fields])
         case Union():
             one = single_type(node)
-            members = (pa.field(f"member{at}", arrow_type(branch)) for at, branch in enumerate(node.values))
-            return pa.struct(members) if one is None else arrow_type(one)
+            members = (pa.field(f"member{at}", below(branch)) for at, branch in enumerate(node.values))
+            return pa.struct(members) if one is None else below(one)
+
+
+def _decimal_type(decimal: Decimal, *, as_read: bool) -> pa.DataType:
+    if decimal.column is LargeDecimals.DECIMAL:
+        return pa.decimal128(decimal.precision, decimal.scale)
+    return pa.binary() if as_read else _LARGE[decimal.column]
 
 
 def single_type(union: Union) -> AvroType | None:

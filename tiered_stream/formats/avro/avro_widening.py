@@ -6,7 +6,18 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tiered_stream.formats.avro.avro_schema import Array, AvroType, Field, Map, Primitive, Record, Union, field_sources
+from tiered_stream.formats.avro.avro_schema import (
+    Array,
+    AvroType,
+    Decimal,
+    Field,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Union,
+    field_sources,
+)
 from tiered_stream.formats.avro.avro_types import arrow_type
 from tiered_stream.formats.columns.conform import widens
 
@@ -33,9 +44,31 @@ def widened(reader: AvroType, writer: AvroType, *, types: bool = False) -> AvroT
             return Map(widened(reader.values, writer.values, types=types))
         case Record(), Record():
             return _wider_record(reader, writer, types=types)
+        case (
+            Primitive(logical=Decimal() as own) | Fixed(logical=Decimal() as own),
+            Primitive(logical=Decimal() as other) | Fixed(logical=Decimal() as other),
+        ) if types and own.scale == other.scale:
+            return replace(reader, logical=replace(own, precision=max(own.precision, other.precision)))
         case Primitive(logical=None), Primitive(logical=None) if types:
             return _WIDER.get((reader.kind, writer.kind), reader)
     return reader
+
+
+def only_fields_of(column: pa.DataType, writer: AvroType) -> AvroType:
+    """Return the writer's schema without the fields that the type `column` lacks, at any depth."""
+    match writer:
+        case Union() if len(writer.values) == 1:
+            return _in_union(writer, only_fields_of(column, writer.values[0]))
+        case Array() if pa.types.is_list(column):
+            return Array(only_fields_of(column.value_type, writer.items))
+        case Map() if pa.types.is_map(column):
+            return Map(only_fields_of(column.item_type, writer.values))
+        case Record() if pa.types.is_struct(column):
+            kinds = {field.name: field.type for field in column}
+            known = (field for field in writer.fields if field.name in kinds)
+            fields = (replace(field, type=only_fields_of(kinds[field.name], field.type)) for field in known)
+            return replace(writer, fields=tuple(fields))
+    return writer
 
 
 def with_column_numbers(reader: AvroType, column: pa.DataType | None) -> AvroType:
@@ -58,6 +91,9 @@ def with_column_numbers(reader: AvroType, column: pa.DataType | None) -> AvroTyp
                 replace(field, type=with_column_numbers(field.type, types.get(field.name))) for field in reader.fields
             )
             return replace(reader, fields=tuple(fields))
+        case Primitive(logical=Decimal() as own) | Fixed(logical=Decimal() as own):
+            is_wider = widens(arrow_type(reader), column) and column.scale == own.scale
+            return replace(reader, logical=replace(own, precision=column.precision)) if is_wider else reader
         case Primitive(logical=None) if widens(arrow_type(reader), column):
             return next((wider for wider in (_LONG, _DOUBLE) if arrow_type(wider) == column), reader)
     return reader

@@ -5,8 +5,11 @@ Every field may be null, as in Spark's `from_json`. A value that may have severa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, reduce
 from typing import Any
 from urllib.parse import unquote, urljoin
 
@@ -15,9 +18,12 @@ import pyarrow as pa
 from pyarrow import types
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.json.json_shapes import ANY, NAMES, Shape, any_of, both, filled, kind_of, unions_of
+
+log = logging.getLogger(__name__)
 
 _STRINGS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
-_SIMPLE = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+_NAMES_OF_VALUES = {bool: "boolean", str: "string", int: "integer", float: "number", type(None): "null"}
 _MAX_TEXT, _MAX_TYPES, _MAX_NESTING = 4 << 20, 10_000, 64
 """Limits of a schema: characters of its text, number of types when written out, and levels of nesting."""
 _NOT_FOLLOWED = ("$dynamicRef", "$recursiveRef")
@@ -32,11 +38,33 @@ def json_schema_kind(text: bytes | str, references: Mapping[str, str] | None = N
         ConfigurationError: `text` is not a JSON Schema of objects, refers to a missing schema, refers to itself in a
             cycle, or is too large. The message names the location.
     """
+    return kind_of(_root_shape(text, references or {}))
+
+
+def json_schema_columns(text: bytes | str, references: Mapping[str, str] | None = None) -> pa.Schema:
+    """Return `json_schema_kind` as a schema, and log which columns are text because their values have several types."""
+    shape = _root_shape(text, references or {})
+    _log_unions(tuple(unions_of(shape)))
+    return pa.schema(list(kind_of(shape)))
+
+
+def _root_shape(text: bytes | str, references: Mapping[str, str]) -> Shape:
     document = _parsed(text)
-    kind = _Reader(document, references or {}).kind(document, _Location(document))
-    if not types.is_struct(kind):
+    shape = _Reader(document, references).shape(document, _Location(document))
+    if shape.is_union:
+        raise ConfigurationError(
+            "the JSON Schema has alternatives (anyOf, oneOf) that need different columns: write the properties of all "
+            "alternatives into `properties`"
+        )
+    if not types.is_struct(kind := kind_of(shape)):
         raise ConfigurationError(f"the JSON Schema is one of {kind}; records are objects with properties")
-    return kind
+    return shape
+
+
+@cache
+def _log_unions(paths: tuple[str, ...]) -> None:
+    for path in paths:
+        log.info("Column `%s` is STRING: its JSON Schema allows values that need different types", path)
 
 
 def json_schema_title(text: str) -> str:
@@ -91,89 +119,43 @@ class _Reader:
         if self._left < 0:
             raise ConfigurationError(f"the JSON Schema has more than {_MAX_TYPES} types when written out")
 
-    def kind(self, schema: Any, location: _Location) -> pa.DataType:
+    def shape(self, schema: Any, location: _Location) -> Shape:
+        """Return what `schema` states of its values. A condition adds properties, but never changes a type."""
         self._count(location)
         if not isinstance(schema, dict):
             if isinstance(schema, bool):
-                return pa.string()
+                return ANY
             raise location.error(f"a schema is an object, not {str(schema)[:40]!r}")
         for word in _NOT_FOLLOWED:
             if word in schema:
                 raise location.error(f"{word} is not followed: write {str(schema[word])[:80]!r} as a $ref")
-        if "$ref" in schema:
-            return self._referenced_kind(schema["$ref"], location)
-        if "allOf" in schema:
-            return self._combined_kind(schema, location)
-        for word in ("anyOf", "oneOf"):
-            if word in schema:
-                kinds = [self.kind(option, location.below()) for option in _list(schema, word, location)]
-                return self._common_kind(kinds)
-        return self._kind_of_types(schema, location)
+        parts = [] if "$ref" not in schema else [self._referenced(schema["$ref"], location)]
+        if parts and _ignores_siblings(location.document):
+            return parts[0]
+        parts += [self.shape(part, location.below()) for part in _list(schema, "allOf", location)]
+        declared = reduce(both, parts, self._own_shape(schema, location))
+        for options in _alternatives(schema, location):
+            declared = filled(declared, any_of([self.shape(option, location.below()) for option in options]))
+        return declared
 
-    def _member_kind(self, schema: Any, location: _Location) -> pa.DataType:
-        kind = self.kind(schema, location)
-        return pa.string() if types.is_null(kind) else kind
-
-    def _kind_of_types(self, schema: dict[str, Any], location: _Location) -> pa.DataType:
-        named = schema["type"] if "type" in schema else _type_of_values(schema, location)
-        names = named if isinstance(named, list) else [named]
-        return self._common_kind([self._kind_of_type(name, schema, location) for name in names])
-
-    def _kind_of_type(self, name: Any, schema: dict[str, Any], location: _Location) -> pa.DataType:
-        match name:
-            case "null":
-                return pa.null()
-            case "object":
-                return self._object(schema, location)
-            case "array":
-                items = schema.get("items", True)
-                if isinstance(items, list) or "prefixItems" in schema:
-                    return pa.string()
-                return pa.list_(pa.field("element", self._member_kind(items, location.below("items"))))
-            case "string":
-                is_binary = schema.get("contentEncoding") == "base64"
-                return pa.binary() if is_binary else _STRINGS.get(str(schema.get("format")), pa.string())
-            case None:
-                return self._object(schema, location) if "properties" in schema else pa.string()
-        if not isinstance(name, str) or name not in _SIMPLE:
-            raise location.error(f"there is no type {str(name)[:40]!r}")
-        return _SIMPLE[name]
-
-    def _object(self, schema: dict[str, Any], location: _Location) -> pa.DataType:
-        properties, others = schema.get("properties", {}), schema.get("additionalProperties")
-        if not isinstance(properties, dict):
+    def _own_shape(self, schema: dict[str, Any], location: _Location) -> Shape:
+        properties, others, items = (schema.get(word) for word in ("properties", "additionalProperties", "items"))
+        if not isinstance(properties, dict | None):
             raise location.error("`properties` is an object")
-        if properties:
-            fields = [(name, self._member_kind(member, location.below(name))) for name, member in properties.items()]
-            return pa.struct(fields)
-        if not isinstance(others, dict):
-            return pa.string()
-        return pa.map_(pa.string(), self._member_kind(others, location.below("additionalProperties")))
+        is_binary = schema.get("contentEncoding") == "base64"
+        is_tuple = isinstance(items, list) or "prefixItems" in schema
+        below = location.below
+        return Shape(
+            _names(schema, location),
+            pa.binary() if is_binary else _STRINGS.get(str(schema.get("format"))),
+            {name: self.shape(member, below(name)) for name, member in (properties or {}).items()},
+            self.shape(others, below("additionalProperties")) if isinstance(others, dict) else None,
+            None if is_tuple or items is None else self.shape(items, below("items")),
+            is_tuple,
+        )
 
-    def _combined_kind(self, schema: dict[str, Any], location: _Location) -> pa.DataType:
-        rest = {word: value for word, value in schema.items() if word != "allOf"}
-        parts = _list(schema, "allOf", location) + ([rest] if {"type", "properties", "$ref"} & rest.keys() else [])
-        kinds = [self.kind(part, location.below()) for part in parts]
-        structs = [kind for kind in kinds if types.is_struct(kind)]
-        if structs:
-            return pa.struct({field.name: field for struct in structs for field in struct}.values())
-        return self._common_kind(kinds)
-
-    def _common_kind(self, kinds: list[pa.DataType]) -> pa.DataType:
-        """Return the type of a column for values that have any of the types `kinds`.
-
-        Null types do not count; if there are no other types, the result is null. Integer and number become double. Any
-        other different types become a string.
-        """
-        different = set(kinds) - {pa.null()}
-        if not different:
-            return pa.null()
-        if different == {pa.int64(), pa.float64()}:
-            return pa.float64()
-        return different.pop() if len(different) == 1 else pa.string()
-
-    def _referenced_kind(self, reference: Any, location: _Location) -> pa.DataType:
-        """Return the type of the schema to which `reference`, the value of a `$ref`, points.
+    def _referenced(self, reference: Any, location: _Location) -> Shape:
+        """Return the shape of the schema to which `reference`, the value of a `$ref`, points.
 
         `reference` is the name of a document, `#`, and a JSON pointer (RFC 6901). Without a name, the pointer is into
         the document of `location`.
@@ -196,7 +178,7 @@ class _Reader:
                 schema = schema[key]
             else:
                 raise location.error(f"it refers to {reference[:80]!r}, which it does not have")
-        return self.kind(schema, replace(location.below(), document=document))
+        return self.shape(schema, replace(location.below(), document=document))
 
     def _document(self, name: str, location: _Location) -> Any:
         for address in (name, _joined(_id_of(location.document), name)):
@@ -219,17 +201,42 @@ def _joined(base: str, name: str) -> str:
 
 
 def _list(schema: dict[str, Any], word: str, location: _Location) -> list[Any]:
-    items = schema[word]
-    if not isinstance(items, list) or not items:
+    """Return the value of a keyword, a list that is not empty; [] without the keyword."""
+    items = schema.get(word, [])
+    if not isinstance(items, list) or (word in schema and not items):
         raise location.error(f"{word!r} is a list of one or more")
     return items
 
 
-def _type_of_values(schema: dict[str, Any], location: _Location) -> Any:
-    """Return the JSON Schema types of the values in a schema's `enum` or `const`, as a sorted list of names.
+def _names(schema: dict[str, Any], location: _Location) -> frozenset[str] | None:
+    """Return the types that `type` names; without it, the types of the values in `enum` or `const`.
 
-    Objects and arrays are ignored. Returns None if there are no other values.
+    Returns None, for any type, without these keywords or if a value is an object or an array.
     """
-    values = _list(schema, "enum", location) if "enum" in schema else [schema.get("const")] if "const" in schema else []
-    names = {bool: "boolean", str: "string", int: "integer", float: "number", type(None): "null"}
-    return sorted({names[type(value)] for value in values if type(value) in names}) or None
+    if "type" not in schema:
+        values = _list(schema, "enum", location) or ([schema["const"]] if "const" in schema else [])
+        names = {_NAMES_OF_VALUES.get(type(value), "") for value in values}
+        return None if "" in names or not names else frozenset(names)
+    given = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    for name in given:
+        if name not in NAMES:
+            raise location.error(f"there is no type {str(name)[:40]!r}")
+    return frozenset(given) or None
+
+
+def _alternatives(schema: dict[str, Any], location: _Location) -> Iterator[list[Any]]:
+    """Yield the lists of schemas of which one describes a value, but not all of them."""
+    for word in ("anyOf", "oneOf"):
+        if options := _list(schema, word, location):
+            yield options
+    if "then" in schema or "else" in schema:
+        yield [schema.get("then", True), schema.get("else", True)]
+    for word in ("dependentSchemas", "dependencies"):
+        if isinstance(dependents := schema.get(word), dict):
+            yield from ([each, True] for each in dependents.values() if isinstance(each, dict))
+
+
+def _ignores_siblings(document: Any) -> bool:
+    """Return whether keywords next to `$ref` have no meaning in the document, which states draft 7 or older."""
+    draft = document.get("$schema") if isinstance(document, dict) else None
+    return isinstance(draft, str) and re.search(r"draft-0[0-7]\b", draft) is not None

@@ -13,6 +13,7 @@ The package googleapis-common-protos has the files `google/type/*.proto`.
 from __future__ import annotations
 
 import pkgutil
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,27 +26,35 @@ from google.protobuf import descriptor_pb2
 from tiered_stream.errors import ConfigurationError
 
 _COMPILE_SECONDS = 60
+_LOG_LINE = re.compile(r"WARNING: All log messages|[IWEF]\d{4} \d\d:\d\d:")
+"""Beginning of a line that the compiler logs, with a time and a thread, next to its errors."""
 _CONFLUENT = (
     "confluent/meta.proto", "confluent/type/decimal.proto", "confluent/type/variant.proto",
     "confluent/types/decimal.proto",
 )  # fmt: skip
 
 
-def compiled_proto(files: Mapping[str, str]) -> bytes:
+def compiled_proto(files: Mapping[str, str | bytes]) -> bytes:
     """Compile `.proto` files; return their descriptor set.
 
-    `files` has the texts of the files, by the names by which the files import each other.
+    `files` has the texts of the files, by the names by which the files import each other. In place of a text may be the
+    serialized `FileDescriptorProto` of a file.
 
     Raises:
         ConfigurationError: a file cannot be compiled, a name is absolute or contains `..`, or the compiler is not
             installed.
     """
     with tempfile.TemporaryDirectory(prefix="tiered_stream-") as folder:
-        for name, text in files.items():
+        given = descriptor_pb2.FileDescriptorSet()
+        for name, content in files.items():
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
                 raise ConfigurationError(f"{name[:100]!r} is no name of a .proto file that others import")
-            _write(Path(folder, name), text.encode())
-        return _compiled(Path(folder), files)
+            if isinstance(content, bytes):
+                given.file.add(name=name).MergeFromString(content)
+                given.file[-1].name = name
+            else:
+                _write(Path(folder, name), content.encode())
+        return _compiled(Path(folder), [name for name, text in files.items() if isinstance(text, str)], given)
 
 
 def compiled_file(path: Path) -> bytes:
@@ -64,7 +73,8 @@ def compiled_file(path: Path) -> bytes:
     return descriptor_set
 
 
-def _compiled(folder: Path, names: Iterable[str]) -> bytes:
+def _compiled(folder: Path, names: Iterable[str], given: descriptor_pb2.FileDescriptorSet | None = None) -> bytes:
+    """Return the descriptor set of the files `names` in a folder, and of all files in `given`."""
     if find_spec("grpc_tools") is None:
         raise ConfigurationError(
             "a .proto file takes a compiler, the package grpcio-tools: pip install 'tiered-stream[formats]'. "
@@ -75,9 +85,16 @@ def _compiled(folder: Path, names: Iterable[str]) -> bytes:
         Path(place, "own").symlink_to(folder.resolve(), target_is_directory=True)
         _write_known_protos(Path(place, "known"))
         out = Path(place, "out.desc")
+        inputs = [f"own/{name}" for name in names]
+        if given is not None and given.file:
+            Path(place, "given.desc").write_bytes(given.SerializeToString())
+            # The compiler takes the name of a given file for an option if it begins with a hyphen.
+            if wrong := next((file.name for file in given.file if file.name.startswith("-")), None):
+                raise ConfigurationError(f"{wrong[:100]!r} is no name of a .proto file that others import")
+            inputs = ["--descriptor_set_in=given.desc", *inputs, *(file.name for file in given.file)]
         # With the folder in front, the compiler does not take a file's name for an option.
         command = [sys.executable, "-m", "grpc_tools.protoc", "-Iown", "-Iknown", "--include_imports",
-                   "--descriptor_set_out=out.desc", *(f"own/{name}" for name in names)]  # fmt: skip
+                   "--descriptor_set_out=out.desc", *inputs]  # fmt: skip
         try:
             done = subprocess.run(
                 command, cwd=place, capture_output=True, text=True, errors="replace", check=False,
@@ -86,7 +103,8 @@ def _compiled(folder: Path, names: Iterable[str]) -> bytes:
         except subprocess.TimeoutExpired:
             raise ConfigurationError(f"a .proto file is not compiled within {_COMPILE_SECONDS} seconds") from None
         if done.returncode != 0:
-            why = done.stderr.strip().replace("\n", "; ")[:300]
+            lines = [line for line in done.stderr.strip().splitlines() if not _LOG_LINE.match(line)]
+            why = "; ".join(lines)[:300]
             raise ConfigurationError(f"a .proto file cannot be compiled: {why}")
         return out.read_bytes()
 

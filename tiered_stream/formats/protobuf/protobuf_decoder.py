@@ -7,12 +7,13 @@ decodes all other values in Python, one by one, and decides whether these are me
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
@@ -33,10 +34,16 @@ _Convert = Callable[[Any], Any]
 class ProtobufDecoder(SlicesDecoder):
     """Decoder of values that are all messages of one protobuf type."""
 
-    def __init__(self, descriptor_set: bytes, message: str) -> None:
+    def __init__(
+        self, descriptor_set: bytes, message: str, keys: Collection[str] = (), images: Collection[str] = ()
+    ) -> None:
         """Prepare to decode messages with the full name `message`.
 
-        `descriptor_set` is the output of `protoc --descriptor_set_out --include_imports`.
+        Args:
+            descriptor_set: the output of `protoc --descriptor_set_out --include_imports`.
+            message: full name of the message.
+            keys: fields that are never null in a message, if they have no presence: not written means 0, '' or false.
+            images: fields with messages in which `keys` are not null either.
 
         Raises:
             ConfigurationError: the descriptor set is invalid or lacks the message, or no column can have the message's
@@ -44,6 +51,7 @@ class ProtobufDecoder(SlicesDecoder):
         """
         descriptor = schema.message_descriptor(descriptor_set, message)
         self.kind = schema.message_type(descriptor)
+        self._keys, self._images = {name.lower() for name in keys}, images
         self._class = message_factory.GetMessageClass(descriptor)
         self._row = _struct_of(descriptor, self.kind)
         self._builder = ColumnBuilder(self.kind)
@@ -55,7 +63,22 @@ class ProtobufDecoder(SlicesDecoder):
     def read(self, slices: ByteSlices) -> Decoded:
         column, errors, reasons = self._builder.decoded(slices, kernels.decode_messages, self._program, self._room)
         slots = np.flatnonzero(errors).tolist()
-        return Decoded(with_exact_rows(column, slices, slots, self._exact_row, reasons), reasons)
+        column = with_exact_rows(column, slices, slots, self._exact_row, reasons)
+        return Decoded(self._with_keys(column, self._class.DESCRIPTOR) if self._keys else column, reasons)
+
+    def _with_keys(self, column: pa.StructArray, message: Descriptor) -> pa.StructArray:
+        """Return a column of messages in which the fields `keys` without presence are not null."""
+        children = []
+        for at, part in enumerate(column.type):
+            field, child = message.fields_by_name[part.name], pc.struct_field(column, [at])
+            if field.message_type is not None and part.name in self._images:
+                child = self._with_keys(child, field.message_type)
+            elif part.name.lower() in self._keys and not (field.has_presence or field.is_repeated):
+                number = field.enum_type is not None and symbols(field.enum_type).get(0)
+                zero = pa.scalar(number or field.default_value, part.type)
+                child = pc.if_else(pc.and_(column.is_valid(), child.is_null()), zero, child)
+            children.append(child)
+        return pa.StructArray.from_arrays(children, fields=list(column.type), mask=column.is_null())
 
     def _exact_row(self, content: bytes) -> Any:
         """Decode the message `content` by Google's library; return its row as a dict.

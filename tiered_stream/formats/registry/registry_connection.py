@@ -18,7 +18,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 
 from tiered_stream import errors
 from tiered_stream.process.logs import muted
-from tiered_stream.timed_http import read_response, timed_pools, untrusted_certificate
+from tiered_stream.timed_http import environment_proxy, read_response, timed_pools, untrusted_certificate
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 _ROUNDS, _FIRST_WAIT = 5, 0.2
@@ -42,10 +42,14 @@ class RegistrySettings:
 
     `properties` have the names that they have in Confluent's Python client. Files are in PEM format. `urls` are the
     addresses in the property `url`, where commas separate them. `parse` checks the properties.
+
+    `context` is the registry's context in which ids are looked up, as it is written in front of subjects (`:.prod:`),
+    or '' for the default context. Each context has its own ids.
     """
 
     urls: tuple[str, ...]
     properties: Mapping[str, str] = field(repr=False)
+    context: str = ""
 
     @classmethod
     def parse(cls, properties: Mapping[str, str], prefix: str = "schema.registry.") -> RegistrySettings:
@@ -80,14 +84,27 @@ def _check_url(url: str, name: str) -> None:
 
 
 class RegistryConnection:
-    """Connection to a schema registry. The constructor raises ConfigurationError if the TLS files cannot be used."""
+    """Connection to a schema registry, through the proxy that the environment names.
+
+    The constructor raises ConfigurationError if the TLS files cannot be used, or the proxy is no
+    URL.
+    """
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._urls = settings.urls
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if user_info := settings.properties.get("basic.auth.user.info"):
             headers |= urllib3.make_headers(basic_auth=user_info)
-        self._pools = timed_pools(_CONNECT_SECONDS, _READ_SECONDS, _tls(settings.properties), headers)
+        tls = _tls(settings.properties)
+        try:
+            self._pools = {
+                url: timed_pools(_CONNECT_SECONDS, _READ_SECONDS, tls, headers, proxy=environment_proxy(url))
+                for url in settings.urls
+            }
+        except (urllib3.exceptions.HTTPError, ValueError):
+            raise errors.ConfigurationError(
+                "the proxy of the schema registry is no URL: correct HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
+            ) from None
 
     def get(self, path: str) -> dict[str, Any]:
         """Return the JSON object at `path`, from the first server that returns it.
@@ -116,7 +133,7 @@ class RegistryConnection:
         try:
             with muted("urllib3"):
                 # A redirect could send the password to another server.
-                response = self._pools.request("GET", url + path, redirect=False, preload_content=False)
+                response = self._pools[url].request("GET", url + path, redirect=False, preload_content=False)
                 try:
                     status, content = response.status, read_response(response, _MAX_BYTES)
                 finally:

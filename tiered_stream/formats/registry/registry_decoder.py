@@ -7,6 +7,7 @@ order of the values.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from tiered_stream.errors import ConfigurationError, UnsupportedDataError
 from tiered_stream.formats.avro.avro_decoder import AvroReader
 from tiered_stream.formats.avro.avro_schema import AvroType, parse_avro_schema
 from tiered_stream.formats.avro.avro_types import arrow_type
-from tiered_stream.formats.avro.avro_widening import widened, with_column_numbers
+from tiered_stream.formats.avro.avro_widening import only_fields_of, widened, with_column_numbers
 from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, taken
 from tiered_stream.formats.columns.schema_growth import joined
@@ -24,7 +25,7 @@ from tiered_stream.formats.registry.registry_connection import RegistrySettings
 from tiered_stream.formats.registry.schema_ids import NamedSchemas, Rows, grouped
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema
 from tiered_stream.formats.registry.writer_schemas import NamingDecoder
-from tiered_stream.formats.rows.row_choices import Evolution
+from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, Evolution
 
 _MAX_READERS = 100
 _WOULD_WIDEN = f"; ingest.schemaEvolution={Evolution.WIDEN} would widen the column"
@@ -42,21 +43,24 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         header: str = "",
         evolution: Evolution = Evolution.NONE,
         column: pa.DataType | None = None,
+        older: pa.DataType | None = None,
+        columns: AvroColumns = AS_SPARK,
     ) -> None:
         """Prepare to read values as values of the schema `reader`.
 
         `referenced` are texts of schemas whose named types `reader` uses. `header` is the name of the record header
         that names schemas. With `evolution`, `kind` gets the fields that only a writer's schema has, and with
         `Evolution.WIDEN` also wider number types. `column` is the type of the table's column. Number types of `reader`
-        become as wide as in `column`.
+        become as wide as in `column`. Without `evolution`, `kind` gets those fields of writers' schemas that the type
+        `older` has. `columns` has the choices of columns.
 
         Raises:
             ConfigurationError: the settings or a schema are invalid.
             UnsupportedDataError: no column can have the schema's type.
         """
-        super().__init__(settings, header, "AVRO", _parsed)
-        self._evolution = evolution
-        self._reader_schema = parse_avro_schema(reader, referenced)
+        super().__init__(settings, header, "AVRO", partial(_parsed, columns))
+        self._evolution, self._older = evolution, older
+        self._reader_schema = parse_avro_schema(reader, referenced, columns)
         if column is not None:
             self._reader_schema = with_column_numbers(self._reader_schema, column)
         self._base = self._reader_schema
@@ -64,7 +68,7 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         self._readers: LRUCache[int, AvroReader | str] = LRUCache(_MAX_READERS)
 
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> Decoded:
-        if self._evolution is not Evolution.NONE:
+        if self._evolution is not Evolution.NONE or self._older is not None:
             self._widen(writers.values())
         contents = slices.after(named.sizes)
         groups = list(grouped(named.numbers))
@@ -80,6 +84,8 @@ class RegistryDecoder(NamingDecoder[AvroType]):
             if not isinstance(writer, str):
                 if types:
                     joined(arrow_type(reader_schema), arrow_type(widened(self._base, writer, types=True)))
+                elif self._older is not None:
+                    writer = only_fields_of(self._older, writer)
                 reader_schema = widened(reader_schema, writer, types=types)
         if reader_schema != self._reader_schema:
             self.kind = AvroReader(reader_schema, reader_schema).kind
@@ -123,8 +129,8 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         return True
 
 
-def _parsed(schema: RegisteredSchema) -> AvroType:
-    return parse_avro_schema(schema.text, [text for _, text in schema.references])
+def _parsed(columns: AvroColumns, schema: RegisteredSchema) -> AvroType:
+    return parse_avro_schema(schema.text, [*dict.fromkeys(text for _, text in schema.references)], columns)
 
 
 def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:

@@ -9,12 +9,14 @@ message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from base64 import b64decode
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from google.protobuf import descriptor_pb2
+from google.protobuf.message import DecodeError
 
 from tiered_stream.formats.columns.byte_slices import ByteSlices
 from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded
@@ -35,16 +37,20 @@ Indexes = tuple[int, ...]
 class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
     """Decoder of messages with the full name `message`. The values may name any of the registry's schemas."""
 
-    def __init__(self, settings: RegistrySettings, descriptor_set: bytes, message: str, *, header: str = "") -> None:
+    def __init__(
+        self, settings: RegistrySettings, descriptor_set: bytes, message: str, *, header: str = "",
+        keys: Collection[str] = (), images: Collection[str] = (),
+    ) -> None:  # fmt: skip
         """Prepare to decode messages with the full name `message`, whose type is in the descriptor set.
 
-        `header` is the name of the record header that names schemas.
+        `header` is the name of the record header that names schemas. `keys` and `images` are the arguments of
+        `ProtobufDecoder`.
 
         Raises ConfigurationError if the settings or the descriptor set are invalid, the set lacks the message, or no
         column can have the message's type.
         """
         super().__init__(settings, header, "PROTOBUF", _parsed)
-        self._decoder = ProtobufDecoder(descriptor_set, message)
+        self._decoder = ProtobufDecoder(descriptor_set, message, keys, images)
         self.kind = self._decoder.kind
         self._message = message
 
@@ -173,4 +179,25 @@ def _parsed(schema: RegisteredSchema) -> dict[Indexes, str]:
 
 def registered_descriptors(schema: RegisteredSchema) -> bytes:
     """Return the descriptor set of a registered schema. Raises ConfigurationError if compiling fails."""
-    return compiled_proto({**dict(schema.references), _FILE: schema.text})
+    files: dict[str, str | bytes] = {}
+    names: dict[str, str] = {}
+    for name, text in (*schema.references, (_FILE, schema.text)):
+        first = names.setdefault(text, name)
+        # A file that has two names would define its messages twice.
+        files[name] = _file(text) if first == name else f'syntax = "proto3"; import public "{first}";'
+    return compiled_proto(files)
+
+
+def _file(text: str) -> str | bytes:
+    """Return a schema's text or, if it is base64 of a serialized `FileDescriptorProto`, the decoded bytes.
+
+    A registry may store either of the two (Confluent: `ProtobufSchema.toFile`). Base64 has no semicolon and no brace.
+    """
+    if not text.strip() or ";" in text or "{" in text:
+        return text
+    try:
+        content = b64decode("".join(text.split()), validate=True)
+        descriptor_pb2.FileDescriptorProto.FromString(content)
+    except (ValueError, DecodeError):
+        return text
+    return content

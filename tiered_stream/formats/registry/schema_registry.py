@@ -5,6 +5,7 @@ A schema never changes under its id, so a process asks for each schema once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
@@ -21,6 +22,7 @@ from tiered_stream.process.single_flight import SingleFlightCache
 
 _MAX_CHARACTERS, _MAX_UNKNOWN, _UNKNOWN_SECONDS = 64 << 20, 100_000, 60.0
 _MAX_REFERENCES = 200
+_Loaded = dict[tuple[str, str, int], tuple[str, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class SchemaRegistry:
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._connection = RegistryConnection(settings)
+        self._context = settings.context
         self._schemas: SingleFlightCache[int | UUID, RegisteredSchema] = SingleFlightCache(
             _MAX_CHARACTERS, lambda schema: schema.size + 1000
         )
@@ -67,9 +70,11 @@ class SchemaRegistry:
         with self._lock:
             if schema_id in self._unknown:
                 raise unknown
-        path = "/schemas/ids/" if isinstance(schema_id, int) else GUIDS
+        # A GUID is the schema's in all contexts. An id without a subject is looked up in the default context.
+        in_context = f"?subject={quote(self._context, safe='')}" if self._context else ""
+        path = f"/schemas/ids/{schema_id}{in_context}" if isinstance(schema_id, int) else f"{GUIDS}{schema_id}"
         try:
-            return self._schemas.get(schema_id, lambda: self._load(f"{path}{schema_id}"))
+            return self._schemas.get(schema_id, lambda: self._load(path))
         except UnknownSchemaError as error:
             with self._lock:
                 self._unknown[schema_id] = True
@@ -80,23 +85,24 @@ class SchemaRegistry:
 
         Raises UnknownSchemaError if the registry has no such subject, and SchemaRegistryError as `by_id` does.
         """
-        return self._load(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        return self._load(f"/subjects/{subject_path(subject)}/versions/latest")
 
     def _load(self, path: str) -> RegisteredSchema:
         response = self._connection.get(path)
-        references: dict[tuple[str, int], tuple[str, str] | None] = {}
+        references: _Loaded = {}
         try:
-            self._refer(response, references)
+            self._refer(response, self._context, references)
         except UnknownSchemaError as error:
             raise SchemaRegistryError(f"{path} refers to what is not there: {error}") from error
         loaded = tuple(reference for reference in references.values() if reference)
-        return RegisteredSchema(str(response.get("schemaType", "AVRO")), _text(path, response), loaded)
+        return RegisteredSchema(str(response.get("schemaType") or "AVRO"), _text(path, response), loaded)
 
-    def _refer(self, response: Mapping[str, Any], loaded: dict[tuple[str, int], tuple[str, str] | None]) -> None:
+    def _refer(self, response: Mapping[str, Any], context: str, loaded: _Loaded) -> None:
         """Add to `loaded` all schemas that the schema in `response` refers to, directly or not.
 
-        Each schema comes after the schemas that it refers to. Keys are (subject, version), and values are (name, text).
-        The value None marks a schema that is being loaded.
+        `context` is the context of the schema; subjects without a context are in it. Each schema comes after the
+        schemas that it refers to. Keys are (name, subject, version), and values are
+        (name, text). The value None marks a schema that is being loaded.
         """
         listed = response.get("references") or []
         for reference in listed if isinstance(listed, list) else [listed]:
@@ -107,17 +113,25 @@ class SchemaRegistry:
                     raise SchemaRegistryError(
                         f"the schema registry gives a malformed reference: {str(reference)[:100]}"
                     )
-            path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
-            if loaded.get((subject, version)) is not None:
+            subject = subject if context_of(subject) else context + subject
+            key = name, subject, version
+            path = f"/subjects/{subject_path(subject)}/versions/{version}"
+            if loaded.get(key) is not None:
                 continue
-            if (subject, version) in loaded or len(loaded) >= _MAX_REFERENCES:
+            if key in loaded or len(loaded) >= _MAX_REFERENCES:
                 raise SchemaRegistryError(f"{path} refers to itself, or to more than {_MAX_REFERENCES} schemas")
-            loaded[subject, version] = None
+            loaded[key] = None
             below = self._connection.get(path)
-            self._refer(below, loaded)
+            self._refer(below, context_of(subject), loaded)
             # Moved to the end of the order, after the schemas that it needs.
-            del loaded[subject, version]
-            loaded[subject, version] = name, _text(path, below)
+            del loaded[key]
+            loaded[key] = name, _text(path, below)
+
+
+def context_of(subject: str) -> str:
+    """Return the context in front of a subject's name, such as `:.prod:`; '' for a subject of the default context."""
+    found = re.match(r":\.[^:]*:", subject)
+    return found[0] if found else ""
 
 
 def _text(path: str, response: Mapping[str, Any]) -> str:
@@ -136,3 +150,9 @@ def schema_registry(settings: RegistrySettings) -> SchemaRegistry:
     Raises ConfigurationError if the TLS files of the settings cannot be used.
     """
     return _registries.get(settings, lambda: SchemaRegistry(settings))
+
+
+def subject_path(subject: str) -> str:
+    """Return a subject as one segment of a URL's path. A client would remove the segments `.` and `..`."""
+    escaped = quote(subject, safe="")
+    return escaped if subject.strip(".") else escaped.replace(".", "%2E")

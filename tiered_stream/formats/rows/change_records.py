@@ -1,25 +1,30 @@
 """Records that change a table of the latest state: keys of their rows, and which records delete a row.
 
-A record with a null value (a tombstone) deletes the row of its key, and so does Debezium's event with the op `d`. All
-other records insert or update a row.
+A record with a null value (a tombstone) deletes the row of its key, and so does Debezium's event with the op `d`, or
+with `__deleted` if events are flattened. All other records insert or update a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.conform import conform
-from tiered_stream.formats.rows.envelope import NO_ENVELOPE, OP
+from tiered_stream.formats.rows.envelope import DELETED_FIELD, NO_ENVELOPE, OP
 from tiered_stream.formats.rows.kafka_columns import find_column, hidden
+from tiered_stream.formats.rows.row_choices import Envelope
 
 DELETED = "deleted"
 """Name of the hidden column that is true in rows that delete the row of their key."""
 _PAYLOAD = "payload"
 _UPSERTS, _DELETE = ("c", "u", "r"), "d"
+_BLANK_TEXTS = ("", "0", "{}", "1970-01-01T00:00:00Z")
+"""Texts that Debezium writes for columns of texts, decimals, JSON and times whose value it does not know."""
+_OF_DELETE = "order rows by timestamp, which every record has"
 Reasons = dict[int, str]
 """Reason of each record that changes no row, by the record's index in its batch."""
 
@@ -61,8 +66,8 @@ def _is_comparable(kind: pa.DataType) -> bool:
 class ChangeRecords:
     """Reader of the changes in records of one table with the key columns `keys`, ordered by `order_by` if it is set."""
 
-    def __init__(self, keys: Sequence[str], order_by: str | None, *, is_debezium: bool) -> None:
-        self._keys, self._order_by, self._is_debezium = keys, order_by, is_debezium
+    def __init__(self, keys: Sequence[str], order_by: str | None, *, envelope: Envelope) -> None:
+        self._keys, self._order_by, self._envelope = keys, order_by, envelope
 
     def apply(
         self, records: pa.RecordBatch, rows: pa.RecordBatch, key: pa.Array, value: pa.Array
@@ -77,21 +82,45 @@ class ChangeRecords:
         """
         reasons: Reasons = {}
         deleted = records.column("value").is_null()
-        if self._is_debezium:
+        if self._envelope is Envelope.FLATTENED:
+            mark = pc.struct_field(value, [DELETED_FIELD]).cast(pa.string())
+            deleted = self._with_deletes(deleted, pc.equal(mark, "true"), value, reasons)
+        if self._envelope is Envelope.DEBEZIUM:
             op = pc.struct_field(value, [OP])
             for at in pc.indices_nonzero(pc.and_not(op.is_null(), deleted)).to_pylist():
                 reasons[at] = NO_ENVELOPE
             foreign = pc.invert(pc.is_in(op, pa.array([*_UPSERTS, _DELETE], op.type), skip_nulls=True))
             for at in pc.indices_nonzero(pc.and_(foreign, op.is_valid())).to_pylist():
                 reasons[at] = f"its op is {op[at].as_py()}: only c, u, r and d change a row"
-            deleted = pc.or_(deleted, pc.fill_null(pc.equal(op, _DELETE), False))
+            deleted = self._with_deletes(deleted, pc.equal(op, _DELETE), value, reasons)
         for name in self._keys:
             rows = self._with_key(rows, name, key)
             _note(reasons, rows, name, deleted, f"its key column {name} is null", "the record's key has no such field")
         if self._order_by is not None:
             late = f"{self._order_by}, by which rows are ordered, is null"
-            _note(reasons, rows, self._order_by, deleted, late, "order rows by timestamp, which every record has")
+            _note(reasons, rows, self._order_by, deleted, late, _OF_DELETE)
         return rows.append_column(hidden(DELETED, pa.bool_()), deleted), reasons
+
+    def _with_deletes(
+        self, deleted: pa.BooleanArray, is_delete: pa.BooleanArray, value: pa.StructArray, reasons: Reasons
+    ) -> pa.BooleanArray:
+        """Return `deleted` or `is_delete`, and add to `reasons` deletes that have no value of the ordering column."""
+        is_delete = pc.fill_null(is_delete, False)
+        for at in pc.indices_nonzero(pc.and_(is_delete, self._is_order_unknown(value))).to_pylist():
+            reasons.setdefault(at, f"it is a delete that lacks the row's {self._order_by}: {_OF_DELETE}")
+        return pc.or_(deleted, is_delete)
+
+    def _is_order_unknown(self, value: pa.StructArray) -> pa.BooleanArray:
+        """Return for each image of a deleted row whether Debezium may have made up its value of the ordering column.
+
+        PostgreSQL logs only the key of a deleted row, unless the table has REPLICA IDENTITY FULL. Debezium then fills
+        columns that are NOT NULL with 0 or '', and the others with null. An image with any other value is complete.
+        """
+        # Debezium adds only fields that begin with two underscores.
+        image = [field.name for field in value.type if not field.name.startswith("__") and field.name not in self._keys]
+        if self._order_by not in image:
+            return pa.repeat(pa.scalar(False), len(value))
+        return reduce(pc.and_, (_is_blank(pc.struct_field(value, [name])) for name in image))
 
     @staticmethod
     def _with_key(rows: pa.RecordBatch, name: str, key: pa.Array) -> pa.RecordBatch:
@@ -118,6 +147,21 @@ def _note(reasons: Reasons, rows: pa.RecordBatch, name: str, deleted: pa.Array, 
         for at in pc.indices_nonzero(column.is_null()).to_pylist():
             text = f"it is a delete, and {reason}: {of_delete}" if deleted[at].as_py() else reason
             reasons.setdefault(at, text)
+
+
+def _is_blank(column: pa.Array) -> pa.BooleanArray:
+    """Return for each value whether Debezium may have filled it in: whether it is null, 0, '', false or the epoch."""
+    types, kind = pa.types, column.type
+    if types.is_string(kind):
+        blank = pc.is_in(column, pa.array(_BLANK_TEXTS))
+    elif types.is_binary(kind):
+        blank = pc.equal(column, pa.scalar(b"", kind))
+    elif types.is_nested(kind):
+        return pa.repeat(pa.scalar(True), len(column))
+    else:
+        day_or_time = (pa.int32() if types.is_date(kind) else pa.int64()) if types.is_temporal(kind) else pa.int8()
+        blank = pc.equal(column, pa.scalar(0, day_or_time).cast(kind))
+    return pc.or_(column.is_null(), pc.fill_null(blank, False))
 
 
 def is_deleted(rows: pa.RecordBatch) -> pa.BooleanArray:

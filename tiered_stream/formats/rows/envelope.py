@@ -16,6 +16,8 @@ from tiered_stream.formats.columns.conform import conform
 OP = "__op"
 """Name of the added column for Debezium's `op`."""
 ADDED = (("op", OP), ("source", "__source"), ("ts_ms", "__ts_ms"))
+DELETED_FIELD = "__deleted"
+"""Field of flattened rows that is `true` in the row of a delete (Debezium: `delete.handling.mode=rewrite`)."""
 NO_ENVELOPE = "it is not Debezium's envelope: it has no op"
 
 
@@ -32,7 +34,8 @@ def unwrapped_type(kind: pa.DataType) -> pa.StructType:
     if not (_has(inner, "after") and _has(inner, "op") and pa.types.is_struct(inner.field("after").type)):
         raise ConfigurationError(
             "ingest.envelope is debezium, but the value's schema has no struct after and no op: give it the schema of "
-            "the whole envelope (before, after, source, op, ts_ms), or take the setting away"
+            "the whole envelope, such as before STRUCT<id: BIGINT>, after STRUCT<id: BIGINT>, op STRING, ts_ms BIGINT. "
+            "If values have a payload, put it into payload STRUCT<…>"
         )
     if not pa.types.is_string(inner.field("op").type):
         raise ConfigurationError(
@@ -46,6 +49,15 @@ def unwrapped_type(kind: pa.DataType) -> pa.StructType:
     if clash:
         raise ConfigurationError(f"the table in Debezium's envelope has a column {clash[0]}, which the envelope needs")
     return pa.struct([*row, *added])
+
+
+def check_flattened(kind: pa.DataType) -> None:
+    """Raise ConfigurationError if rows of the type `kind` do not say which of them are deletes."""
+    if not _has(kind, DELETED_FIELD):
+        raise ConfigurationError(
+            f"ingest.envelope is flattened, but the value's schema has no field {DELETED_FIELD}: set the connector's "
+            "delete.handling.mode (or delete.tombstone.handling.mode) to rewrite, or remove the setting"
+        )
 
 
 def unwrapped(column: pa.StructArray) -> tuple[pa.StructArray, dict[int, str]]:

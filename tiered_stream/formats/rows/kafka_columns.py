@@ -12,6 +12,8 @@ import pyarrow as pa
 HIDDEN = "\0"
 """Prefix of the names of columns that are not written to the table."""
 OFFSET, TIMESTAMP, TOPIC = "offset", "timestamp", "topic"
+FIRST_OFFSET = "first offset"
+"""Hidden column of rows from a user's function: the lowest offset of the records from which the row can come."""
 _MARK = b"kafka"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 REGISTRY_PREFIX = "ingest.schema.registry."
@@ -51,8 +52,34 @@ class Evolution(StrEnum):
     WIDEN = "widen"
 
 
+class LargeDecimals(StrEnum):
+    """Columns for Avro decimals of more than 38 digits (`ingest.largeDecimals`)."""
+
+    DECIMAL = "decimal"
+    """DECIMAL(38, s) with the scale s of the schema. Larger values do not decode."""
+    STRING = "string"
+    DOUBLE = "double"
+    BINARY = "binary"
+    """The unscaled number, big-endian, as Avro has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroColumns:
+    """Choices of columns for Avro types."""
+
+    large_decimals: LargeDecimals = LargeDecimals.DECIMAL
+    has_named_times: bool = False
+    """True if Debezium's names of types (`io.debezium.time.*`) make numbers dates and timestamps."""
+
+
+AS_SPARK = AvroColumns()
+"""Columns of Spark's `from_avro`."""
+
+
 class Envelope(StrEnum):
     """Envelope in which values are wrapped (`ingest.envelope`)."""
 
     NONE = "none"
     DEBEZIUM = "debezium"
+    FLATTENED = "flattened"
+    """Rows that `ExtractNewRecordState` has made, in which the field `__deleted` marks deletes."""

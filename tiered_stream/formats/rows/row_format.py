@@ -14,8 +14,17 @@ from typing import Any, get_args, get_origin, get_type_hints
 import orjson
 import pyarrow as pa
 
+from tiered_stream.formats.rows.envelope import DELETED_FIELD
 from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, hidden, marked, table_columns
-from tiered_stream.formats.rows.row_choices import Envelope, Evolution, Format, OnDecodeError, SchemaIdsIn
+from tiered_stream.formats.rows.row_choices import (
+    AS_SPARK,
+    AvroColumns,
+    Envelope,
+    Evolution,
+    Format,
+    OnDecodeError,
+    SchemaIdsIn,
+)
 from tiered_stream.formats.rows.sql_query import SqlQuery
 from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
@@ -110,6 +119,9 @@ class RowFormat:
     on_error: OnDecodeError = OnDecodeError.FAIL
     evolution: Evolution = Evolution.NONE
     envelope: Envelope = Envelope.NONE
+    avro_columns: AvroColumns = AS_SPARK
+    times: tuple[tuple[str, str], ...] = ()
+    """Columns of numbers that become dates or timestamps, each as (name, unit)."""
     transform: str = ""
     """Name of the user's function, as `package.module:function`; '' means that there is none."""
     transformed: pa.Schema | None = None
@@ -118,6 +130,8 @@ class RowFormat:
     """Parsed `ingest.select` and `ingest.where`; None if neither is set."""
     selected: pa.Schema | None = None
     """Columns that `ingest.select` gives; None if it is not set."""
+    lands_key: bool = True
+    """True if a decoded key is a column of the table."""
     rules: TableRules = NO_RULES
     keys: tuple[str, ...] = ()
     """Columns that identify a row of a table of the latest state, as they are written; empty: rows are appended."""
@@ -171,7 +185,7 @@ class RowFormat:
         """
         names = dict(self.kafka_columns)
         for column in SCHEMA_WITH_HEADERS:
-            if column.name == KEY and self.key.kind is not None:
+            if column.name == KEY and self.key.kind is not None and self.lands_key:
                 yield pa.field(KEY, self.key.kind), Source(KEY)
             if column.name == VALUE and value_kind is not None:
                 yield from self._of_value(value_kind)
@@ -183,7 +197,10 @@ class RowFormat:
 
     def _of_value(self, kind: pa.DataType) -> Iterator[tuple[pa.Field, Source]]:
         if self.struct_column is None and pa.types.is_struct(kind):
+            is_flattened = self.envelope is Envelope.FLATTENED
             for number, column in enumerate(kind):
+                if is_flattened and column.name == DELETED_FIELD:
+                    continue
                 yield pa.field(column.name, column.type), Source(VALUE, number)
         else:
             yield pa.field(self.struct_column or VALUE, kind), Source(VALUE)

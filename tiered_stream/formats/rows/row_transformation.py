@@ -9,7 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from tiered_stream.errors import ConfigurationError, TableError
-from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, hidden, kafka_column, table_columns
+from tiered_stream.formats.rows.kafka_columns import (
+    FIRST_OFFSET,
+    OFFSET,
+    TIMESTAMP,
+    hidden,
+    kafka_column,
+    table_columns,
+)
 
 
 class UserTransform:
@@ -49,7 +56,8 @@ class UserTransform:
 
         The function gets the rows without their hidden columns. If it returns as many rows as it gets, each row keeps
         its offset and timestamp. Otherwise the last row gets the offset and timestamp of the last record, and all other
-        rows get the offset and timestamp of the first record.
+        rows get the offset and timestamp of the first record. `FIRST_OFFSET` is then the first record's offset in each
+        row, so that a single row stands for all records, too.
 
         Raises:
             TableError: the function failed, or its result does not have the columns `expected`.
@@ -67,11 +75,12 @@ class UserTransform:
     def _positions(self, rows: pa.RecordBatch, result: pa.RecordBatch) -> dict[str, pa.Array]:
         columns = {name: kafka_column(rows, name) for name in (OFFSET, TIMESTAMP)}
         if result.num_rows == rows.num_rows:
-            return columns
+            return {**columns, FIRST_OFFSET: columns[OFFSET]}
         # The last row stands for the last record, all other rows for the first record.
         chosen = np.zeros(result.num_rows, np.int64)
+        first = columns[OFFSET].take(pa.array(chosen))
         chosen[-1:] = rows.num_rows - 1
-        return {name: column.take(pa.array(chosen)) for name, column in columns.items()}
+        return {**{name: column.take(pa.array(chosen)) for name, column in columns.items()}, FIRST_OFFSET: first}
 
     def call(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the function's result for the batch.

@@ -37,6 +37,8 @@ _LARGEST_CERTAIN = {pa.float32(): float(1 << 24), pa.float64(): sys.float_info.m
 
 Spark converts a whole number to a float to compare it with a float, so the float must have the number's exact value.
 """
+_NO_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
+"""Texts that Spark writes as null in a partition column (Spark: `ExternalCatalogUtils.DEFAULT_PARTITION_NAME`)."""
 _DEEPEST = 50
 _LONGEST = 10_000
 
@@ -53,14 +55,11 @@ class TableRules:
     """Fields of structs, elements of lists and values of maps that are NOT NULL."""
     text_limits: tuple[TextLimit, ...] = ()
     """Limits of `VARCHAR(n)` and `CHAR(n)`, in columns and at any depth within columns."""
+    partition_texts: tuple[str, ...] = ()
+    """Columns of texts by which a table of the latest state is partitioned: Delta writes `_NO_PARTITIONS` as null."""
 
     def __bool__(self) -> bool:
-        return bool(self.not_null or self.checks or self.nested_not_null or self.text_limits)
-
-    @property
-    def padding(self) -> TableRules:
-        """Return the limits of `CHAR(n)` alone, by which texts are padded."""
-        return TableRules(text_limits=tuple(limit for limit in self.text_limits if limit.padded))
+        return bool(self.not_null or self.checks or self.nested_not_null or self.text_limits or self.partition_texts)
 
 
 NO_RULES = TableRules()
@@ -94,6 +93,7 @@ def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
         tuple(check for check in rules.checks if is_certain(check[1])),
         tuple(nested),
         tuple(TextLimit(path, limit.length, limit.padded) for path, limit in limits if path),
+        tuple(path[0] for path in (_actual_path(row, (name,)) for name in rules.partition_texts) if path),
     )
 
 
@@ -124,7 +124,7 @@ class RowRules:
         for path in (*rules.nested_not_null, *(limit.path for limit in rules.text_limits)):
             if path[0] in schema.names and kind_at(row, path) is None:
                 raise UncertainCheckError(f"{path_text(path)} is not written")
-        self._not_null = rules.not_null
+        self._not_null, self._partition_texts = rules.not_null, rules.partition_texts
         self._nested = [path for path in rules.nested_not_null if path[0] in schema.names]
         self._limits = [limit for limit in rules.text_limits if limit.path[0] in schema.names]
         self._checks = [(name, parse_check(text, schema)) for name, text in rules.checks]
@@ -146,6 +146,10 @@ class RowRules:
         for name, check in self._checks:
             passed = pc.fill_null(check(batch), False)
             _note(reasons, pc.invert(passed), f"the constraint {name} does not hold")
+        for name in self._partition_texts:
+            empty, default = (pc.equal(batch.column(name), text) for text in _NO_PARTITIONS)
+            marks = pc.fill_null(pc.or_(empty, default), False)
+            _note(reasons, marks, f"the table is partitioned by {name}, and Delta cannot have '' in such a column")
         for reason, marks in too_long.items():
             _note(reasons, marks, reason)
         for path in self._nested:
@@ -309,6 +313,8 @@ class _Parser:
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     if len(text) > _LONGEST:
         raise UncertainCheckError("too long")
+    if "${" in text:
+        raise UncertainCheckError("Spark replaces ${…} by settings")
     at, text = 0, text.rstrip()
     while at < len(text):
         match = _TOKEN.match(text, at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -13,7 +13,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows import sql_query as sql
 from tiered_stream.formats.rows.sql_query import Tree
 from tiered_stream.formats.sql.arithmetic import TRY_NAMES
-from tiered_stream.formats.sql.casts import cast, try_cast
+from tiered_stream.formats.sql.casts import cast, kind_of, try_cast
 from tiered_stream.formats.sql.functions import FUNCTIONS
 from tiered_stream.formats.sql.sql_times import DAY_MICROS, UTC_NAMES
 from tiered_stream.formats.sql.sql_values import (
@@ -26,12 +26,15 @@ from tiered_stream.formats.sql.sql_values import (
     STRING,
     Bound,
     SqlTypeError,
+    is_floating,
     is_integer,
     literal,
     sql_name,
 )
 
 _REORDERED = (TRY_NAMES["+"], TRY_NAMES["*"])
+_SIGNED = frozenset({"negative", "*", "/", TRY_NAMES["*"], TRY_NAMES["/"]})
+"""Operations that can make -0.0 of other numbers."""
 _CASES = frozenset({"lower", "upper"})
 _BRANCHES = frozenset({"case", "if", "coalesce", "nvl", "ifnull", "nullif"})
 """Operations whose result is the value of one of their arguments."""
@@ -95,6 +98,8 @@ def _bound(tree: Tree, columns: Columns) -> Bound:
     if tree.op == sql.FIELD:
         return _field(args[0], tree.text)
     if tree.op in (sql.CAST, sql.TRY_CAST):
+        if is_floating(kind_of(tree.text)):
+            _check_zero(tree)
         return (cast if tree.op == sql.CAST else try_cast)(args[0], tree.text, columns.zone_is_utc)
     if tree.op == "timestamp_micros" and _is_far_constant(tree.args[0]):
         raise SqlTypeError(
@@ -104,6 +109,8 @@ def _bound(tree: Tree, columns: Columns) -> Bound:
     inner = frozenset[str]().union(*(arg.ops for arg in args))
     _check_order(tree.op, inner, args)
     bound = FUNCTIONS[tree.op].bind(args, columns.zone_is_utc)
+    if is_floating(bound.kind) and tree.op in _SIGNED:
+        _check_zero(tree)
     return replace(bound, ops=inner if tree.op in _BRANCHES else frozenset({tree.op}))
 
 
@@ -134,6 +141,33 @@ def _is_constant(tree: Tree) -> bool:
     return bool(tree.args) and all(map(_is_constant, tree.args))
 
 
+def _check_zero(tree: Tree) -> None:
+    """Raise SqlTypeError if Spark's optimizer may find that an expression is the constant -0.0.
+
+    It takes -0.0 for 0.0 where both are branches of one condition (Spark: `SimplifyConditionals`).
+    """
+    texts = list(_constants(tree)) if all(map(_is_constant, tree.args)) else []
+    zeros = list(filter(_is_zero, texts))
+    changes = tree.op == "negative" or (tree.op in _SIGNED and any("-" in text for text in texts))
+    if any("-" in zero for zero in zeros) or (zeros and changes):
+        raise SqlTypeError("a constant may be -0.0, which Spark's optimizer takes for 0.0: write constants without it")
+
+
+def _is_zero(text: str) -> bool:
+    try:
+        return float(text.strip().rstrip("dDfF")) == 0
+    except ValueError:
+        return False
+
+
+def _constants(tree: Tree) -> Iterator[str]:
+    """Yield the texts of all literals."""
+    if tree.op in sql.LITERALS:
+        yield tree.text
+    for arg in tree.args:
+        yield from _constants(arg)
+
+
 def _is_far_constant(tree: Tree) -> bool:
     """Return whether an integer may be a constant for which the start or the end of its day has no TIMESTAMP.
 
@@ -162,11 +196,13 @@ def _literal(tree: Tree, columns: Columns) -> Bound:
         case sql.STRING:
             return literal(tree.text, STRING)
         case sql.DOUBLE:
+            _check_zero(Tree(sql.DOUBLE, (tree,)))
             return literal(float(tree.text), DOUBLE)
         case sql.INTEGER if -(1 << 63) <= int(tree.text) < 1 << 63:
             number = int(tree.text)
             return literal(number, INT if -(1 << 31) <= number < 1 << 31 else BIGINT)
     value = Decimal(tree.text)
+    value = value if value else abs(value)  # no type of Spark's DECIMAL has -0
     scale = max(-int(value.as_tuple().exponent), 0)
     size = max(len(value.as_tuple().digits), scale)
     if size > MAX_PRECISION:

@@ -51,7 +51,6 @@ Spark looks at single bytes (`UTF8String.trimAll`), so it keeps control characte
 """
 _INTEGER = r"\A[+-]?[0-9]+\z"
 _SIMPLE_DOUBLE = r"\A[+-]?[0-9]{1,300}(\.[0-9]{0,300})?([eE][+-]?[0-9]{1,3})?\z"
-_NUMBER = re.compile(r"[+-]?\d{1,38}(?:\.\d{1,38})?(?:[eE][+-]?\d{1,2})?", re.ASCII)
 _DOUBLE = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?", re.ASCII)
 _HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+[fFdD]?", re.ASCII)
 _SPECIAL = {
@@ -114,8 +113,8 @@ def try_cast(arg: Bound, name: str, zone_is_utc: bool) -> Bound:
 def _certain(arg: Bound, kind: pa.DataType, zone_is_utc: bool) -> Bound | None:
     """Return the cast if each value of the argument's type fits `kind`, else None."""
     source = arg.kind
-    if arg.is_literal and arg.literal is not None and (fixed := _of_literal(arg, kind)) is not None:
-        return fixed
+    if _is_literal_of(arg, kind):  # such as 3Y
+        return literal(arg.literal, kind)
     if is_integer(source) and is_integer(kind) and digits(source) <= digits(kind):
         return widened(arg, kind)
     if kind == DOUBLE and (is_integer(source) or source == FLOAT or is_decimal(source)):
@@ -137,18 +136,11 @@ def _certain(arg: Bound, kind: pa.DataType, zone_is_utc: bool) -> Bound | None:
     return date_of(arg, zone_is_utc) if kind == DATE and pa.types.is_timestamp(source) else None
 
 
-def _of_literal(arg: Bound, kind: pa.DataType) -> Bound | None:
-    """Return the cast of a literal integer to a smaller type that holds it (`3Y`), or of a text to DECIMAL (`3BD`)."""
-    if (
-        is_integer(arg.kind)
-        and is_integer(kind)
-        and -1 << (kind.bit_width - 1) <= arg.literal < 1 << (kind.bit_width - 1)
-    ):
-        return literal(arg.literal, kind)
-    if arg.kind == STRING and is_decimal(kind) and _NUMBER.fullmatch(arg.literal):
-        number = fitted(Decimal(arg.literal), kind.precision, kind.scale)
-        return None if number is None else literal(number, kind)
-    return None
+def _is_literal_of(arg: Bound, kind: pa.DataType) -> bool:
+    """Return whether `arg` is a literal integer that the integer type `kind` holds."""
+    if not (is_integer(arg.kind) and is_integer(kind) and arg.is_literal and arg.literal is not None):
+        return False
+    return bool(-1 << (kind.bit_width - 1) <= arg.literal < 1 << (kind.bit_width - 1))
 
 
 def _tried(arg: Bound, kind: pa.DataType) -> Bound | None:

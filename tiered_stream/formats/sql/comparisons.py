@@ -40,6 +40,7 @@ from tiered_stream.formats.sql.sql_values import (
     widened,
 )
 
+_EXACT_IN_FLOAT = 1 << 24
 _ORDERED = (BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ)
 _TIMES = (DATE, TIMESTAMP)
 _DATE_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -113,9 +114,15 @@ def _numbers(left: Bound, right: Bound, what: str) -> tuple[Bound, Bound]:
         one, other = common([as_decimal(left), as_decimal(right)], what)
         return one, other
     kind = common_number(left, right)
+    if kind is None and any(map(_is_exact_in_float, (left, right))):
+        kind = DOUBLE  # Spark compares as FLOAT unless spark.sql.ansi.enabled is true, with the same result
     if kind is None:
         raise SqlTypeError(f"{what} has {type_names([left, right])}: give both one type by CAST")
     return widened(left, kind), widened(right, kind)
+
+
+def _is_exact_in_float(arg: Bound) -> bool:
+    return is_integer(arg.kind) and arg.is_literal and abs(arg.literal or 0) <= _EXACT_IN_FLOAT
 
 
 def equals(left: Bound, right: Bound, what: str, zone_is_utc: bool) -> Bound:

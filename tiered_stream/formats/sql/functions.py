@@ -97,7 +97,7 @@ def _is_not_null(arg: Bound) -> Bound:
 
 
 CONDITIONS, NUMBERS, TEXTS, TIMES = "Conditions", "Numbers", "Texts", "Dates and times"
-_NO_INTEGERS = "for DOUBLE, FLOAT, and DECIMAL whose result has at most 38 digits"
+_NO_INTEGERS = "for DOUBLE, FLOAT without integers, and DECIMAL whose result has at most 38 digits"
 _SIGNED = "for DOUBLE, FLOAT and DECIMAL"
 _OF_TIMESTAMP = "argument: TIMESTAMP"
 _NOT_WITHIN = "; of integers not within itself"
@@ -160,7 +160,8 @@ FUNCTIONS: Mapping[str, Function] = {
     },
     "length": Function(TEXTS, "`length(a)`, `char_length(a)`", "also of BINARY", _of_first(texts.length), 1, 1),
     "substring": Function(
-        TEXTS, "`substring(a, 2, 3)`, `substr(a, 2, 3)`", "position and length are literals", _of_all(texts.part), 2, 3
+        TEXTS, "`substring(a, 2, 3)`, `substr(a, 2, 3)`", "position and length are literals, and no BIGINT",
+        _of_all(texts.part), 2, 3,
     ),
     "concat": Function(TEXTS, "`concat(a, b)`, `a || b`", "", _of_all(texts.concatenated), 1, None),
     "replace": Function(

@@ -18,7 +18,6 @@ TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 MAX_PRECISION = 38
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, INT: 10, BIGINT: 20}
 """Precision of Spark's DECIMAL for the values of an integer type."""
-_EXACT_IN_FLOAT = 1 << 24
 _NAMES = {
     NULL: "NULL", BOOLEAN: "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", INT: "INT", BIGINT: "BIGINT",
     FLOAT: "FLOAT", DOUBLE: "DOUBLE", STRING: "STRING", BINARY: "BINARY", DATE: "DATE", TIMESTAMP: "TIMESTAMP",
@@ -115,20 +114,16 @@ def widened(arg: Bound, kind: pa.DataType) -> Bound:
 
 
 def common_number(left: Bound, right: Bound) -> pa.DataType | None:
-    """Return the type in which Spark compares or adds two numbers, both of which are no DECIMAL; None: not on the list.
+    """Return the type in which Spark adds two numbers, both of which are no DECIMAL; None: not on the list.
 
-    A FLOAT and an integer have no common type here, because Spark's depends on `spark.sql.ansi.enabled`, except for
-    literals that are exact in both.
+    A FLOAT and an integer have no common type here, because Spark's depends on `spark.sql.ansi.enabled`.
     """
     kinds = {left.kind, right.kind}
     if all(map(is_integer, kinds)):
         return max(kinds, key=digits)
-    if DOUBLE in kinds or FLOAT not in kinds:
+    if DOUBLE in kinds:
         return DOUBLE
-    if kinds == {FLOAT}:
-        return FLOAT
-    other = left if is_integer(left.kind) else right
-    return DOUBLE if other.is_literal and abs(other.literal or 0) <= _EXACT_IN_FLOAT else None
+    return FLOAT if kinds == {FLOAT} else None
 
 
 def common(args: Sequence[Bound], what: str) -> list[Bound]:

@@ -20,8 +20,11 @@ from tiered_stream.formats.sql.sql_values import (
     call,
     is_integer,
     sql_name,
+    type_names,
 )
 
+_MAX_INT = (1 << 31) - 1
+"""Length of a substring without a length in Spark."""
 _WILD = re.compile(r"%+|_|[^%_]+", re.DOTALL)
 
 
@@ -97,17 +100,21 @@ def concatenated(args: Sequence[Bound]) -> Bound:
     return call(STRING, lambda *values: pc.binary_join_element_wise(*values, pa.scalar("")), *texts)
 
 
+def _is_small(kind: pa.DataType) -> bool:
+    return is_integer(kind) and kind.bit_width <= INT.bit_width
+
+
 def part(args: Sequence[Bound]) -> Bound:
     """Return the characters of a text from a position on, which counts from 1, or from the end if it is below 0."""
     numbers = args[1:]
-    if not all(is_integer(number.kind) and number.is_literal and number.literal is not None for number in numbers):
-        raise SqlTypeError("substring needs literals for position and length")
-    first, size = int(numbers[0].literal), int(numbers[1].literal) if len(numbers) > 1 else None
+    if not all(_is_small(number.kind) and number.is_literal and number.literal is not None for number in numbers):
+        raise SqlTypeError(f"substring needs literals for position and length that are INT, but has {type_names(args)}")
+    first, size = (*(int(number.literal) for number in numbers), _MAX_INT)[:2]
     start = first - 1 if first > 0 else first
-    stop = None if size is None else start + size
-    if size is not None and size <= 0:
+    stop: int | None = start + size
+    if size <= 0:
         start = stop = 0
-    elif start < 0 and stop is not None and stop >= 0:
+    elif start < 0 <= start + size:
         stop = None
     return call(STRING, lambda texts: pc.utf8_slice_codeunits(texts, start, stop), text(args[0], "substring"))
 

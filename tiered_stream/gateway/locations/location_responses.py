@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 
-from cachetools import TTLCache
+from cachetools import TLRUCache
 
 from tiered_stream.broker.wire.location_messages import RemoteLogSegmentLocation, encode_segments
 from tiered_stream.errors import BrokerError, TieredStreamError
@@ -47,6 +48,8 @@ _CUT_ABOVE = 1.5  # times the wanted part size: smaller segments are left whole
 class _CachedResponse:
     """Response for one partition in the cache. `count` is the number of segment locations in the response.
 
+    The response is valid until `fresh_until`, a time of the monotonic clock: until one of its URLs is signed again.
+
     `newest` is the partition's last visible segment. If any visible segment changes, all visible segments become new
     objects. So the response is valid as long as the last visible segment is the same object. A reference to all
     segments would keep old lists of segments in memory.
@@ -55,6 +58,7 @@ class _CachedResponse:
     newest: VisibleSegment
     response: PartitionResponse
     count: int
+    fresh_until: float
 
     def fits(self, visible: VisibleSegments, budget: _Budget) -> bool:
         """Return whether the response is valid for the `visible` segments, and within the limits of the budget."""
@@ -111,12 +115,14 @@ class _Located:
 
     `end` is the offset before which an incomplete response ends, because the budget is spent; None: the budget
     sufficed. `has_holes` is True if a segment in the range could not be located because of an error. A response with
-    `end` or with holes is not cached, so that the next request tries again.
+    `end` or with holes is not cached, so that the next request tries again. `fresh_until` is the earliest time at which
+    a URL is signed again.
     """
 
     segments: list[RemoteLogSegmentLocation] = field(default_factory=list)
     end: int | None = None
     has_holes: bool = False
+    fresh_until: float = inf
 
 
 class LocationResponses:
@@ -142,9 +148,8 @@ class LocationResponses:
         self._signer = signer
         self._requests_made = requests_made
         self._lock = threading.Lock()
-        lifetime = signer.fresh_seconds if signer.enabled else float("inf")
-        self._cache: TTLCache[tuple[object, ...], _CachedResponse] = TTLCache(
-            cache_bytes, lifetime, time.monotonic, _cached_bytes
+        self._cache: TLRUCache[tuple[object, ...], _CachedResponse] = TLRUCache(
+            cache_bytes, lambda _, cached, __: cached.fresh_until, time.monotonic, _cached_bytes
         )
         self._metrics = metrics
 
@@ -231,7 +236,8 @@ class LocationResponses:
         self._metrics.segments.inc(count)
         if count and located.end is None and not located.has_holes:
             with self._lock, suppress(ValueError):  # raised for a response that is larger than the whole cache
-                self._cache[_cache_key(request, tiered)] = _CachedResponse(tiered.visible[-1], response, count)
+                cached = _CachedResponse(tiered.visible[-1], response, count, located.fresh_until)
+                self._cache[_cache_key(request, tiered)] = cached
         return response
 
     def _locate(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _Located:
@@ -244,7 +250,7 @@ class LocationResponses:
         for at in overlapping(tiered.visible, tiered.offsets):
             part = tiered.offsets.intersect(tiered.visible[at].offsets)
             try:
-                position = self._locate_part(request, tiered, at, part, budget, located.segments)
+                position = self._locate_part(request, tiered, at, part, budget, located)
             except TieredStreamError as error:  # the client reads this segment's offsets from the broker
                 located.has_holes = True
                 self._metrics.failed_segments.inc()
@@ -259,7 +265,7 @@ class LocationResponses:
 
     def _locate_part(
         self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget,
-        located: list[RemoteLogSegmentLocation],
+        located: _Located,
     ) -> int:  # fmt: skip
         """Append locations of the offsets `part`, which lie in the segment `tiered.visible[at]`, to `located`.
 
@@ -271,28 +277,31 @@ class LocationResponses:
             entries: list[RemoteLogSegmentLocation] = []
             before = self._requests_made()
             try:
-                entries = self._entries(request, tiered, at, OffsetRange(position, part.end), budget)
+                entries = self._entries(request, tiered, at, OffsetRange(position, part.end), budget, located)
             finally:
                 # Each part after the first costs no storage request, but CPU time, so it counts as a request.
                 requests = self._requests_made() - before + max(0, len(entries) - 1)
                 budget.spend(len(entries), sum(map(_entry_bytes, entries)), requests)
-            located += entries
+            located.segments += entries
             position = entries[-1].end_offset
         return position
 
     def _entries(
-        self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget
-    ) -> list[RemoteLogSegmentLocation]:
+        self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget,
+        located: _Located,
+    ) -> list[RemoteLogSegmentLocation]:  # fmt: skip
         """Return the location of the offsets `part`, or several locations that cover all or the first of them.
 
         There are several locations if the request has `part_bytes` and the bytes of `part` are more than 1.5 times as
-        many. If the request asks for offsets only, the location has no bytes and no URL.
+        many. If the request asks for offsets only, the location has no bytes and no URL. `located.fresh_until` is not
+        later than the time at which the URL is signed again.
         """
         if request.message.offsets_only:
             return [_entry(SegmentLocation(tiered.visible[at].segment, part, ByteRange(0, 0)), None)]
         topic_id = tiered.readable.partition.topic_id
         location = self._segments.location(tiered.visible, at, part, topic_id, request.committed)
-        url = self._signer.sign(location.segment)
+        signed = self._signer.sign(location.segment)
+        url, located.fresh_until = signed.url, min(located.fresh_until, signed.fresh_until)
         if request.part_bytes and len(location.bytes) > _CUT_ABOVE * request.part_bytes:
             return [_entry(cut, url) for cut in self._cut(location, request.part_bytes, budget)]
         return [_entry(location, url)]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
 from uuid import UUID
 
-from cachetools import TTLCache
+from cachetools import TLRUCache
 from prometheus_client import Counter
 
 from tiered_stream.model import RemoteLogSegment
@@ -16,8 +18,18 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 _CACHED = 200_000  # maximum number of signed URLs in the cache, about 100 MB
 
 
+@dataclass(frozen=True, slots=True)
+class SignedLocation:
+    """Signed URL of a segment's log, or None, and the time of the monotonic clock until which it may be given out."""
+
+    url: str | None = field(repr=False)
+    fresh_until: float = inf
+
+
 class LocationSigner:
     """Creator and cache of signed URLs of segments. Thread-safe.
+
+    A URL ends with the credentials that signed it, if they end before its lifetime is over.
 
     Args:
         fetcher: signs URLs with the storage's credentials.
@@ -30,29 +42,30 @@ class LocationSigner:
         self._created = created
         self._lifetime_seconds = lifetime_seconds
         self._lock = threading.Lock()
-        self._signed: TTLCache[UUID, str | None] = TTLCache(_CACHED, self.fresh_seconds, time.monotonic)
+        self._signed: TLRUCache[UUID, SignedLocation] = TLRUCache(
+            _CACHED, lambda _, signed, __: signed.fresh_until, time.monotonic
+        )
 
     @property
     def enabled(self) -> bool:
         return self._lifetime_seconds > 0
 
-    @property
-    def fresh_seconds(self) -> float:
-        """Return the number of seconds for which a signed URL is reused: a quarter of its lifetime."""
-        return self._lifetime_seconds / 4
-
-    def sign(self, segment: RemoteLogSegment) -> str | None:
-        """Return a signed URL of the segment's log file, or None if signing is off or the storage cannot sign.
+    def sign(self, segment: RemoteLogSegment) -> SignedLocation:
+        """Return a signed URL of the segment's log file, or None as URL if signing is off or the storage cannot sign.
 
         Raises:
             StorageError, CorruptDataError, UnsupportedDataError: the segment's manifest was needed and not readable.
         """
         if not self.enabled:
-            return None
+            return SignedLocation(None)
         with self._lock, suppress(KeyError):  # only one lookup, because an entry may expire before a second lookup
             return self._signed[segment.segment_id]
+        now, left = time.monotonic(), self._fetcher.signing_seconds_left()
         url = self._fetcher.signed_location(segment, self._lifetime_seconds)
+        # Other credentials may have come in between. The URL is valid at least until the earlier end.
+        lifetime = min(self._lifetime_seconds, left, self._fetcher.signing_seconds_left())
+        signed = SignedLocation(url, now + lifetime / 4)
         self._created.inc(url is not None)
         with self._lock:
-            self._signed[segment.segment_id] = url
-        return url
+            self._signed[segment.segment_id] = signed
+        return signed

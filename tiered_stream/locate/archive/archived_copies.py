@@ -27,7 +27,7 @@ _MAX_LISTED_ALONE = 16
 A topic that is listed alone takes at least one request. A request of the whole listing returns 1,000 keys.
 """
 _OBJECT = re.compile(
-    r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<id>[A-Za-z0-9_-]{22})/[0-9]{1,10}/[0-9]{20}-[A-Za-z0-9_-]{22}"
+    r"(?P<topic>(?!\.{1,2}-[A-Za-z0-9_-]{22}/)[A-Za-z0-9._-]{1,249})-(?P<id>[A-Za-z0-9_-]{22})/[0-9]{1,10}/[0-9]{20}-[A-Za-z0-9_-]{22}"
     r"(?P<suffix>\.log|\.indexes|\.rsm-manifest)"
 )
 _SUFFIXES = frozenset((".log", ".indexes", MANIFEST))

@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from uuid import UUID
 
 from tiered_stream.errors import CorruptDataError, StorageError, StorageObjectNotFoundError, UnsupportedDataError
+from tiered_stream.locate.fallback import UnreachableCount
 from tiered_stream.locate.metadata_topic.remote_log_metadata import TopicIdPartition
 from tiered_stream.locate.metadata_topic.segment_table import FinishedAlone
 from tiered_stream.model import RemoteLogSegment, TopicPartition
@@ -56,7 +57,8 @@ class FinishedAloneSegments:
             StorageError: the storage fails, and `falls_back` is false.
         """
         copies = [(partition, finished) for partition, finished_alone in alone.items() for finished in finished_alone]
-        completed = self._executor.map(lambda copy: self._complete(copy[0], copy[1], starts), copies)
+        unreachable = UnreachableCount()
+        completed = self._executor.map(lambda copy: self._complete(copy[0], copy[1], starts, unreachable), copies)
         segments: dict[TopicPartition, list[RemoteLogSegment]] = {partition.topic_partition: [] for partition in alone}
         unknown: dict[TopicPartition, list[FinishedAlone]] = {partition.topic_partition: [] for partition in alone}
         for (partition, finished), segment in zip(copies, completed, strict=True):
@@ -69,12 +71,17 @@ class FinishedAloneSegments:
         return segments
 
     def _complete(
-        self, partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
+        self,
+        partition: TopicIdPartition,
+        finished: FinishedAlone,
+        starts: Mapping[TopicPartition, int],
+        unreachable: UnreachableCount,
     ) -> RemoteLogSegment | None:
         """Return the segment `finished` with the metadata that the storage keeps of it; the result is cached.
 
         Return None if the keys of the segment's objects are unknown, or the storage has no valid metadata of the
-        segment. With `falls_back`, also return None if the storage fails; this result is not cached.
+        segment. With `falls_back`, also return None if the storage fails, or is not asked because `unreachable` is
+        full; this result is not cached.
 
         Raises:
             StorageError: the storage fails, and `falls_back` is false.
@@ -84,6 +91,8 @@ class FinishedAloneSegments:
             return None
         key = named.segment_id, named.base_offset
         if key not in self._completed:
+            if unreachable.is_full:
+                return None
             try:
                 segment = self._fetcher.segment_metadata(named)
             except (StorageError, CorruptDataError, UnsupportedDataError) as error:
@@ -91,6 +100,7 @@ class FinishedAloneSegments:
                 passing = isinstance(error, StorageError) and not isinstance(error, StorageObjectNotFoundError)
                 if passing and not self._falls_back:
                     raise
+                unreachable.add(error)
                 log.warning("the storage does not have the metadata of a segment: %s", error)
                 if passing:
                     return None

@@ -36,7 +36,7 @@ from uuid import UUID
 from kafka.partitioner.default import murmur2
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
-from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
+from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition, is_topic_name
 from tiered_stream.records import flexible_versions as flexible
 
 REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
@@ -292,8 +292,8 @@ def _read_topic_id_partition(reader: flexible.Reader) -> TopicIdPartition:
     name, topic_id = reader.nullable_string(), reader.uuid()
     (partition,) = reader.unpack(_INT32)
     reader.tags()
-    if not name or topic_id is None or partition < 0:
-        raise CorruptDataError(f"topic {name!r}, id {topic_id}, partition {partition} is no partition")
+    if not name or not is_topic_name(name) or topic_id is None or partition < 0:
+        raise CorruptDataError(f"topic {name!r:.300}, id {topic_id}, partition {partition} is no partition")
     return TopicIdPartition(topic_id, TopicPartition(name, partition))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from uuid import UUID
 
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
@@ -50,17 +51,25 @@ class SegmentTable:
     A segment whose deletion has started never becomes readable again, and is removed when its deletion is finished. An
     update of an unknown segment is kept only if it says that the copy is finished. Compaction (KIP-1266) or retention
     may have removed the record of the copy's start. So memory is bounded by the segments that exist.
+
+    Thread-safe: a segment that moves from one state to another is in one of them for every reader.
     """
 
     def __init__(self) -> None:
         self._partitions: dict[TopicIdPartition, _PartitionState] = {}
+        self._lock = Lock()
 
     def partitions(self) -> tuple[TopicIdPartition, ...]:
         """Return the partitions that records have named."""
-        return tuple(self._partitions)
+        with self._lock:
+            return tuple(self._partitions)
 
     def apply(self, metadata: RemoteLogMetadata) -> None:
         """Apply one record; records must come in the order of the metadata partition."""
+        with self._lock:
+            self._apply(metadata)
+
+    def _apply(self, metadata: RemoteLogMetadata) -> None:
         state = self._partitions.get(metadata.partition)
         if state is None:
             state = self._partitions[metadata.partition] = _PartitionState()
@@ -73,38 +82,46 @@ class SegmentTable:
         else:
             _update(state, metadata)
 
-    def summary(self) -> Iterator[RemoteLogMetadata]:
-        """Yield the smallest set of records that results in this table."""
+    def summary(self) -> tuple[RemoteLogMetadata, ...]:
+        """Return the smallest set of records that results in this table."""
+        with self._lock:
+            return tuple(self._records())
+
+    def _records(self) -> Iterator[RemoteLogMetadata]:
         for partition, state in self._partitions.items():
             if state.deleted:
                 yield PartitionDelete(partition)
-            for segment, at in self.tracked(partition):
+            for segment, at in _tracked(state):
                 yield SegmentMetadata(partition, segment, at)
             yield from state.alone.values()
 
     def segments(self, partition: TopicIdPartition) -> tuple[RemoteLogSegment, ...]:
         """Return the partition's segments whose copy is finished and whose deletion has not begun, in no order."""
-        state = self._partitions.get(partition)
-        return tuple(state.finished.values()) if state else ()
+        with self._lock:
+            state = self._partitions.get(partition)
+            return tuple(state.finished.values()) if state else ()
 
     def alone(self, partition: TopicIdPartition) -> tuple[FinishedAlone, ...]:
         """Return the partition's segments with only an update, sorted by end offset; unknown end offsets come first."""
-        state = self._partitions.get(partition)
-        if state is None or not state.alone:
-            return ()
-        ends = [update.end_offset for update in state.alone.values() if update.end_offset is not None]
-        ends = sorted({*(segment.end_offset for segment, _ in self.tracked(partition)), *ends})
-        finished = (FinishedAlone(update, _end_before(update, ends)) for update in state.alone.values())
+        with self._lock:
+            state = self._partitions.get(partition)
+            updates = tuple(state.alone.values()) if state else ()
+            known = _tracked(state) if state and updates else ()
+        ends = [update.end_offset for update in updates if update.end_offset is not None]
+        ends = sorted({*(segment.end_offset for segment, _ in known), *ends})
+        finished = (FinishedAlone(update, _end_before(update, ends)) for update in updates)
         return tuple(sorted(finished, key=lambda alone: (alone.update.end_offset or -1, alone.update.segment_id)))
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
         """Return all segments of the partition that may have objects in the storage, with their states, in no order."""
-        state = self._partitions.get(partition)
-        if state is None:
-            return ()
-        at = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        finished = tuple(state.finished.values())  # other threads may change the table
-        return *((segment, at) for segment in finished), *tuple(state.unreadable.values())
+        with self._lock:
+            state = self._partitions.get(partition)
+            return _tracked(state) if state else ()
+
+
+def _tracked(state: _PartitionState) -> tuple[TrackedSegment, ...]:
+    at = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    return *((segment, at) for segment in state.finished.values()), *state.unreadable.values()
 
 
 def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | None:

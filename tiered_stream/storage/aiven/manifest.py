@@ -29,7 +29,7 @@ import cramjam
 import orjson
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
-from tiered_stream.model import ByteRange, LeaderEpoch, RemoteLogSegment, TopicPartition, uuid_from_text
+from tiered_stream.model import ByteRange, LeaderEpoch, RemoteLogSegment, TopicPartition, is_topic_name, uuid_from_text
 from tiered_stream.storage.aiven.chunks import (
     MAX_BYTES,
     MAX_PACKED_BYTES,
@@ -52,7 +52,6 @@ _INDEX_NAMES = {
     "leaderEpoch": IndexType.LEADER_EPOCH,
     "transaction": IndexType.TRANSACTION,
 }
-_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # Kafka's rule; so object keys cannot leave their folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRa
     topic_partition = _get(topic_id_partition, "topicPartition", dict)
     topic, partition = _get(topic_partition, "topic", str), _java_int(topic_partition, "partition")
     base_offset, end_offset = _get(json, "startOffset", int), _get(json, "endOffset", int)
-    if not _TOPIC.fullmatch(topic):
+    if not is_topic_name(topic):
         raise ValueError(f"{topic[:40]!r} is not a topic's name")
     if not 0 <= base_offset <= end_offset < (1 << 63) - 1:
         raise ValueError(f"a segment cannot have offsets {base_offset} to {end_offset}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
 import orjson
@@ -31,6 +32,10 @@ _RETRIES = {"max.attempts": "3", "sleep.base.millis": "100", "sleep.max.millis":
 """The client's retries, which would take minutes by default, while `Attempts` repeats requests already."""
 
 
+_XINCLUDE, _MAX_INCLUDES = "{http://www.w3.org/2001/XInclude}", 20
+_VARIABLE, _MAX_SUBSTITUTIONS = re.compile(r"\$\{(?:env\.([^}:\-]+)(?:(:?-)([^}]*))?|([^{}$ ]+))\}"), 20
+
+
 class NewFiles(NamedTuple):
     """Properties of a new file, which Hadoop's client chooses. None: the name node chooses."""
 
@@ -43,7 +48,8 @@ def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
     """Return Hadoop's settings from the files and properties in the options, which override HADOOP_CONF_DIR.
 
     The plugin's `storage.hdfs.conf.*` override its files. Their names are in lower case, as all names of options are.
-    The lists of name nodes in HADOOP_CONF_DIR are in the result, too, because the client takes no blanks in them.
+    The settings in HADOOP_CONF_DIR are in the result, too, because the client itself follows neither variables nor
+    included files, and takes no blanks in lists of name nodes.
 
     Raises:
         ConfigurationError: a file cannot be read.
@@ -55,10 +61,10 @@ def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
     if (default := own.pop("fs.defaultfs", None)) is not None:
         own[DEFAULT_FS] = default
     settings |= own | dict(orjson.loads(options.hdfs_settings or "{}"))
-    known = [*map(_settings_in, reversed(_files_in_conf_dir())), settings]
-    lists = {name: value for each in known for name, value in each.items() if name.startswith(_NAME_NODES)}
+    settings = _in_conf_dir() | settings
+    settings = {name: _resolved(value, settings) for name, value in settings.items()}
     # Hadoop allows blanks in `nn1, nn2`, but the client takes them for a part of the name.
-    return settings | {name: "".join(value.split()) for name, value in lists.items()}
+    return {name: "".join(value.split()) if name.startswith(_NAME_NODES) else value for name, value in settings.items()}
 
 
 def setting(settings: Mapping[str, str], name: str) -> str | None:
@@ -69,8 +75,8 @@ def setting(settings: Mapping[str, str], name: str) -> str | None:
     """
     if (value := settings.get(name)) is not None:
         return value
-    found = (_settings_in(file).get(name) for file in _files_in_conf_dir())
-    return next(filter(None, found), None)
+    in_files = _in_conf_dir()
+    return _resolved(in_files[name], in_files) if name in in_files else None
 
 
 def default_file_system(given: str | None = None) -> str:
@@ -173,6 +179,14 @@ def with_address_of_token(service: str, settings: Mapping[str, str]) -> str:
     return next((f"{place.scheme}://{each}:{port}" for each in known), service)
 
 
+def conf_dir_advice() -> str:
+    """Return what to do if the client lacks a setting, without a period at the end."""
+    if folder := os.environ.get("HADOOP_CONF_DIR"):
+        files = ", ".join(file.name for file in _files_in_conf_dir()) or "neither core-site.xml nor hdfs-site.xml"
+        return f"HADOOP_CONF_DIR is {folder}, which has {files}: add the settings of this name service there"
+    return "Set HADOOP_CONF_DIR to the folder of core-site.xml and hdfs-site.xml"
+
+
 def _files_in_conf_dir() -> list[Path]:
     """Return the files with settings in HADOOP_CONF_DIR; a file overrides the files after it."""
     home = os.environ.get("HADOOP_HOME")
@@ -181,10 +195,68 @@ def _files_in_conf_dir() -> list[Path]:
     return [file for file in files if file.is_file()]
 
 
+def _in_conf_dir() -> dict[str, str]:
+    """Return the settings in the files of HADOOP_CONF_DIR, with their variables."""
+    return {name: value for file in reversed(_files_in_conf_dir()) for name, value in _settings_in(file).items()}
+
+
 def _settings_in(file: Path) -> Mapping[str, str]:
     try:
-        properties = ElementTree.parse(file).iter("property")
+        return dict(_pairs_in(ElementTree.parse(file).getroot(), file, _MAX_INCLUDES))
     except (OSError, ElementTree.ParseError) as error:
         raise ConfigurationError(f"the file {file} with settings of Hadoop cannot be read: {error}") from error
-    pairs = ((each.findtext("name"), each.findtext("value")) for each in properties)
-    return {name.strip(): value.strip() for name, value in pairs if name and value}
+
+
+def _pairs_in(element: ElementTree.Element, file: Path, left: int) -> Iterator[tuple[str, str]]:
+    """Yield the settings below an element, in order. Included files come in place of their element, as in Hadoop.
+
+    (Hadoop: `Configuration.Parser`.) `left` is the number of levels of included files that are still allowed.
+    """
+    for each in element:
+        if each.tag == f"{_XINCLUDE}include":
+            yield from _included(each, file, left)
+        elif each.tag != "property":
+            yield from _pairs_in(each, file, left)
+        elif (name := each.findtext("name")) and (value := each.findtext("value")):
+            yield name.strip(), value.strip()
+
+
+def _included(include: ElementTree.Element, file: Path, left: int) -> Iterator[tuple[str, str]]:
+    reference = include.get("href") or ""
+    place = urlsplit(reference)
+    path = Path(file.parent, unquote(place.path))
+    if place.scheme not in ("", "file") or not reference or not left:
+        raise ConfigurationError(
+            f"the file {file} with settings of Hadoop includes {reference[:200]!r}: name a file, at most "
+            f"{_MAX_INCLUDES} levels deep"
+        )
+    fallback = include.find(f"{_XINCLUDE}fallback")
+    if fallback is not None and not path.is_file():
+        yield from _pairs_in(fallback, file, left)
+    else:
+        yield from _pairs_in(ElementTree.parse(path).getroot(), path, left - 1)
+
+
+def _resolved(value: str, settings: Mapping[str, str]) -> str:
+    """Return a value with its variables replaced, as Hadoop does (`Configuration.substituteVars`).
+
+    A variable is another setting, `user.name`, `user.home`, or `env.NAME` with a default after `-` or `:-`. A variable
+    without a value stays as it is.
+    """
+    for _ in range(_MAX_SUBSTITUTIONS):
+        replaced = _VARIABLE.sub(lambda match: _value_of(match, settings), value)
+        if replaced == value:
+            break
+        value = replaced
+    return value
+
+
+def _value_of(match: re.Match[str], settings: Mapping[str, str]) -> str:
+    variable, operator, default, name = match.groups()
+    if variable is not None:
+        found = os.environ.get(variable)
+        is_set = bool(found) if operator == ":-" else found is not None
+        return str(found) if is_set else match[0] if default is None else default
+    if name == "user.name":
+        return getpass.getuser()
+    return str(Path.home()) if name == "user.home" else settings.get(name, match[0])

@@ -6,6 +6,7 @@ own messages show the URL, so they are not chained to our errors.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from threading import Lock
@@ -26,6 +27,7 @@ from tiered_stream.storage.signed.signed_connections import AttemptTime, open_co
 from tiered_stream.storage.signed.signed_hosts import SignedHosts, parse_signed_url, signed_hosts
 
 _MAX_DIGITS = 19  # of a Content-Length
+_SECONDS = re.compile("[0-9]{1,4}")  # of a Retry-After
 _REFUSED = (400, 401, 403)  # S3 responds 400 to temporary credentials that have expired
 _KINDS = {
     http.ConnectTimeoutError: FailureKind.CONNECT_TIMEOUT,
@@ -207,7 +209,8 @@ def _check(name: str, byte_range: ByteRange, response: urllib3.BaseHTTPResponse)
         raise errors.StorageObjectNotFoundError(f"{name} does not exist")
     if status == 416:
         raise too_short(name, byte_range, byte_range.start)
-    failure = AttemptError(FailureKind.STATUS, status)
+    after = response.headers.get("Retry-After", "")
+    failure = AttemptError(FailureKind.STATUS, status, retry_after=int(after) if _SECONDS.fullmatch(after) else 0)
     if failure.may_pass:
         raise failure
     if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {byte_range.start}-"):

@@ -29,7 +29,8 @@ _DOTS = frozenset((".", ".."))
 _PORTS = {"http": 80, "https": 443}
 _AWS = re.compile(
     r"(?:(?P<bucket>[a-z0-9][a-z0-9.-]*)\.)??"
-    r"s3(?:-accelerate|-fips)?(?:\.dualstack)?(?:[.-][a-z]{2}(?:-[a-z]+)+-[0-9]+)?\.amazonaws\.com(?:\.cn)?"
+    r"s3(?:-accelerate|-fips)?(?:\.dualstack)?(?:[.-](?:[a-z]{2}|eusc)(?:-[a-z]+)+-[0-9]+)?"
+    r"\.amazonaws\.(?:com(?:\.cn)?|eu)"
 )
 """Form of AWS's S3 host names (https://docs.aws.amazon.com/general/latest/gr/s3.html).
 

@@ -1,0 +1,32 @@
+"""Whether a decoded key is a column of the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from tiered_stream.delta.schema.row_plan import plan_rows, record_columns
+from tiered_stream.formats.spark_types import parse_spark_schema
+
+JSON = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT"}
+KEY = {"ingest.key.format": "json", "ingest.key.schema": "payload STRUCT<id: BIGINT>"}
+NONE = {"ingest.kafkaColumns": "none"}
+
+
+@pytest.mark.parametrize(
+    ("given", "columns"),
+    [
+        (KEY | NONE, ["id"]),
+        (KEY | {"ingest.kafkaColumns": "key"}, ["key", "id"]),
+        (KEY | {"ingest.kafkaColumns": "offset"}, ["key", "id", "offset"]),
+        (KEY | NONE | {"ingest.select": "key.payload.id AS key_id, id"}, ["key_id", "id"]),
+        ({"ingest.key.format": "string"} | NONE | {"ingest.keys": "key", "ingest.mode": "upsert"}, ["key", "id"]),
+        ({"ingest.key.format": "string"} | NONE, ["id"]),
+    ],
+)
+def test_a_decoded_key_is_a_column_unless_no_column_of_kafkas_is_wanted(
+    given: dict[str, str], columns: list[str]
+) -> None:
+    settings = JSON | given
+    planned = plan_rows(settings, include_headers=False, parse=parse_spark_schema)
+    assert planned.written.names == columns
+    assert ("key" in record_columns(settings)) == ("key" in columns and given["ingest.key.format"] == "string")

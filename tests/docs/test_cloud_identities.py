@@ -1,0 +1,78 @@
+"""Each row of docs/cloud-identities.md is measured again, in the namespaces of the clouds."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.docs.cloud_identities import ASKED, keep, read_kept
+from tests.rigs.cloud.front import Cloud
+from tests.rigs.cloud.signers import NO_JAR, QUICK, VENDORS, fill
+
+WRITE = "write it with KEEP=1, as tests/docs/cloud_identities.py says"
+
+
+def check(cloud: str, origin: str, cells: dict[str, str]) -> None:
+    if "KEEP" in os.environ:
+        keep(cloud, origin, cells)
+    kept = read_kept().get(cloud, {}).get(origin, {})
+    assert {path: kept.get(path) for path in cells} == cells, WRITE
+
+
+def quick(name: str, cloud: Cloud, origin: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = fill(VENDORS[name], cloud, folder, origin, monkeypatch)
+    cells = {path: lake.measure(path) for path in QUICK}
+    if connector := VENDORS[name].connector:
+        cells["delta-spark"] = NO_JAR.format(f"`{connector}`")
+    check(name, origin, cells | {ASKED: ", ".join(f"`{host}`" for host in sorted(lake.asked))})
+
+
+def with_spark(name: str, cloud: Cloud, origin: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(name, origin, fill(VENDORS[name], cloud, folder, origin, monkeypatch).with_spark())
+
+
+@pytest.mark.parametrize("origin", VENDORS["AWS"].origins)
+def test_requests_to_s3_are_signed_as_the_page_says(
+    aws: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
+) -> None:
+    quick("AWS", aws, origin, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("origin", VENDORS["Azure"].origins)
+def test_requests_to_azure_are_signed_as_the_page_says(
+    azure_cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
+) -> None:
+    quick("Azure", azure_cloud, origin, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("origin", VENDORS["Google"].origins)
+def test_requests_to_google_are_signed_as_the_page_says(
+    google_cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
+) -> None:
+    quick("Google", google_cloud, origin, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("origin", VENDORS["AWS"].origins)
+def test_spark_lands_and_verifies_in_s3_as_the_page_says(
+    aws: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
+) -> None:
+    with_spark("AWS", aws, origin, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("origin", VENDORS["Azure"].origins)
+def test_spark_verifies_segments_in_azure_as_the_page_says(
+    azure_cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
+) -> None:
+    with_spark("Azure", azure_cloud, origin, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("origin", VENDORS["Google"].origins)
+def test_spark_verifies_segments_in_google_as_the_page_says(
+    google_cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
+) -> None:
+    with_spark("Google", google_cloud, origin, tmp_path, monkeypatch)

@@ -1,0 +1,1 @@
+"""Programs that run, load, compare or measure the product: no tests of one part."""

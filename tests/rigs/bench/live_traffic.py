@@ -1,0 +1,195 @@
+"""What a replay does to live traffic: by ours, and by Spark's own `kafka` source, tuned, in turn.
+
+`make bench ONLY=live`, or python -m tests.rigs.bench.live_traffic [--records 10000000] [--runs 3]
+
+A producer and a consumer go on at a steady rate while old records are brought into a new Delta table. Broker and
+traffic have one processor, Spark and the object store the other, as they have machines of their own elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+import tiered_stream
+from tests.rigs.bench.figures import Row, spread
+from tests.rigs.bench.landing import KAFKA_TUNED, check_landed, kafka_lands
+from tests.rigs.bench.noop import OURS
+from tests.rigs.bench.rig import TUNED, Rig
+from tests.rigs.bench.shapes import Shape, fill
+from tests.rigs.soak.held import MIB
+from tests.rigs.stack.broker import JVM_OPTIONS
+from tests.rigs.stack.broker_counters import Counters, jmx_options, read_counters
+from tests.rigs.stack.build import build_folder
+from tests.rigs.stack.processes import free_ports
+from tests.rigs.stack.spark import ROOT, spark_session
+from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.topics import create_tiered_topic
+
+LIVE_TOPIC = "live"
+ALONE = "traffic alone"
+RECORDS = 10_000_000
+REPORT = ROOT / "build" / "live-traffic.json"
+_IDLE_SECONDS = 20
+
+console = Console(highlight=False, width=120)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What was measured while one of them ran: milliseconds at the 99th percentile, and the broker's counters.
+
+    `bytes_out` are those of the replayed topic, `tiered_bytes` those that the broker read from remote storage.
+    """
+
+    what: str
+    seconds: float
+    produce_ms: float
+    consume_ms: float
+    cpu_seconds: float
+    bytes_out: int
+    tiered_bytes: int
+
+
+def pin(pid: int, processor: int) -> None:
+    """Give a process, all of its threads, one processor."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(int(thread), {processor})
+
+
+def measured(stack: TieredStack, counters: Callable[[], Counters], what: str, run: Callable[[], object]) -> Stretch:
+    """Run it beside the traffic."""
+    command = [sys.executable, "-m", "tests.rigs.bench.traffic", stack.bootstrap_servers, LIVE_TOPIC]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, {0}),
+    ) as traffic:  # fmt: skip
+        assert traffic.stdin and traffic.stdout
+        before = counters()
+        assert traffic.stdout.readline() == "ready\n"
+        begin = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - begin
+        said, _ = traffic.communicate()
+    found = counters().since(before)
+    latencies = json.loads(said)
+    p99 = [statistics.quantiles(latencies[side], n=100)[98] for side in ("produced", "consumed")]
+    return Stretch(what, seconds, *p99, **asdict(found))
+
+
+def replayed(stack: TieredStack, spark: SparkSession, folder: Path, shape: Shape) -> None:
+    """By ours."""
+    table = folder / str(uuid4())
+    tiered_stream.replay(spark, options={**stack.options(), "subscribe": shape.topic}, from_time="0", into=str(table))
+    check_landed(str(table), shape.rows)
+    shutil.rmtree(table)
+
+
+def read_through_broker(stack: TieredStack, spark: SparkSession, folder: Path, shape: Shape) -> None:
+    """By Spark's own source."""
+    table, checkpoint = folder / str(uuid4()), folder / str(uuid4())
+    servers = {"kafka.bootstrap.servers": stack.bootstrap_servers}
+    options = {**servers, "subscribe": shape.topic, "startingOffsets": "earliest", **TUNED}
+    kafka_lands(spark, options)(str(table), checkpoint).awaitTermination()
+    check_landed(str(table), shape.rows)
+    shutil.rmtree(table)
+
+
+def report(stretches: list[Stretch]) -> Table:
+    table = Table(title="live traffic on one processor with the broker, while old records are replayed")
+    columns = ("seconds", "producer p99", "consumer p99", "broker CPU s", "bytes out", "tiered bytes")
+    for column in ("", *columns):
+        table.add_column(column, justify="right" if column else "left")
+    for each in stretches:
+        latencies = f"{each.produce_ms:,.1f} ms", f"{each.consume_ms:,.1f} ms"
+        figures = f"{each.cpu_seconds:.1f}", f"{each.bytes_out:,}", f"{each.tiered_bytes:,}"
+        table.add_row(each.what, f"{each.seconds:.1f}", *latencies, *figures)
+    return table
+
+
+def measure(rig: Rig, runs: int) -> Iterator[Row]:
+    """Each of its figures beside the same by `kafka`, and the traffic's beside those without a replay.
+
+    It runs in a process of its own, as it has processors of its own.
+    """
+    command = [sys.executable, "-m", "tests.rigs.bench.live_traffic"]
+    subprocess.run([*command, f"--records={round(RECORDS * rig.scale)}", f"--runs={runs}"], cwd=ROOT, check=True)
+    stretches = [Stretch(**each) for each in json.loads(REPORT.read_text())]
+    for against in (KAFKA_TUNED, ALONE):
+        for title, figure in _FIGURES.items():
+            if against == KAFKA_TUNED or figure in _OF_THE_TRAFFIC:
+                yield _row(title, figure, against, stretches)
+
+
+_OF_THE_TRAFFIC = ("produce_ms", "consume_ms")
+_FIGURES = {
+    "live traffic": "seconds",
+    "live traffic, ms of the producer at the 99th percentile": "produce_ms",
+    "live traffic, ms of the consumer at the 99th percentile": "consume_ms",
+    "live traffic, core seconds of the broker": "cpu_seconds",
+}
+"""Title of the row, and the figure of a stretch that it has."""
+
+
+def _row(title: str, figure: str, against: str, stretches: list[Stretch]) -> Row:
+    values = {what: [getattr(each, figure) for each in stretches if each.what == what] for what in (OURS, against)}
+    ours, theirs = values[OURS], values[against]
+    pairs = zip(ours, theirs * (len(ours) // len(theirs)), strict=True)
+    more = {
+        f"tiered MiB by the broker, {what}": max(each.tiered_bytes for each in stretches if each.what == what) / MIB
+        for what in values
+    }
+    ratios = spread([other / own for own, other in pairs])
+    return Row(title, OURS, against, spread(ours), spread(theirs), ratios, None, None, more)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.rigs.bench.live_traffic", description=__doc__)
+    parser.add_argument("--records", type=int, default=RECORDS)
+    parser.add_argument("--runs", type=int, default=3, help="of each side; they take turns")
+    arguments = parser.parse_args()
+    (port,) = free_ports(1)
+    jvm_options = (*JVM_OPTIONS, *jmx_options(port))
+    with build_folder("live-traffic") as folder, TieredStack(folder / "stack", jvm_options=jvm_options) as stack:
+        warm_up, old = Shape("warm-up", 100_000), Shape("old", arguments.records)
+        counters = partial(read_counters, stack.broker, port, old.topic)
+        create_tiered_topic(stack.broker, LIVE_TOPIC, 1, {"segment.bytes": str(old.segment_bytes)})
+        for shape in (warm_up, old):
+            fill(stack.broker, shape, folder)
+        for pid, processor in ((stack.broker.process.pid, 0), (stack.s3proxy.process.pid, 1), (os.getpid(), 1)):
+            pin(pid, processor)
+        spark = spark_session("live-traffic", ("delta", "spark-kafka"))
+        ways = {OURS: replayed, KAFKA_TUNED: read_through_broker}
+        for way in ways.values():
+            way(stack, spark, folder, warm_up)
+        stretches = [measured(stack, counters, ALONE, partial(time.sleep, _IDLE_SECONDS))]
+        for _ in range(arguments.runs):
+            for name, way in ways.items():
+                run = partial(way, stack, spark, folder, old)
+                stretches.append(measured(stack, counters, name, run))
+        spark.stop()
+    console.print(report(stretches))
+    REPORT.write_text(json.dumps([asdict(each) for each in stretches], indent=2))
+    console.print(f"written to {REPORT}")
+    assert all(each.tiered_bytes == 0 for each in stretches if each.what == OURS)
+
+
+if __name__ == "__main__":
+    main()

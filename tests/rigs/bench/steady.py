@@ -1,0 +1,113 @@
+"""What a micro-batch costs in the steady state: 2,000 records a second in four partitions, a trigger each second.
+
+Into a Delta table in a folder: a new one, beside Spark's own `kafka` source; and one of 100,000 files and 300 versions,
+beside our Spark lane. python -m tests.rigs.bench.steady BOOTSTRAP_SERVERS TOPIC is the producer, until its input ends.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+from tests.rigs.bench.figures import Row, spread
+from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, SPARK_LANE, Start, kafka_lands, lane_into
+from tests.rigs.bench.large_table import fill, ran
+from tests.rigs.bench.rig import TUNED, Rig
+from tests.rigs.bench.shapes import Shape
+from tests.rigs.bench.traffic import Traffic
+from tests.rigs.bench.turns import Claim, Contender, allowance, rows_of
+from tests.rigs.stack.build import ROOT
+from tests.rigs.stack.topics import create_tiered_topic, delete_topic
+
+RECORDS_PER_SECOND = 2_000
+TRIGGER = "1 second"
+FILES, VERSIONS = 100_000, 300
+STEADY, LARGE = "J steady", "J large table"
+CLAIMS = (Claim(STEADY, DIRECT, KAFKA_TUNED, 3.5, 5), Claim(STEADY, DIRECT, "0.32 s", 1, 1.6))
+LARGE_CLAIMS = (Claim(LARGE, DIRECT, SPARK_LANE, 4, 8), Claim(LARGE, DIRECT, "0.8 s", 1, 2))
+_ALLOWED = {"0.32 s": allowance(0.32, 1), "0.8 s": allowance(0.8, 1)}
+_MOST_OF_99 = 0.65
+_WARM_UP, _COUNTED = 5, 40
+"""Micro-batches of one run."""
+_NEW = {"startingOffsets": "latest"}
+
+
+def measure(rig: Rig, runs: int) -> Iterator[Row]:
+    """A run's seconds are the median of its whole micro-batches; their 99th percentile has a row of its own."""
+    with _produced(rig) as topic:
+        options = {**rig.kafka_options(topic), **TUNED, **_NEW}
+        ours = _Steady(rig, "new", lane_into(rig, topic, DIRECT, _NEW, TRIGGER))
+        theirs = _Steady(rig, "new", kafka_lands(rig.spark, options, TRIGGER))
+        contenders = {DIRECT: Contender(ours.run, 1), KAFKA_TUNED: Contender(theirs.run, 1), **_ALLOWED}
+        yield from rows_of(CLAIMS, contenders, runs)
+    counted = ours.of_99[1:]
+    yield Row(
+        f"{STEADY}, 99 %", DIRECT, f"{_MOST_OF_99:g} s", spread(counted), spread([_MOST_OF_99]),
+        spread([_MOST_OF_99 / each for each in counted]), 1, 1.6, {},
+    )  # fmt: skip
+
+
+def measure_large(rig: Rig, runs: int) -> Iterator[Row]:
+    """Each lane into a copy of the table, to which its runs append."""
+    files, versions = (max(1, round(each * rig.scale)) for each in (FILES, VERSIONS))
+    lake = rig.lakes[0]
+    fill(lake, DIRECT, files, versions)
+    shutil.copytree(lake.folder / DIRECT, lake.folder / SPARK_LANE)
+    with _produced(rig) as topic:
+        options = {**_NEW, "includeHeaders": "false"}
+        lanes = {
+            lane: Contender(_Steady(rig, lane, lane_into(rig, topic, lane, options, TRIGGER)).run, 1)
+            for lane in (DIRECT, SPARK_LANE)
+        }
+        yield from rows_of(LARGE_CLAIMS, lanes | _ALLOWED, runs)
+
+
+class _Steady:
+    """Runs of a query, each with a checkpoint of its own, and in a table of its own where that is `new`."""
+
+    def __init__(self, rig: Rig, table: str, start: Start) -> None:
+        self.of_99: list[float] = []
+        self._folder = rig.lakes[0].folder
+        self._table = table
+        self._start = start
+
+    def run(self) -> float:
+        name = str(uuid4())
+        table, checkpoint = self._folder / (name if self._table == "new" else self._table), self._folder.parent / name
+        batches = ran(self._start(str(table), checkpoint), _WARM_UP + _COUNTED)
+        seconds = [each.durationMs["triggerExecution"] / 1000 for each in batches[_WARM_UP:]]
+        shutil.rmtree(checkpoint)
+        self.of_99.append(statistics.quantiles(seconds, n=100)[98])
+        return statistics.median(seconds)
+
+
+@contextmanager
+def _produced(rig: Rig) -> Iterator[Shape]:
+    """A topic to which records come, until the end."""
+    shape = Shape(f"steady-{uuid4()}", 0)
+    create_tiered_topic(rig.stack.broker, shape.topic, shape.partitions, {"segment.bytes": str(shape.segment_bytes)})
+    command = [sys.executable, "-m", "tests.rigs.bench.steady", rig.stack.bootstrap_servers, shape.topic]
+    try:
+        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE):
+            yield shape
+    finally:
+        delete_topic(rig.stack.broker, shape.topic)
+
+
+def main() -> None:
+    traffic = Traffic(sys.argv[1], sys.argv[2], records_per_second=RECORDS_PER_SECOND)
+    producing = threading.Thread(target=traffic.produce)
+    producing.start()
+    sys.stdin.read()
+    traffic.end()
+    producing.join()
+
+
+if __name__ == "__main__":
+    main()

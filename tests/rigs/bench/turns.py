@@ -1,0 +1,99 @@
+"""Contenders side by side in one run."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.rigs.bench.core_seconds import core_seconds, since
+from tests.rigs.bench.figures import Row, spread
+
+
+@dataclass
+class Contender:
+    """Who is measured: `run` runs it once and tells its seconds; it reads `records`. `settle` comes before each run.
+
+    What else is told of its runs comes into `more`, of which the largest counts.
+    """
+
+    run: Callable[[], float]
+    records: int
+    settle: Callable[[], None] = lambda: None
+    more: dict[str, float] = field(default_factory=dict)
+    spent: list[Mapping[str, float]] = field(default_factory=list)
+    """Core seconds of each run, by who used them."""
+
+    def tell(self, **found: float) -> None:
+        for name, value in found.items():
+            self.more[name] = max(value, self.more.get(name, value))
+
+
+def timed(work: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> Callable[[], float]:
+    """For a contender's `run`: by another clock, such as that of this process's core seconds."""
+
+    def run() -> float:
+        begin = clock()
+        work()
+        return clock() - begin
+
+    return run
+
+
+def allowance(seconds: float, records: int) -> Contender:
+    """In place of another side: what the subject may take."""
+    return Contender(lambda: seconds, records)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`subject` takes less than `against` by a factor: at least `floor`, at best `aim`; None where nothing is said."""
+
+    workload: str
+    subject: str
+    against: str
+    floor: float | None = None
+    aim: float | None = None
+
+
+def take_turns(contenders: Mapping[str, Contender], runs: int) -> dict[str, list[float]]:
+    """The seconds of each contender's runs.
+
+    They take turns run by run, so that a slow stretch of the machine hits all of them. A first round does not count:
+    it finds the JVM's compiled code, the page cache and the memory as others have left them.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for counted in range(runs + 1):
+        for name, contender in contenders.items():
+            contender.settle()
+            before = core_seconds()
+            took = contender.run()
+            if counted:
+                seconds[name].append(took)
+                contender.spent.append(since(before))
+    return seconds
+
+
+def rows_of(claims: Sequence[Claim], contenders: Mapping[str, Contender], runs: int) -> list[Row]:
+    """Run the contenders of some claims and say what came of each."""
+    seconds = take_turns(contenders, runs)
+    return [_row(claim, contenders, seconds) for claim in claims]
+
+
+def _row(claim: Claim, contenders: Mapping[str, Contender], seconds: Mapping[str, list[float]]) -> Row:
+    ours, theirs = contenders[claim.subject], contenders[claim.against]
+    ratios = [
+        (against / theirs.records) / (own / ours.records)
+        for own, against in zip(seconds[claim.subject], seconds[claim.against], strict=True)
+    ]
+    return Row(
+        claim.workload, claim.subject, claim.against, spread(seconds[claim.subject]), spread(seconds[claim.against]),
+        spread(ratios), claim.floor, claim.aim, dict(ours.more), _core_seconds(ours),
+    )  # fmt: skip
+
+
+def _core_seconds(contender: Contender) -> dict[str, float]:
+    """The median of each kind's, of those that had a share worth to be told."""
+    kinds = {kind: statistics.median(each[kind] for each in contender.spent) for kind in contender.spent[0]}
+    return {kind: round(spent, 1) for kind, spent in kinds.items() if spent >= 0.05}

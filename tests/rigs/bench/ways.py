@@ -1,0 +1,124 @@
+"""What each way of use gives, beside the same query by Spark's `kafka` source: `make bench ONLY=W`.
+
+A stream with one changed word, which keeps Delta's own sink; a batch query whose filter and columns reach the source;
+and `land`. Also how many bytes the broker sent of the topic, by the broker's own counter.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from kafka import KafkaConsumer, TopicPartition
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.rigs.bench.figures import Row
+from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, Start, check_landed, kafka_into, lane_into
+from tests.rigs.bench.rig import TUNED, WARM_UP, Rig
+from tests.rigs.bench.shapes import Shape
+from tests.rigs.bench.turns import Claim, Contender, rows_of
+from tests.rigs.soak.held import MIB
+
+SHAPE = "A"
+ONE_WORD = "one changed word, Delta's own sink"
+LAST_QUARTER, KAFKA_LAST_QUARTER = "the last quarter by a batch query", "the same by kafka, 16 MiB fetches"
+SENT = "MiB sent by the broker"
+CLAIMS = (Claim("W", ONE_WORD, KAFKA_TUNED), Claim("W", DIRECT, KAFKA_TUNED))
+LAST_QUARTER_CLAIM = Claim("W", LAST_QUARTER, KAFKA_LAST_QUARTER)
+_COLUMNS = ("partition", "offset", "timestamp", "value")
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def measure(rig: Rig, runs: int) -> Iterator[Row]:
+    """Every run lands in a new table of a folder; every record that the query asks for must be there."""
+    shape = rig.topic(SHAPE)
+    starts: Mapping[str, Callable[[Shape], Start]] = {
+        ONE_WORD: partial(_one_word, rig),
+        DIRECT: partial(lane_into, rig, side=DIRECT),
+        KAFKA_TUNED: partial(kafka_into, rig),
+    }
+    for start in starts.values():
+        _stream(rig, rig.topic(WARM_UP), start).run()
+    yield from _rows(CLAIMS, {side: _stream(rig, shape, start) for side, start in starts.items()}, runs)
+    queries = {
+        LAST_QUARTER: ("tiered_stream", {**rig.options(shape), "remote.filter.pushdown": "true"}),
+        KAFKA_LAST_QUARTER: ("kafka", {**rig.kafka_options(shape), **TUNED}),
+    }
+    contenders = {side: _batch(rig, shape, *query) for side, query in queries.items()}
+    yield from _rows([LAST_QUARTER_CLAIM], contenders, runs)
+
+
+def _rows(claims: Sequence[Claim], contenders: Mapping[str, Contender], runs: int) -> Iterator[Row]:
+    for row in rows_of(claims, contenders, runs):
+        yield replace(row, more={**row.more, f"{SENT} for {row.against}": contenders[row.against].more[SENT]})
+
+
+def _one_word(rig: Rig, shape: Shape) -> Start:
+    def start(table: str, checkpoint: Path) -> StreamingQuery:
+        rows = rig.spark.readStream.format("tiered_stream").options(**rig.options(shape)).load()
+        writer = rows.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
+        return writer.trigger(availableNow=True).start(table)
+
+    return start
+
+
+def _stream(rig: Rig, shape: Shape, start: Callable[[Shape], Start]) -> Contender:
+    def land(table: Path) -> None:
+        checkpoint = table.with_name(f"{table.name}-checkpoint")
+        start(shape)(str(table), checkpoint).awaitTermination()
+        shutil.rmtree(checkpoint)
+
+    return _contender(rig, shape, land, sum(_end_offsets(rig, shape)))
+
+
+def _batch(rig: Rig, shape: Shape, source: str, options: Mapping[str, str]) -> Contender:
+    """A query for the last quarter of the offsets and four of the columns."""
+    ends = _end_offsets(rig, shape)
+    first = max(ends) * 3 // 4
+    columns = {"columns": ",".join(_COLUMNS)} if source == "tiered_stream" else {}
+
+    def query() -> DataFrame:
+        records = rig.spark.read.format(source).options(**options, **columns).load()
+        return records.where(f"offset >= {first}").select(*_COLUMNS)
+
+    def land(table: Path) -> None:
+        rig.spark.conf.set(_PUSHDOWN, "true")
+        query().write.format("delta").save(str(table))
+        rig.spark.conf.unset(_PUSHDOWN)
+
+    return _contender(rig, shape, land, sum(max(0, end - first) for end in ends))
+
+
+def _end_offsets(rig: Rig, shape: Shape) -> list[int]:
+    """The partitions' ends, in any order."""
+    consumer = KafkaConsumer(bootstrap_servers=rig.stack.bootstrap_servers)
+    try:
+        ends: Mapping[TopicPartition, int] = consumer.end_offsets(
+            [TopicPartition(shape.topic, number) for number in range(shape.partitions)]
+        )
+        return list(ends.values())
+    finally:
+        consumer.close()
+
+
+def _contender(rig: Rig, shape: Shape, land: Callable[[Path], None], records: int) -> Contender:
+    def run() -> float:
+        table = rig.lakes[0].folder / f"run-{uuid4()}"
+        before = rig.broker_counters(shape.topic)
+        begin = time.perf_counter()
+        land(table)
+        seconds = time.perf_counter() - begin
+        sent = rig.broker_counters(shape.topic).since(before).bytes_out
+        contender.tell(**{SENT: round(sent / MIB, 1)})
+        check_landed(str(table), records)
+        shutil.rmtree(table)
+        return seconds
+
+    contender = Contender(run, records, partial(rig.settle, shape))
+    return contender

@@ -1,0 +1,255 @@
+"""Who signs requests at which host, by the access path of the product and by the origin of the identity.
+
+lake = CLOUDS["AWS"].fill(aws, folder, "keys in the settings")
+lake.measure("segments")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+
+from tests.archives import PLAIN, archive_options, consumed, planned, read_all
+from tests.cli.running import run
+from tests.delta.made_batches import ORDERS, plain
+from tests.golden import golden
+from tests.rigs.cloud.front import Cloud, Seen
+from tests.rigs.cloud.origins import AWS, AZURE, GOOGLE, Given, Origin
+from tests.rigs.stack.azurite import ACCOUNT
+from tests.rigs.stack.spark import ROOT, spark_environment
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
+from tiered_stream.delta.commit.transaction import BatchCommit
+from tiered_stream.delta.requirements.lane import table_schema
+from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.write.table_writer import TableWriter
+from tiered_stream.errors import TieredStreamError
+from tiered_stream.options.fields import declared
+from tiered_stream.options.parsing import StorageOptions, StoreAccess
+from tiered_stream.storage.azure import AzureContainer
+from tiered_stream.storage.cloud_endpoints import TABLES
+from tiered_stream.storage.open_store import open_uploader
+
+REGION = "eu-west-1"
+QUICK, WITH_SPARK = ("segments", "uploads", "deltalake", "doctor"), ("delta-spark", "verify")
+PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+NO_JAR = "unavailable: the tests have no jar of {}"
+_NAMES = {name: option.name for name, option in declared(StoreAccess).items()}
+TOPIC = "s32-appendtime"
+"""Topic of the golden archive that is in the buckets."""
+_GROUPS = ("delta", "spark-kafka", "s3a")
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """One cloud: the fixture that serves it, the origins of identities, and how a bucket with the archive is made.
+
+    `is_storage` says of a host whether it is the storage's. `connector` is the Hadoop connector that the tests lack.
+    """
+
+    fixture: str
+    origins: Mapping[str, Origin]
+    make: Callable[[Any, str], str]
+    is_storage: Callable[[str], bool]
+    connector: str = ""
+
+
+@dataclass
+class Lake:
+    """A bucket with the golden archive, and an identity that may read and write it."""
+
+    vendor: Vendor
+    cloud: Cloud
+    folder: Path
+    uri: str
+    name: str
+    given: Given
+    asked: set[str] = field(default_factory=set)
+    """Hosts other than the storage's that were asked."""
+
+    def options(self) -> dict[str, str]:
+        settings = {_NAMES[name]: value for name, value in self.given.settings.items()}
+        region = {"remote.storage.s3.region": REGION} if self.uri.startswith("s3:") else {}
+        topic = {"subscribe": TOPIC}
+        return archive_options(PLAIN, topic, storage={"remote.storage.uri": self.uri, **region, **settings})
+
+    def storage(self) -> TableStorage:
+        region = {"s3_region": REGION} if self.uri.startswith("s3:") else {}
+        return TableStorage(**region, **self.given.settings)  # type: ignore[arg-type]
+
+    def measure(self, path: str) -> str:
+        """Use the access path, and return who signed at which host, or why nobody did."""
+        self.cloud.requests.clear()
+        try:
+            fault = getattr(self, f"_{path.replace('-', '_')}")()
+        except TieredStreamError as error:
+            fault = str(error)
+        cell = self._signed(self.cloud.requests) if not fault else f"refused: {fault}"
+        return cell.replace(str(self.folder), "FOLDER").replace(self.name, "lake")
+
+    def _signed(self, requests: Sequence[Seen]) -> str:
+        own = [each for each in requests if self.vendor.is_storage(each.host)]
+        self.asked |= {each.host for each in requests} - {each.host for each in own}
+        refused = [each for each in own if each.status in (400, 401, 403)]
+        assert not refused, refused
+        return "; ".join(sorted({f"`{each.identity}` at `{each.host}`" for each in own}))
+
+    def _segments(self) -> str:
+        options = self.options()
+        rows = consumed(PLAIN, "read_committed")
+        assert read_all(planned(options), options) == {each: rows[each] for each in rows if each.topic == TOPIC}
+        return ""
+
+    def _uploads(self) -> str:
+        open_uploader(self.storage().at(self.uri), TABLES).put("uploaded", b"data")
+        return ""
+
+    def _deltalake(self) -> str:
+        files = TableFiles(f"{self.uri}/bronze/orders", self.storage())
+        create_table(files, table_schema(include_headers=False, day_column=None), {})
+        table = DeltalakeTable(files)
+        table.prepare()
+        writer = TableWriter(files, 0)
+        writer.add(ORDERS, plain(10, 0))
+        written = writer.finish()
+        writer.close()
+        table.begin().commit(BatchCommit("query", 0, written))
+        return ""
+
+    def _doctor(self) -> str:
+        ended = run("doctor", self.options())
+        failed = [line for line in ended.output.splitlines() if line.startswith("✗")]
+        return "" if ended.exit_code == 0 else (failed[0] if failed else ended.output)
+
+    def spark_program(self, **more: object) -> dict[str, object]:
+        """Return what a program with Spark gets: options, the place of tables, and Spark's settings; and `more`."""
+        keys = self.given.settings
+        provider = {"aws.credentials.provider": PROVIDER} if "access_key_id" not in keys else {
+            "access.key": keys["access_key_id"], "secret.key": keys["secret_access_key"],
+        }  # fmt: skip
+        settings = {
+            f"spark.hadoop.fs.s3a.{key}": each for key, each in (provider | {"endpoint.region": REGION}).items()
+        }
+        in_cloud = not self.vendor.connector
+        place = f"s3a://{self.uri.partition('://')[2]}" if in_cloud else str(self.folder / "local")
+        return {"options": self.options(), "place": place, "settings": settings if in_cloud else {}, **more}
+
+    def with_spark(self) -> dict[str, str]:
+        """Land the archive with delta-spark, verify the table, and return the cells of both."""
+        self.cloud.requests.clear()
+        environment = {**spark_environment(), **self.given.environment}
+        with subprocess.Popen(
+            [sys.executable, "-m", __name__, json.dumps(self.spark_program())], env=environment, cwd=ROOT, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        ) as program:  # fmt: skip
+            assert program.stdout is not None and program.stdin is not None
+            landed = program.stdout.readline().strip()
+            commits = [each for each in self.cloud.requests if each.method == "PUT" and "_delta_log/" in each.path]
+            cell = f"refused: {landed}" if landed != "ok" else self._signed(commits)
+            self.cloud.requests.clear()
+            program.stdin.close()
+            verified = program.stdout.readline().strip()
+        lacks = NO_JAR.format(f"`{self.vendor.connector}`")
+        found = {
+            "delta-spark": lacks if self.vendor.connector else cell,
+            "verify": self._signed(self.cloud.requests) if verified == "ok" else f"refused: {verified}",
+        }
+        return {
+            path: each.replace(str(self.folder), "FOLDER").replace(self.name, "lake") for path, each in found.items()
+        }
+
+
+def fill(
+    vendor: Vendor, cloud: Any, folder: Path, origin: str, monkeypatch: pytest.MonkeyPatch, make: Origin | None = None
+) -> Lake:
+    """Make a bucket of the origin's own with the archive, and use the identity in this process.
+
+    `make` makes the identity; None: the vendor has the origin.
+    """
+    name = f"lake-{zlib.crc32(origin.encode()):x}"
+    uri = vendor.make(cloud, name)
+    given = (make or vendor.origins[origin])(cloud, folder)
+    for variable in [each for each in os.environ if each.startswith(("AWS_", "AZURE_", "GOOGLE_", "IDENTITY_"))]:
+        monkeypatch.delenv(variable)
+    for variable, value in given.environment.items():
+        monkeypatch.setenv(variable, value)
+    return Lake(vendor, cloud, folder, uri, name, given)
+
+
+def _archive() -> list[tuple[str, bytes]]:
+    folder = golden(PLAIN).bucket
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and f"/{TOPIC}-" in str(path))
+    return [(path.relative_to(folder).as_posix(), path.read_bytes()) for path in files]
+
+
+def _in_aws(aws: Any, name: str) -> str:
+    aws.home = REGION
+    bucket = aws.bucket(name, REGION)
+    for key, data in _archive():
+        aws.put(bucket, key, data)
+    return f"s3://{name}"
+
+
+def _in_azure(azure: Any, name: str) -> str:
+    uri = f"abfss://{name}@{ACCOUNT}.dfs.{azure.domain}"
+    if name not in azure.made:
+        azure.create_container(name)
+        client = AzureContainer(StorageOptions(uri=uri, azure_account_key=azure.key)).connect(60)
+        for key, data in _archive():
+            obstore.put(client, key, data)
+        azure.made.add(name)
+    return uri
+
+
+def _in_google(google: Any, name: str) -> str:
+    if name not in google.made:
+        google.create_bucket(name)
+        for key, data in _archive():
+            google.upload(name, key, data)
+        google.made.add(name)
+    return f"gs://{name}"
+
+
+VENDORS = {
+    "AWS": Vendor("aws", AWS, _in_aws, lambda host: ".s3." in host),
+    "Azure": Vendor("azure_cloud", AZURE, _in_azure, lambda host: ".blob." in host, "hadoop-azure"),
+    "Google": Vendor("google_cloud", GOOGLE, _in_google, lambda host: host.startswith("storage."), "gcs-connector"),
+}
+
+
+def main(asked: Mapping[str, Any]) -> None:
+    """Land and verify, and print `ok` or the error after each; verify once the standard input has ended."""
+    from tests.rigs.stack.spark import SHORT_LIVED, spark_session
+    from tiered_stream import land, verify
+
+    spark = spark_session("signers", _GROUPS, {**SHORT_LIVED, **asked["settings"]})
+    options, place = asked["options"], asked["place"]
+    table = f"{place}/bronze/all"
+
+    def landed() -> bool:
+        committed = options | {"ingest.commit": "spark"}
+        land(spark, options=committed, table=table, checkpoint=f"{place}/checkpoint", lane="direct").awaitTermination()
+        return True
+
+    for step in (landed, lambda: verify(spark, options=options, table=table).equal):
+        try:
+            said = "ok" if step() else "the table differs"
+        except Exception as error:  # noqa: BLE001 - the test shows whatever it is
+            said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        sys.stdout.write(f"{said.partition(' : ')[0]}\n")  # without the errors of each provider of Java's chain
+        sys.stdout.flush()
+        sys.stdin.readline()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,94 @@
+"""Runs of the jobs, as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.rigs.demo.topic import TOPIC
+from tests.rigs.stack.jars import jar_paths
+from tests.rigs.stack.processes import run_logged
+from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment
+from tests.rigs.stack.tiered_stack import TieredStack
+from tiered_stream.ingest import ingest_run
+from tiered_stream.observe.metrics import ReadMetrics
+
+WHOLE_TOPIC = {"subscribe": TOPIC, "startingOffsets": "earliest", "includeHeaders": "true"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: seconds until its first micro-batch began, from there until the last one was committed, and the cost."""
+
+    start_up: float
+    seconds: float
+    metrics: ReadMetrics
+
+
+def timed(table: Path, begin: float, metrics: ReadMetrics) -> Run:
+    """A run that was started at `begin`, in seconds since the epoch, and has ended.
+
+    Its checkpoint tells when: Spark writes a file to `offsets` as a micro-batch begins, and to `commits` at its end.
+    """
+    checkpoint = checkpoint_of(table)
+    began = min(time for time in _written(checkpoint / "offsets") if time >= begin)
+    return Run(began - begin, max(_written(checkpoint / "commits")) - began, metrics)
+
+
+def checkpoint_of(table: Path) -> Path:
+    """Beside the table."""
+    return table.with_name(f"{table.name}-checkpoint")
+
+
+def _written(folder: Path) -> list[float]:
+    """When the files of micro-batches were, whose names are numbers."""
+    return [file.stat().st_mtime for file in folder.iterdir() if file.name.isdigit()]
+
+
+def job_settings(source: Mapping[str, str], table: Path) -> dict[str, str]:
+    """What the job reads, by `source`, and where it lands."""
+    return {
+        **source,
+        **WHOLE_TOPIC,
+        "ingest.table": str(table),
+        "ingest.checkpointLocation": str(checkpoint_of(table)),
+    }
+
+
+def write_settings(stack: TieredStack, folder: Path, table: Path) -> Path:
+    """The job's settings file, as a user would write it."""
+    file = folder / "ingest_to_delta.properties"
+    settings = job_settings(stack.options(), table)
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return file
+
+
+def submit(settings: Path, folder: Path, table: Path) -> Run:
+    """One run of the ingest job into the table that the settings name.
+
+    Raises:
+        StackError: it failed.
+    """
+    metrics_file = folder / "metrics.json"
+    begin = time.time()
+    _spark_submit("ingest_to_delta.py", ["--settings", str(settings), "--metrics-file", str(metrics_file)], folder)
+    return timed(table, begin, ReadMetrics(**json.loads(metrics_file.read_text())))
+
+
+def run_here(settings: Mapping[str, str], table: Path) -> Run:
+    """As `submit`, in this process's Spark."""
+    begin = time.time()
+    outcome = ingest_run.run(settings)
+    return timed(table, begin, outcome.total())
+
+
+def _spark_submit(job: str, words: Sequence[str], folder: Path) -> None:
+    jars = ",".join(map(str, jar_paths("delta")))
+    conf = {**LOCAL, **DELTA, **SHORT_LIVED, "spark.jars": jars}
+    command = [str(SPARK_SUBMIT)]
+    command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    command += [str(ROOT / "jobs" / job), *words]
+    run_logged(f"the job {job}", command, folder / "spark.log", spark_environment())

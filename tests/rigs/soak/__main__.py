@@ -1,0 +1,73 @@
+"""`make soak`: triggers of a second for an hour, while producers, transactions, tiering and retention run, and clients
+come and go at the gateway. Nothing may grow, and in the end every record is counted.
+
+python -m tests.rigs.soak [MINUTES] [--fork-faults]: with faults, each minute strikes the fork server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.rigs.soak.picture import draw
+from tests.rigs.soak.run import Outcome, run
+from tests.rigs.soak.verdict import Verdict, judge
+from tests.rigs.stack.build import ROOT, build_folder
+
+PICTURE, FIGURES = ROOT / "build" / "soak.svg", ROOT / "build" / "soak.json"
+SHORTEST_JUDGED = 40.0
+"""Minutes: pools and caches have filled, and code is compiled, after about ten."""
+
+console = Console(highlight=False, width=140)
+
+
+def report(verdicts: list[Verdict]) -> Table:
+    table = Table(title="medians of the second and the last quarter")
+    for column in ("", "second", "last", "may grow by", "for"):
+        table.add_column(column, justify="left" if column in ("", "for") else "right")
+    for each in verdicts:
+        figures = (f"{each.second:,.1f}", f"{each.last:,.1f}", f"{each.bound.growth:g}")
+        table.add_row(each.bound.figure, *figures, each.bound.why, style=None if each.flat else "red")
+    return table
+
+
+def write(minutes: float, outcome: Outcome, verdicts: list[Verdict]) -> None:
+    """The picture and the figures."""
+    records = outcome.counts["direct"].records
+    PICTURE.write_text(draw(outcome.samples, f"{minutes:g} minutes of triggers of a second, {records:,} records"))
+    judged = [{**asdict(each), "flat": each.flat} for each in verdicts]
+    FIGURES.write_text(json.dumps({"minutes": minutes, "verdicts": judged, **asdict(outcome)}, indent=2))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.rigs.soak")
+    parser.add_argument("minutes", nargs="?", type=float, default=60.0)
+    parser.add_argument(
+        "--fork-faults", action="store_true", help="delete the fork server's folder or kill it each minute"
+    )
+    given = parser.parse_args()
+    minutes = given.minutes
+    with build_folder("soak") as folder:
+        outcome = run(folder, minutes, given.fork_faults)
+    verdicts = judge(outcome.samples)
+    write(minutes, outcome, verdicts)
+    console.print(report(verdicts))
+    for lane, count in outcome.counts.items():
+        console.print(f"{lane} lane: {outcome.micro_batches[lane]:,} micro-batches, {count}")
+    console.print(f"{outcome.aborted_records:,} aborted records, retention up to offsets {outcome.removed}")
+    console.print(f"clients that came: {dict(outcome.clients)}")
+    console.print(f"written to {PICTURE} and {FIGURES}")
+    assert all(count.lost == count.doubled == count.foreign == 0 for count in outcome.counts.values())
+    if minutes < SHORTEST_JUDGED:
+        console.print(f"too short to be judged: below {SHORTEST_JUDGED:g} minutes all is still warming up")
+        return
+    assert all(outcome.removed.values()), "retention has removed nothing"
+    assert all(each.flat for each in verdicts), [each.bound.figure for each in verdicts if not each.flat]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Programs that are built once from pinned sources, and kept in the same cache as the jars."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tests.rigs.stack.errors import StackError
+from tests.rigs.stack.jars import cache_dir
+
+
+def built_folder(name: str, version: str) -> Path:
+    """Return the folder in which `built` keeps a program."""
+    return cache_dir() / name / version
+
+
+def built(name: str, version: str, build: Callable[[Path], None]) -> Path:
+    """Return the folder of that version. If the cache lacks it, `build` fills it, as a whole or not at all.
+
+    Raises:
+        StackError: as `build`.
+    """
+    folder = built_folder(name, version)
+    if folder.exists():
+        return folder
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with open(cache_dir() / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():  # another process may have built it meanwhile
+            with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=cache_dir()) as temporary:
+                made = Path(temporary, version)
+                made.mkdir()
+                build(made)
+                folder.parent.mkdir(exist_ok=True)
+                made.replace(folder)
+    return folder
+
+
+def digest(files: Sequence[Path]) -> str:
+    """Return a version for a program that is built from these files."""
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+def missing_program(program: str) -> str | None:
+    """Return the reason why the program cannot run here, or None."""
+    return None if shutil.which(program) else f"there is no {program} on PATH: install it"
+
+
+def run_build(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    """Run a step of a build.
+
+    Raises:
+        StackError: it failed; the message has what it said last.
+    """
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise StackError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+
+
+def check_module(built_of: str, program: str, version: str, checksum: str) -> None:
+    """Raises StackError: a Go program is built of another module, by what `go version -m` says."""
+    module = next((line.split() for line in built_of.splitlines() if line.split()[:1] == ["mod"]), [])
+    if module[2:] != [version, checksum]:
+        raise StackError(f"{program} is built of {' '.join(module[1:])}, not of {version} {checksum}: refused")

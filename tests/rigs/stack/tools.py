@@ -1,0 +1,53 @@
+"""Kafka's own command-line tools, from the jars."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.rigs.stack.errors import StackError
+from tests.rigs.stack.jars import CONF, jar_paths
+from tests.rigs.stack.java import java_command
+from tests.rigs.stack.processes import LONG
+
+CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+PERFORMANCE_PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CLUSTER = "org.apache.kafka.tools.ClusterTool"
+
+
+def run_tool(
+    main_class: str,
+    arguments: Sequence[str],
+    *,
+    given: bytes | Path = b"",
+    output: Path | None = None,
+    timeout: float = LONG,
+) -> str:
+    """Run a tool to its end; what it printed, or "" when that went to `output`.
+
+    Args:
+        given: its standard input, or the file that holds it.
+
+    Raises:
+        StackError: it failed; the message has what it said.
+    """  # fmt: skip
+    command = java_command(main_class, [CONF, *jar_paths("kafka")], arguments, ["-Xmx256m", "-XX:TieredStopAtLevel=1"])
+    source = given.open("rb") if isinstance(given, Path) else None
+    target = output.open("wb") if output else subprocess.PIPE
+    try:
+        done = subprocess.run(
+            command, stdin=source, input=None if isinstance(given, Path) else given, stdout=target,
+            stderr=subprocess.PIPE, check=False, timeout=timeout,
+        )  # fmt: skip
+    finally:
+        for file in (source, target):
+            if file is not None and not isinstance(file, int):
+                file.close()
+    printed = (done.stdout or b"").decode(errors="replace")
+    if done.returncode:
+        raise StackError(f"{main_class} failed: {(printed + done.stderr.decode(errors='replace'))[-2000:]}")
+    return printed

@@ -1,0 +1,105 @@
+"""The ports and sockets of a running query are those that SECURITY.md lists."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.rigs.sockets import Listening, listening
+from tests.rigs.stack.spark import ROOT, spark_environment
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+PROGRAM = """
+import sys, time
+from tests.delta.archive import LONG, options
+from tests.rigs.stack.spark import spark_session
+from tiered_stream import land, report_queries
+
+spark = spark_session("sockets", groups=("delta",))
+reports = report_queries(spark, lines="none", prometheus="127.0.0.1:0")
+query = land(spark, options=options(LONG), table=sys.argv[1], checkpoint=sys.argv[2], trigger="1 second")
+while not query.recentProgress:
+    time.sleep(0.1)
+print("monitor", reports.port, flush=True)
+sys.stdin.read()
+query.stop()
+reports.close()
+spark.stop()
+"""
+
+
+def listed() -> set[tuple[str, str]]:
+    """Protocol and process of each row of the table in SECURITY.md."""
+    rows = re.findall(r"^\| `(tcp|udp|unix)` [^|]*\| ([^|]*) \|", (ROOT / "SECURITY.md").read_text(), re.MULTILINE)
+    return {(protocol, name) for protocol, process in rows for name in _names(process)}
+
+
+def _names(process: str) -> list[str]:
+    return [name for name in ("driver", "planner", "JVM", "fork server", "worker daemon", "gateway") if name in process]
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[tuple[int, int]]:
+    """A program with a query that lands, its process id, and the port of its metrics."""
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(folder / "table"), str(folder / "checkpoint")],
+        cwd=ROOT, env={**os.environ, **spark_environment()}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert program.stdin is not None and program.stdout is not None
+    try:
+        port = next(int(line.split()[1]) for line in program.stdout if line.startswith("monitor "))
+        yield program.pid, port
+    finally:
+        program.stdin.close()
+        program.wait()
+        program.stdout.close()
+
+
+def process_of(found: Listening, driver: int) -> str:
+    """The process in the words of SECURITY.md."""
+    if found.pid == driver:
+        return "driver"
+    command = Path(f"/proc/{found.pid}/cmdline").read_bytes().split(b"\0")
+    if command[0].endswith(b"java"):
+        return "JVM"
+    if found.protocol == "unix":
+        return "fork server"
+    return "planner" if found.protocol == "udp" else "worker daemon"
+
+
+@pytest.mark.starts_spark
+def test_each_socket_of_a_query_is_in_the_list_of_sockets_and_only_loopback_is_open(tmp_path: Path) -> None:
+    with running(tmp_path) as (driver, monitor):
+        found = {each: process_of(each, driver) for each in listening(driver)}
+    assert {(each.protocol, process) for each, process in found.items()} <= listed()
+    assert {each.host for each in found if each.protocol != "unix"} <= set(LOOPBACK)
+    assert {("udp", "driver"), ("udp", "planner"), ("unix", "fork server")} <= {
+        (each.protocol, process) for each, process in found.items()
+    }
+    assert monitor in {each.port for each in found if each.protocol == "tcp"}
+    (place,) = {each.place for each in found if each.protocol == "unix"}
+    assert Path(place).name == "socket"
+
+
+def test_the_list_of_sockets_names_each_module_that_listens() -> None:
+    """A new `bind`, `create_server` or `make_server` in the package needs a row."""
+    opens = re.compile(r"\.bind\(|create_server\(|make_server\(|start_server\(|\.listen\(")
+    modules = {
+        path.relative_to(ROOT / "tiered_stream").as_posix()
+        for path in (ROOT / "tiered_stream").rglob("*.py")
+        if path.name != "bound.py" and opens.search(path.read_text())
+    }
+    assert modules == {
+        "gateway/sockets/listener.py", "gateway/sockets/relay.py", "observe/health_and_metrics.py",
+        "observe/metrics_receiver.py", "pythons/forked_python.py",
+    }  # fmt: skip
+    assert {process for _, process in listed()} == {
+        "driver", "planner", "JVM", "fork server", "worker daemon", "gateway",
+    }  # fmt: skip

@@ -1,0 +1,63 @@
+"""Objects in S3 are read by the identity that AWS's chain of credentials gives, as long as the reading takes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.rigs.cloud.aws import Aws
+from tests.rigs.cloud.aws_sources import SOURCES
+from tests.rigs.stack.processes import wait_until
+from tiered_stream.errors import StorageAccessError
+from tiered_stream.model import ByteRange
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.object_store import ObjectStore
+from tiered_stream.storage.open_store import open_store
+
+REGION = "eu-west-1"
+
+
+def opened(aws: Aws, monkeypatch: pytest.MonkeyPatch, folder: Path, source: str) -> ObjectStore:
+    aws.home = REGION
+    aws.put(aws.bucket("lake", REGION), "tier/key", b"data")
+    for name, value in SOURCES[source](aws, folder).items():
+        monkeypatch.setenv(name, value)
+    return open_store(StorageOptions(uri="s3://lake/tier", s3_region=REGION))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_object_is_read_by_the_identity_of_the_chain(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str
+) -> None:
+    store = opened(aws, monkeypatch, tmp_path, source)
+    assert store.get("key", ByteRange(1, 3)) == b"at"
+    assert list(store.list("")) == ["key"]
+    reads = [each for each in aws.requests if each.host.startswith("lake.")]
+    assert {each.identity for each in reads} == {
+        "user/reader" if source in ("environment", "profile") else "role/reader"
+    }
+    assert {each.region for each in reads} == {REGION}
+
+
+@pytest.mark.parametrize("source", ["task", "instance", "process"])  # the others give at least 15 minutes
+def test_credentials_that_expire_soon_are_renewed(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str
+) -> None:
+    aws.lifetime = 2
+    store = opened(aws, monkeypatch, tmp_path, source)
+    assert store.get("key", ByteRange(0, 1)) == b"d"
+    ends = max(key.expires for key in aws.keys.values() if key.token)
+    wait_until(lambda: time.time() > ends, "the end of the credentials")
+    assert store.get("key", ByteRange(1, 3)) == b"at"
+
+
+@pytest.mark.parametrize("status", [0, 400, 403, 500])
+def test_an_instance_without_credentials_is_named(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int
+) -> None:
+    aws.metadata_status = status
+    with pytest.raises(StorageAccessError, match="no credentials for s3://lake"):
+        opened(aws, monkeypatch, tmp_path, "instance").get("key", ByteRange(0, 1))
+    assert not [each for each in aws.requests if each.host.startswith("lake.")]

@@ -1,0 +1,66 @@
+"""Addresses to which tasks of a session's queries send reports, with tokens, on their way from the driver to tasks.
+
+They travel as options and in a session's setting. The names contain `secret`, so Spark redacts the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from tiered_stream.model import ReportAddress
+from tiered_stream.observe.metrics_receiver import MetricsReceiver, OnReport
+from tiered_stream.options.remote_options import REPORT_ADDRESSES, REPORTS_BY_LOOPBACK
+from tiered_stream.options.types import report_addresses
+from tiered_stream.spark.session import is_connect, is_local
+
+_REPORT_TO = "spark.tiered_stream.secret.report.to"
+"""Setting in Spark's session: addresses to which tasks send reports, one for each call of `report_queries`."""
+
+
+def open_receiver(spark: SparkSession, on_report: OnReport | None = None) -> MetricsReceiver:
+    """Open a receiver that the session's tasks reach: at the loopback interface if all tasks run on this machine."""
+    if _tasks_on_driver(spark) and not is_connect(spark):
+        return MetricsReceiver(on_report=on_report)
+    host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
+    return MetricsReceiver(host or "127.0.0.1", bind, on_report)
+
+
+def session_addresses(spark: SparkSession) -> tuple[ReportAddress, ...]:
+    """Return the addresses that `set_session_addresses` has set."""
+    return report_addresses(spark.conf.get(_REPORT_TO, "") or "")
+
+
+def set_session_addresses(spark: SparkSession, addresses: Sequence[ReportAddress]) -> None:
+    """Let tasks of streams that are loaded from now on send their reports to `addresses`, which may be none."""
+    text = addresses_option(addresses)
+    spark.conf.set(_REPORT_TO, text) if text else spark.conf.unset(_REPORT_TO)
+
+
+def addresses_option(addresses: Sequence[ReportAddress]) -> str:
+    """Return the addresses in the form that the source's option for reports takes."""
+    return ",".join(address.to_option() for address in addresses)
+
+
+def reporting_options(spark: SparkSession) -> dict[str, str]:
+    """Return the options by which queries of the session report: to the session's addresses, and at which interface."""
+    addresses = {REPORT_ADDRESSES.name: addresses_option(session_addresses(spark))}
+    loopback = {REPORTS_BY_LOOPBACK.name: "true"} if _tasks_on_driver(spark) else {}
+    return {name: value for name, value in (addresses | loopback).items() if value}
+
+
+def with_reporting(reporting: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+    """Return the source's options with `reporting` (from `reporting_options`) added.
+
+    Addresses are added to the addresses in `options`.
+    """
+    name = REPORT_ADDRESSES.name
+    texts = [value for key, value in options.items() if key.lower() == name] + [reporting.get(name, "")]
+    others = {key: value for key, value in options.items() if key.lower() != name}
+    addresses = ",".join(filter(None, texts))
+    return {**others, **reporting, **({name: addresses} if addresses else {})}
+
+
+def _tasks_on_driver(spark: SparkSession) -> bool:
+    return is_local(spark.conf.get("spark.master", None))

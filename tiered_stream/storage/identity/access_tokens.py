@@ -1,0 +1,191 @@
+"""Access tokens of Azure's and Google's identities: requested from a token service, and kept until they expire.
+
+obstore could request them itself. But its waiting requests would then ask a silent token service one after the other,
+each for its whole time limit. And variables in the environment would override the identity that the settings name.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+import urllib3
+
+from tiered_stream.errors import StorageAccessError, StorageUnavailableError
+from tiered_stream.process.logs import muted
+from tiered_stream.process.shared import PerProcess
+from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
+from tiered_stream.storage.identity.token_request import AccessToken, TokenRequest
+from tiered_stream.timed_http import environment_proxy, read_response, system_tls, timed_pools, untrusted_certificate
+
+_MAX_BYTES = 1_000_000
+_RENEWED_BEFORE = 300
+"""Seconds before its expiry at which a token is replaced; obstore then asks for another token, too."""
+_FAILURE_HELD = 1.0
+"""Seconds for which a failure is reported again without a request, so that waiting threads do not repeat it in turn."""
+_CODE = re.compile(r"[A-Za-z_]{1,60}")
+_ENTRA_CODE = re.compile(r"AADSTS\d{1,9}")
+
+
+class TokenSource:
+    """Cache of one identity's access token, for many threads.
+
+    Args:
+        fetch: requests a new token, and raises StorageAccessError if there is none.
+        now: clock in seconds since 1970.
+    """
+
+    def __init__(self, fetch: Callable[[], AccessToken], now: Callable[[], float] = time.time) -> None:
+        self._fetch = fetch
+        self._now = now
+        self._lock = Lock()
+        self._token: AccessToken | None = None
+        self._failure: tuple[float, StorageAccessError] | None = None
+
+    def __call__(self) -> dict[str, Any]:
+        """Return a valid token as obstore's credentials. Raises: the errors of `token`."""
+        token = self.token()
+        return {"token": token.text, "expires_at": datetime.fromtimestamp(token.expires, UTC)}
+
+    def token(self) -> AccessToken:
+        """Return a valid token: the known one, or a new one that is requested.
+
+        Raises:
+            StorageAccessError: there is no token. The message names the identity, the service and what to do.
+        """
+        with self._lock:
+            now, known = self._now(), self._token
+            if known is not None and known.expires - now > _RENEWED_BEFORE:
+                return known
+            try:
+                if self._failure is not None and now < self._failure[0]:
+                    raise self._failure[1]
+                self._token = self._fetch()
+            except StorageAccessError as error:
+                if self._failure is None or error is not self._failure[1]:
+                    self._failure = self._now() + _FAILURE_HELD, error
+                if known is None or known.expires <= self._now():
+                    raise
+                return known
+            return self._token
+
+    def forget(self) -> bool:
+        """Forget the token, which the storage has refused, and return whether there was one."""
+        with self._lock:
+            known, self._token = self._token, None
+        return known is not None
+
+
+_sources: PerProcess[TokenSource] = PerProcess()
+
+
+def token_source(request: TokenRequest, timeouts: RequestTimeouts) -> TokenSource:
+    """Return this process's source of the tokens for which `request` asks, within the time limits of a GET."""
+    return _sources.get(
+        {"request": request, "timeouts": timeouts}, lambda: TokenSource(lambda: request_token(request, timeouts))
+    )
+
+
+def request_token(request: TokenRequest, timeouts: RequestTimeouts) -> AccessToken:
+    """Send the request, as often as a GET from the storage is sent, and return the token.
+
+    Raises:
+        StorageAccessError: the service cannot be reached in time, refuses the request, or gives no token. Or the secret
+            file cannot be read.
+    """
+    urls, form = list(request.urls), dict(request.form)
+    if request.secret_file is not None:
+        name, path = request.secret_file
+        form[name] = _content(path, request)
+    host = urlsplit(urls[0]).netloc
+    attempts = Attempts(timeouts, lambda name, _: f"{host} could not be reached for {name}")
+
+    def attempt(seconds_left: float) -> AccessToken:
+        urls.append(urls.pop(0))
+        return _token_of(*_send(urls[-1], request, form, timeouts, seconds_left))
+
+    try:
+        return attempts.send(f"an access token of {request.identity} from {host}", attempt)
+    except AttemptError as failure:
+        why = f"{host} gave {failure}" if failure.kind is FailureKind.OTHER else f"{host} responded with {failure}"
+        raise StorageAccessError(f"no access token of {request.identity}: {why}; {request.fix}") from None
+    except StorageUnavailableError as error:
+        raise StorageAccessError(f"{error}; {request.fix}") from None
+
+
+def _content(path: str, request: TokenRequest) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no token"
+        raise StorageAccessError(
+            f"no access token of {request.identity}: its file {path} cannot be read: {why}; {request.fix}"
+        ) from None
+
+
+def _send(
+    url: str, request: TokenRequest, form: Mapping[str, str], timeouts: RequestTimeouts, seconds_left: float
+) -> tuple[int, bytes]:
+    """Send one request, and return status and body of the response. Raise AttemptError if there is no response."""
+    connect, read = (max(0.001, min(ms / 1000, seconds_left)) for ms in (timeouts.connect_ms, timeouts.read_ms))
+    proxy = environment_proxy(url) if request.proxied else None
+    tls = system_tls() if "https:" in (url[:6], (proxy or "")[:6]) else None
+    headers = {"Accept": "application/json", **request.headers}
+    if form:
+        headers["Content-Type"] = "application/x-www-form-urlencoded"
+    try:
+        with muted("urllib3"), timed_pools(connect, read, tls, proxy=proxy) as pool:
+            response = pool.request(
+                "POST" if form else "GET", url, body=urlencode(form) if form else None, headers=headers,
+                redirect=False, preload_content=False,
+            )  # fmt: skip
+            content = read_response(response, _MAX_BYTES)
+            response.close()
+            return response.status, content
+    except urllib3.exceptions.ReadTimeoutError:
+        raise AttemptError(FailureKind.TIMEOUT) from None
+    except urllib3.exceptions.SSLError as error:
+        why = untrusted.verify_message if (untrusted := untrusted_certificate(error)) else "it is malformed"
+        raise StorageAccessError(f"no access token of {request.identity}: TLS of {url} failed: {why}") from None
+    except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ProxyError):
+        raise AttemptError(FailureKind.UNREACHABLE) from None
+    except urllib3.exceptions.ConnectTimeoutError:
+        raise AttemptError(FailureKind.CONNECT_TIMEOUT) from None
+    except ValueError:
+        raise AttemptError(FailureKind.OTHER) from None
+    except (urllib3.exceptions.HTTPError, OSError):
+        raise AttemptError(FailureKind.BROKEN) from None
+
+
+def _token_of(status: int, content: bytes) -> AccessToken:
+    """Return the token in a response. Raise AttemptError if the response has none."""
+    try:
+        document = orjson.loads(content)
+    except ValueError:
+        document = None
+    fields: dict[str, Any] = document if isinstance(document, dict) else {}
+    if status != 200:
+        raise AttemptError(FailureKind.STATUS, status, _error_code(fields))
+    text, now = fields.get("access_token"), time.time()
+    try:
+        expires = float(fields["expires_on"]) if "expires_on" in fields else now + float(fields["expires_in"])
+        datetime.fromtimestamp(expires, UTC)
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        raise AttemptError(FailureKind.OTHER) from None
+    if not isinstance(text, str) or not text or not text.isascii() or not text.isprintable():
+        raise AttemptError(FailureKind.OTHER)
+    return AccessToken(text, expires)
+
+
+def _error_code(fields: Mapping[str, Any]) -> str:
+    """Return the error codes of OAuth and of Microsoft Entra ID in a response; other text may have secrets."""
+    code, entra = fields.get("error"), _ENTRA_CODE.search(str(fields.get("error_description", "")))
+    codes = [code] if isinstance(code, str) and _CODE.fullmatch(code) else []
+    return " ".join([*codes, *([entra[0]] if entra else [])])

@@ -1,0 +1,210 @@
+"""Identity with which requests to Google Cloud Storage are authorized, in full and for both libraries.
+
+As `azure_identity` says, obstore and deltalake read environment variables by themselves. Google's own variable is
+`GOOGLE_APPLICATION_CREDENTIALS`; the others are known to these libraries alone, and are refused.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import orjson
+
+from tiered_stream.errors import ConfigurationError, StorageAccessError
+from tiered_stream.options.parsing import StoreAccess
+from tiered_stream.storage.attempts import RequestTimeouts
+from tiered_stream.storage.identity.access_tokens import TokenSource, token_source
+from tiered_stream.storage.identity.azure_identity import NO_PROXY_FOR_ANY
+from tiered_stream.storage.identity.token_request import TokenRequest
+
+_NO_ACCOUNT = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
+"""Service account that sends no credentials; with `skip_signature`, `object_store` would still look for some."""
+_FILE_NAME = "application_default_credentials.json"
+_METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
+_CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
+_PATH_VARIABLES = ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH")
+_KEY_VARIABLE, _TOKEN_VARIABLE, _OBSTORES_PATH = "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_BEARER_TOKEN", "SERVICE_ACCOUNT"
+
+
+class Kind(StrEnum):
+    """Kind of an identity; the values of credentials in files are their `type`."""
+
+    SERVICE_ACCOUNT = "service_account"
+    USER = "authorized_user"
+    FEDERATED = "external_account"
+    FEDERATED_USER = "external_account_authorized_user"
+    IMPERSONATED = "impersonated_service_account"
+    MACHINE = "machine"
+    NOBODY = "nobody"
+
+
+BY_GOOGLE_AUTH = (Kind.FEDERATED, Kind.FEDERATED_USER, Kind.IMPERSONATED)
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleIdentity:
+    """Identity for one bucket. `path` is the file of its credentials, and `text` the content of this file.
+
+    `path` is empty if a setting has the text, and both are empty for the kinds `MACHINE` and `NOBODY`.
+    """
+
+    kind: Kind
+    path: str = ""
+    text: str = field(default="", repr=False)
+
+    def for_obstore(self) -> dict[str, str]:
+        """Return the settings by which obstore uses this identity, whatever the environment has.
+
+        Raises:
+            ConfigurationError: an environment variable would replace the identity, and no setting overrides it.
+        """
+        credentials = self._credentials()
+        paths = () if "service_account" in credentials else (*_PATH_VARIABLES, _OBSTORES_PATH)
+        keys = () if "service_account_key" in credentials else (_KEY_VARIABLE,)
+        tokens = (_TOKEN_VARIABLE,) if self.kind in (Kind.SERVICE_ACCOUNT, Kind.USER) else ()
+        if found := next(filter(os.environ.__contains__, (*paths, *keys, *tokens)), None):
+            raise ConfigurationError(
+                f"the environment variable {found} is set, which the library of the tasks would use in place of "
+                f"{self}: remove it from the environment of the driver and of the executors"
+            )
+        return credentials
+
+    def for_deltalake(self) -> dict[str, str]:
+        """Return the settings by which deltalake uses this identity, whatever the environment has.
+
+        Raises:
+            ConfigurationError: deltalake cannot use the identity (`why_not_deltalake`).
+        """
+        if (why := self.why_not_deltalake()) is not None:
+            raise ConfigurationError(why)
+        settings = {"allow_invalid_certificates": "false", "proxy_excludes": NO_PROXY_FOR_ANY, **self._credentials()}
+        # With the second name among the settings, deltalake adds no key from the environment.
+        return {**settings, "application_credentials": self.path} if self.path else settings
+
+    def why_not_deltalake(self) -> str | None:
+        """Return the reason why deltalake cannot use this identity; None: it can."""
+        if self.kind in BY_GOOGLE_AUTH:
+            return (
+                f"deltalake, which reads and writes the table's log, cannot use {self}: give it the key file of a "
+                "service account (gcs.credentials.path)"
+            )
+        has_path = "service_account" in self._credentials()
+        found = None if has_path else next(filter(os.environ.__contains__, _PATH_VARIABLES), None)
+        if self.kind is Kind.MACHINE and found is None:
+            found = next(filter(os.environ.__contains__, (_KEY_VARIABLE, _CREDENTIALS)), None)
+            if found is None and _usual_file().exists():
+                return f"the file {_usual_file()} exists, which deltalake would use in place of {self}: remove it"
+        if found is None:
+            return None
+        return (
+            f"the environment variable {found} is set, which deltalake would use in place of {self}: remove it from "
+            "the driver's environment"
+        )
+
+    def tokens(self, timeouts: RequestTimeouts) -> TokenSource | None:
+        """Return the source of this identity's access tokens; None: obstore needs none.
+
+        Raises:
+            ConfigurationError: the package google-auth is missing, or the credentials lack a field.
+        """
+        if self.kind in BY_GOOGLE_AUTH:
+            from tiered_stream.storage.identity.google_auth import google_auth_tokens
+
+            return google_auth_tokens(self.text, str(self), timeouts)
+        if self.kind is Kind.MACHINE:
+            return token_source(_metadata_request(), timeouts)
+        return None  # of a service account, the library signs tokens itself; of a user, it requests them
+
+    def __str__(self) -> str:
+        if self.kind is Kind.MACHINE:
+            return "the service account of the machine"
+        if self.kind is Kind.NOBODY:
+            return "no credentials"
+        return f"the credentials of the type {self.kind}{f' in {self.path}' if self.path else ''}"
+
+    def _credentials(self) -> dict[str, str]:
+        """Return the settings of `object_store` that have the credentials, if they can."""
+        if self.kind is Kind.NOBODY:
+            return {"service_account_key": _NO_ACCOUNT, "skip_signature": "true"}
+        name = {Kind.SERVICE_ACCOUNT: "service_account", Kind.USER: "application_credentials"}.get(self.kind)
+        if name is None:
+            return {"skip_signature": "false"}
+        credentials = {name: self.path} if self.path else {"service_account_key": self.text}
+        return {"skip_signature": "false", **credentials}
+
+
+def google_identity(options: StoreAccess, prefix: str) -> GoogleIdentity:
+    """Return the identity that the settings name; without one, it is Google's application default credentials.
+
+    A file of credentials is read. `prefix` is the prefix of the settings, for errors.
+
+    Raises:
+        StorageAccessError: the file cannot be read.
+        ConfigurationError: credentials are malformed, or of an unknown type. The message has no part of them.
+    """
+    if options.gcs_credentials_json:
+        return _of_text(options.gcs_credentials_json, "", f"{prefix}gcs.credentials.json")
+    if options.gcs_credentials_path:
+        return _of_file(options.gcs_credentials_path, f"{prefix}gcs.credentials.path")
+    if options.gcs_anonymous or options.gcs_machine:
+        return GoogleIdentity(Kind.NOBODY if options.gcs_anonymous else Kind.MACHINE)
+    if path := os.environ.get(_CREDENTIALS):
+        return _of_file(path, f"the environment variable {_CREDENTIALS}")
+    path = _file_of_user()
+    return _of_file(path, "application default credentials") if path else GoogleIdentity(Kind.MACHINE)
+
+
+def _file_of_user() -> str | None:
+    """Return the file into which `gcloud auth application-default login` writes; None: there is no such file."""
+    folder = os.environ.get("CLOUDSDK_CONFIG")
+    path = Path(folder, _FILE_NAME) if folder else _usual_file()
+    return str(path) if path.exists() else None
+
+
+def _usual_file() -> Path:
+    return Path.home() / ".config" / "gcloud" / _FILE_NAME  # `object_store` knows no other folder
+
+
+def _of_file(path: str, setting: str) -> GoogleIdentity:
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise StorageAccessError(f"the file {path} ({setting}) cannot be read: {why}") from None
+    return _of_text(text, path, setting)
+
+
+def _of_text(text: str, path: str, setting: str) -> GoogleIdentity:
+    where = f"{path} ({setting})" if path else setting
+    try:
+        document = orjson.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise StorageAccessError(f"{where} has no credentials of Google's: it is not the JSON of a credentials file")
+    name = document.get("type", Kind.SERVICE_ACCOUNT)
+    if name not in (Kind.SERVICE_ACCOUNT, Kind.USER, *BY_GOOGLE_AUTH):
+        shown = repr(name) if isinstance(name, str) and len(name) < 60 else "malformed"
+        raise ConfigurationError(
+            f"{where}: the type of the credentials is {shown}, which is not supported: use the key file of a service "
+            "account"
+        )
+    if name == Kind.USER and not path:
+        raise ConfigurationError(f"{where}: credentials of a user must be in a file: set {setting[:-4]}path")
+    return GoogleIdentity(Kind(name), path, text)
+
+
+def _metadata_request() -> TokenRequest:
+    """Return the request to the metadata server, whose host may be in the environment, as for Google's libraries."""
+    host = os.environ.get("GCE_METADATA_HOST") or os.environ.get("GCE_METADATA_ROOT") or "metadata.google.internal"
+    address = os.environ.get("GCE_METADATA_IP") or "169.254.169.254"
+    return TokenRequest(
+        "the service account of the machine",
+        tuple(f"http://{name}{_METADATA_PATH}" for name in (host, address)),
+        "attach a service account to the machine or pod, or give credentials by gcs.credentials.path",
+        headers={"Metadata-Flavor": "Google"},
+        proxied=False,
+    )
