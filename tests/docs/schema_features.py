@@ -113,7 +113,7 @@ NAMED: tuple[tuple[str, str, str | None], ...] = (
 )  # fmt: skip
 _SCALARS = ("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64",
             "sfixed32", "sfixed64", "bool", "string", "bytes")  # fmt: skip
-_FILES = {
+WELL_KNOWN_FILES = {
     "Timestamp": "timestamp", "Duration": "duration", "StringValue": "wrappers", "Int64Value": "wrappers",
     "BoolValue": "wrappers", "Struct": "struct", "Value": "struct", "ListValue": "struct", "Any": "any",
     "Empty": "empty", "FieldMask": "field_mask",
@@ -122,7 +122,7 @@ _FILES = {
 PROTO: tuple[tuple[str, Sequence[str]], ...] = (
     ('syntax = "proto3";', (
         *_SCALARS, "optional int32", "repeated int32", "E", "M", "map<string, int32>", "oneof int32",
-        *(f"google.protobuf.{name}" for name in _FILES),
+        *(f"google.protobuf.{name}" for name in WELL_KNOWN_FILES),
     )),
     ('syntax = "proto2";', ("required int32", "optional int32", "repeated int32", "optional E", "group")),
     ('edition = "2023";', ("int32", "repeated int32", "E", "M")),
@@ -186,9 +186,8 @@ def _named_types() -> str:
 
 def _protobuf_rows() -> Iterator[tuple[str, str, str]]:
     for head, kinds in PROTO:
-        imports = {
-            f'import "google/protobuf/{_FILES[kind[16:]]}.proto";' for kind in kinds if kind.startswith("google")
-        }
+        known = (WELL_KNOWN_FILES[kind[16:]] for kind in kinds if kind.startswith("google"))
+        imports = {f'import "google/protobuf/{name}.proto";' for name in known}
         label = "optional " if "proto2" in head else ""
         messages = [f"message X{at} {{ {_declared(kind)} }}" for at, kind in enumerate(kinds)]
         others = f"enum E {{ Z = 0; }} message M {{ {label}int32 a = 1; }}"

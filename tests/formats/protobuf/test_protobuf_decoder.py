@@ -215,6 +215,25 @@ def test_a_group_is_refused() -> None:
         ProtobufDecoder(compiled_proto({"old.proto": GROUP}), "Old")
 
 
+EXTENDED = """
+syntax = "proto2";
+message Order {
+  optional int32 id = 1; optional bool paid = 2 [default = true]; extensions 10 to 20;
+  extend Order { optional Need own = 11; }
+}
+message Need { required int32 a = 1; }
+extend Order { optional Need more = 10; }
+"""
+
+
+@pytest.mark.parametrize("paid", [b"", b"\x10\x01"])
+@pytest.mark.parametrize("extension", [b"\x52\x00", b"\x5a\x00"])
+def test_extensions_have_no_columns_and_no_say_in_values(paid: bytes, extension: bytes) -> None:
+    decoder = ProtobufDecoder(compiled_proto({"a.proto": EXTENDED}), "Order")
+    decoded = decoder.decode(pa.array([b"\x08\x02" + paid + extension], pa.binary()))
+    assert decoded.column.to_pylist() == [{"id": 2, "paid": True}] and decoded.reasons == {}
+
+
 def test_a_descriptor_set_without_its_imports_is_refused() -> None:
     files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set())
     kept = [each for each in files.file if each.name != "other.proto"]
