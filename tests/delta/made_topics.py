@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from tests.formats.avro_cases import Schemas, encoded, value
 from tests.formats.json_documents import document, make_kind
-from tests.formats.protobuf_cases import MESSAGE, Files, made, message_class
+from tests.formats.protobuf_cases import MESSAGE, WRAPPERS, Files, made, message_class
 from tests.formats.scripted_registry import ScriptedRegistry
 from tests.rigs.fuzz.mutation import spoiled
 from tests.rigs.stack.rows import Record
@@ -58,7 +58,7 @@ def avro_topic(random: Random, name: str, count: int) -> MadeTopic:
 def protobuf_topic(random: Random, name: str, count: int, folder: Path) -> MadeTopic:
     """By a `.proto` file in the folder."""
     file = folder / f"{name}.proto"
-    text = Files(random).text()
+    text = Files(random, known=WRAPPERS).text()
     file.write_text(text)
     values = [made(random, message_class(text)()).SerializeToString() for _ in range(count)]
     settings = {"format": "protobuf", "schema": str(file), "message": MESSAGE}
@@ -82,7 +82,7 @@ def registered_avro_topic(random: Random, name: str, count: int, registry: Scrip
 
 def registered_protobuf_topic(random: Random, name: str, count: int, registry: ScriptedRegistry) -> MadeTopic:
     """By a registry; some say that they are another message."""
-    text = Files(random).text()
+    text = Files(random, known=WRAPPERS).text()
     number = 10 * (len(registry.schemas) + 1)
     registry.schemas[number] = {"schema": text, "schemaType": "PROTOBUF"}
     registry.versions[f"{name}-value", "latest"] = {"id": number, **registry.schemas[number]}

@@ -124,9 +124,15 @@ PROTO: tuple[tuple[str, Sequence[str]], ...] = (
         *_SCALARS, "optional int32", "repeated int32", "E", "M", "map<string, int32>", "oneof int32",
         *(f"google.protobuf.{name}" for name in WELL_KNOWN_FILES),
     )),
-    ('syntax = "proto2";', ("required int32", "optional int32", "repeated int32", "optional E", "group")),
+    ('syntax = "proto2";', ("required int32", "optional int32", "repeated int32", "optional E", "group", "extension")),
     ('edition = "2023";', ("int32", "repeated int32", "E", "M")),
 )  # fmt: skip
+
+_PROTO_NOTES = {
+    "google.protobuf.Duration": "Delta refuses this type: leave the column out by `ingest.select`",
+    "google.protobuf.Empty": "a message without fields has no column",
+    "extension": "has no column, as in Spark",
+}
 
 
 def render() -> dict[str, str]:
@@ -189,20 +195,22 @@ def _protobuf_rows() -> Iterator[tuple[str, str, str]]:
         known = (WELL_KNOWN_FILES[kind[16:]] for kind in kinds if kind.startswith("google"))
         imports = {f'import "google/protobuf/{name}.proto";' for name in known}
         label = "optional " if "proto2" in head else ""
-        messages = [f"message X{at} {{ {_declared(kind)} }}" for at, kind in enumerate(kinds)]
+        messages = [f"message X{at} {{ {_declared(kind, at)} }}" for at, kind in enumerate(kinds)]
         others = f"enum E {{ Z = 0; }} message M {{ {label}int32 a = 1; }}"
         descriptors = compiled_proto({"x.proto": "\n".join([head, *sorted(imports), others, *messages])})
         for at, kind in enumerate(kinds):
             shown = _shown(partial(_field_kind, descriptors, f"X{at}"))
-            yield f"{head.split(chr(34))[1]}: `{kind}`", shown, ""
+            yield f"{head.split(chr(34))[1]}: `{kind}`", shown, _PROTO_NOTES.get(kind, "")
 
 
-def _declared(kind: str) -> str:
+def _declared(kind: str, at: int) -> str:
     match kind:
         case "oneof int32":
             return "oneof o { int32 x = 1; }"
         case "group":
             return "optional group X = 1 { optional int32 a = 2; }"
+        case "extension":
+            return f"extensions 1; extend X{at} {{ optional int32 x = 1; }}"
     return f"{kind} x = 1;"
 
 

@@ -15,7 +15,7 @@ from tiered_stream.delta.write.parquet_properties import open_parquet
 from tiered_stream.formats.row_decoder import RowDecoder
 
 
-def landed(values: Sequence[bytes], **settings: str) -> tuple[list[dict[str, Any]], dict[int, str]]:
+def landed(values: Sequence[bytes | None], **settings: str) -> tuple[list[dict[str, Any]], dict[int, str]]:
     """Return the rows in the Parquet file, and the reasons of dead letters by the values' positions.
 
     `settings` are settings `ingest.*`; an underscore in a name stands for a point.

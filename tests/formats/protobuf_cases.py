@@ -18,8 +18,8 @@ SYNTAXES = {"proto2": 'syntax = "proto2";', "proto3": 'syntax = "proto3";', "202
 INTEGERS = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
 DEFAULTS = {**dict.fromkeys(INTEGERS, "7"), "float": "-inf", "double": "0.5", "bool": "true", "string": '"é"',
             "bytes": r'"\001"', "State": "DONE", "Odd": "NONE"}  # fmt: skip
-KNOWN = tuple(f"google.protobuf.{name}" for name in WELL_KNOWN_FILES if not name.endswith(("Value", "Struct")))
 WRAPPERS = tuple(f"google.protobuf.{name}Value" for name in ("String", "Int64", "UInt32", "Bool", "Bytes", "Double"))
+KNOWN = (*WRAPPERS, *(f"google.protobuf.{each}" for each in WELL_KNOWN_FILES if not each.endswith(("Value", "Struct"))))
 IMPORTS = "".join(f'import "google/protobuf/{name}.proto"; ' for name in sorted({*WELL_KNOWN_FILES.values()}))
 MESSAGE = "shop.Order"
 WRITER = (("/* state */", "MORE = 99;"), ("/* odd */", "ODD_MORE = 99;"))
@@ -29,14 +29,14 @@ WRITER = (("/* state */", "MORE = 99;"), ("/* odd */", "ODD_MORE = 99;"))
 class Files:
     """Files by a seed. The second message is `Order`."""
 
-    def __init__(self, random: Random, syntax: str = "proto3") -> None:
-        self._random, self._syntax = random, syntax
+    def __init__(self, random: Random, syntax: str = "proto3", known: Sequence[str] = KNOWN) -> None:
+        self._random, self._syntax, self._known = random, syntax, known
         self.optional = "optional " if syntax == "proto2" else ""
 
     def text(self, package: str = "shop", more: str = "") -> str:
         """Return a file; `more` are more fields of `Order`."""
         simple = [each for each in DEFAULTS if self._syntax != "proto3" or each != "Odd"]
-        order = self._fields((*simple, "Line", "Deep", "Nothing", "Nested", *KNOWN, *WRAPPERS), 8)
+        order = self._fields((*simple, "Line", "Deep", "Nothing", "Nested", *self._known), 8)
         nested, line = self._fields((*simple, "Line"), 2), self._fields(simple, 3)
         deep = self._fields((*simple, "Line", "Nothing"), 4)
         closed = "option features.enum_type = CLOSED;" if self._syntax == "2023" else ""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
-from decimal import Context, Decimal
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -159,12 +158,6 @@ def test_a_writers_type_is_read_as_the_readers(written: Any, wanted: Any, conten
     assert rows == [{"f": row}]
 
 
-def test_timestamps_of_another_unit_are_converted() -> None:
-    written = {"type": "long", "logicalType": "timestamp-millis"}
-    rows, _ = decode(written, varint(1500), reader={"type": "long", "logicalType": "timestamp-micros"})
-    assert rows[0].microsecond == 500_000
-
-
 @pytest.mark.parametrize(
     ("written", "wanted", "why"),
     [
@@ -197,62 +190,6 @@ def number(unscaled: int) -> bytes:
     return varint(len(content)) + content
 
 
-def test_decimals_of_kafka_connects_precision_are_rows_where_they_fit() -> None:
-    most = 10**38 - 1
-    rows, reasons = decode(record(("a", decimal(64))), *map(number, (1234, -most, most + 1)))
-    assert [row and row["a"] for row in rows] == [Decimal("12.34"), Decimal(-most).scaleb(-2, Context(50)), None]
-    assert reasons == {2: "a: a decimal has more digits than its precision, which is at most 38"}
-
-
-@pytest.mark.parametrize(
-    ("large", "kind", "numbers"),
-    [
-        (LargeDecimals.STRING, pa.string(), ["12.34", "-0.05", "0.00", f"{10**63}.00"]),
-        (LargeDecimals.DOUBLE, pa.float64(), [12.34, -0.05, 0.0, 1e63]),
-        (LargeDecimals.BINARY, pa.binary(), [b"\x04\xd2", b"\xfb", b"\0", (10**65).to_bytes(28)]),
-    ],
-)
-def test_large_decimals_may_have_other_columns_at_any_depth(
-    large: LargeDecimals, kind: pa.DataType, numbers: list[Any]
-) -> None:
-    inner = record(("x", ["null", decimal(64)]), ("y", "int")) | {"name": "inner"}
-    schema = record(("a", decimal(100)), ("b", {"type": "array", "items": inner}), ("c", {"type": "map", "values":
-        decimal(64)}), ("d", decimal(9)), ("e", ["int", decimal(64)]))  # fmt: skip
-    contents = [number(each) for each in (1234, -5, 0, 10**65)]
-    values = [
-        each + b"\4\2" + each + b"\6\0\x08\0" + b"\2\2k" + each + b"\0" + number(150) + b"\2" + each
-        for each in contents
-    ]
-    decoder = AvroDecoder(json.dumps(schema), columns=AvroColumns(large))
-    decoded = decoder.decode(pa.array([None, *values, b"\2"], pa.binary()))
-    decoded.column.validate(full=True)
-    assert decoder.kind == decoded.column.type and decoder.kind.field("a").type == kind and list(decoded.reasons) == [5]
-    assert decoded.column.to_pylist() == [None, *(
-        {"a": each, "b": [{"x": each, "y": 3}, {"x": None, "y": 4}], "c": [("k", each)], "d": Decimal("1.50"),
-         "e": {"member0": None, "member1": each}}
-        for each in numbers
-    ), None]  # fmt: skip
-
-
-def test_debeziums_names_of_types_may_make_dates_and_timestamps() -> None:
-    def named(kind: str, name: str, logical: str | None = None) -> dict[str, Any]:
-        return {"type": kind, "connect.name": name, **({"logicalType": logical} if logical else {})}
-
-    schema = record(
-        ("a", named("int", "io.debezium.time.Date")), ("b", ["null", named("long", "io.debezium.time.Timestamp")]),
-        ("c", named("long", "io.debezium.time.MicroTimestamp")), ("d", named("long", "io.debezium.time.NanoTimestamp")),
-        ("e", named("long", "org.apache.kafka.connect.data.Timestamp", "timestamp-millis")), ("f", "long"),
-    )  # fmt: skip
-    content = varint(20_000) + b"\2" + varint(1_700_000_000_123) + varint(1_700_000_000_123_456) + varint(1)
-    value = pa.array([content + varint(1_700_000_000_123) + varint(1)], pa.binary())
-    at = datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)
-    (row,) = AvroDecoder(json.dumps(schema), columns=AvroColumns(has_named_times=True)).decode(value).column.to_pylist()
-    micros = at.replace(microsecond=123_456)
-    assert row == {"a": date(2024, 10, 4), "b": at, "c": micros, "d": 1, "e": at, "f": 1}
-    (row,) = AvroDecoder(json.dumps(schema)).decode(value).column.to_pylist()
-    assert (row["a"], row["b"], row["e"]) == (20_000, 1_700_000_000_123, at)
-
-
 def test_a_text_is_not_made_of_a_number_of_unbounded_size() -> None:
     decoded = AvroDecoder(json.dumps(decimal(64)), columns=AvroColumns(LargeDecimals.STRING)).decode(
         pa.array([number(7), number(1 << 4000)], pa.binary())
@@ -280,18 +217,7 @@ def test_a_decimal_that_does_not_fit_is_an_error_of_its_value() -> None:
 @pytest.mark.parametrize(
     ("kind", "default", "row"),
     [
-        (["null", "int"], None, None),
-        ("int", -7, -7),
-        ("float", 0.1, 0.10000000149011612),
-        ("boolean", True, True),
-        ("string", "é", "é"),
-        ("bytes", "\u00ff", b"\xff"),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 0}, "\u00ff", -1),
-        ({"type": "enum", "name": "e", "symbols": ["A"]}, "A", "A"),
-        ({"type": "map", "values": "int"}, {"a": 1}, [("a", 1)]),
-        ({"type": "array", "items": {"type": "map", "values": "int"}}, [{"a": 1}, {}], [[("a", 1)], []]),
         (record(("a", "int"), {"name": "b", "type": "int", "default": 5}) | {"name": "q"}, {"a": 1}, {"a": 1, "b": 5}),
-        (["int", "string"], 3, {"member0": 3, "member1": None}),
         (["int", "string"], "x", {"member0": None, "member1": "x"}),
     ],
 )

@@ -52,8 +52,11 @@ def test_no_column_of_a_drawn_schema_is_lost_and_no_value_is_changed(registry: S
     if reader is not written:
         registry.schemas |= {number + at: {"schema": as_text(each)} for at, each in enumerate((written, reader))}
         given |= {"value_schema.id.deserializer": "PrefixSchemaIdDeserializer", "schema_registry_url": registry.url}
+    values += [None, values[0] + b"\0"]
     rows, reasons = landed(values, value_schema=as_text(reader, random), **given)
-    assert reasons.keys() == beyond and all("more digits" in each for each in reasons.values()), reasons
+    assert reasons.keys() == {*beyond, len(values) - 1}, reasons
+    assert all("more digits" in reasons[at] for at in beyond)
+    expected.append({each["name"]: None for each in reader["fields"]})
     assert rows == expected
 
 

@@ -61,8 +61,8 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
 def _without_extensions(part: _FilePart) -> _FilePart:
     """Remove the extensions of a file or of a message in it, and return it.
 
-    Extensions have no columns, as in Spark. If the library knew them, it would refuse a value because of its extensions,
-    but the kernel does not read them.
+    Extensions have no columns, as in Spark. The library checks the extensions that it knows, but the kernel reads none,
+    so that a value would decode or not by who decodes it.
     """
     part.ClearField("extension")
     for message in part.message_type if isinstance(part, descriptor_pb2.FileDescriptorProto) else part.nested_type:
