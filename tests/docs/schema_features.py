@@ -84,7 +84,8 @@ AVRO: tuple[tuple[Any, str, AvroColumns], ...] = (
     (["int", "string"], "one member is not null", AS_SPARK),
     *(({"type": kind, "logicalType": logical}, why, AS_SPARK) for kind, logical, why in (
         ("int", "date", ""), ("int", "time-millis", "Delta has no time of day"),
-        ("long", "time-micros", "Delta has no TIME, which `from_avro` gives in Spark 4.2"), ("long", "timestamp-millis", ""),
+        ("long", "time-micros", "Delta has no TIME, which `from_avro` gives in Spark 4.2"),
+        ("long", "timestamp-millis", ""),
         ("long", "timestamp-micros", ""), ("long", "timestamp-nanos", "a TIMESTAMP has microseconds"),
         ("long", "local-timestamp-millis", ""), ("long", "local-timestamp-micros", ""),
         ("long", "local-timestamp-nanos", "a TIMESTAMP_NTZ has microseconds"), ("string", "uuid", ""),

@@ -82,7 +82,8 @@ class Schemas:
         if self._every and self.random.random() < 0.4:
             return dict(self.random.choice(NAMES))
         if self.random.random() < 0.5:
-            return dict(self.random.choice([each for each in LOGICAL if self._every or each["logicalType"] not in NOT_IN_SPARK]))
+            known = [each for each in LOGICAL if self._every or each["logicalType"] not in NOT_IN_SPARK]
+            return dict(self.random.choice(known))
         precision = self.random.choice((5, 18, 38, 64, self.random.randint(1, 64)) if self._every else (5, 18, 38))
         more = {"logicalType": "decimal", "precision": precision, "scale": self.random.randint(0, min(38, precision))}
         match self.random.randrange(4 if self._every else 2):
