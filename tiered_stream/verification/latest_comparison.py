@@ -88,8 +88,8 @@ class LatestSides:
 
         Further columns are `deletes`; `record`, which is a text with partition and offset; and `mixed`, a text with two
         partitions that have the key, or null. `unknown` are the columns whose values no compared record has, because
-        the database did not send them (`ingest.unavailableValue`). `ties` are the hashes of the rows that the table could have as well,
-        because a column orders their records alike; the text `_DELETED` stands for no row.
+        the database did not send them (`ingest.unavailableValue`). `ties` are the hashes of the rows that the table
+        could have as well, because a column orders their records alike; the text `_DELETED` stands for no row.
         """
         read = self.spark.read.format(SOURCE).options(**self._options()).load()
         columns = [_as_in_table(read, each) for each in self.fields]

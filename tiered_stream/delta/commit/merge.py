@@ -123,8 +123,8 @@ class MergedTable:
         with placeholders (`latest_rows.known_at`).
         """
         columns = self.columns(description).names
-        known = {name.lower(): name for name in columns}
-        names = (known.get(self.kafka.get(each, "").lower()) for each in PLACE) if order_by is None else ()
+        written = {name.lower(): name for name in columns}
+        names = (written.get(self.kafka.get(each, "").lower()) for each in PLACE) if order_by is None else ()
         places = [name for name in names if name is not None]
         own = own_columns(description, columns)
         return merge_clauses(columns, keys, order_by, self.merge_on, places, own, known)
