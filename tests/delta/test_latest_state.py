@@ -464,7 +464,9 @@ def test_a_placeholder_keeps_the_last_value_by_the_column_that_orders_rows(spark
 def test_a_column_that_is_not_null_keeps_the_placeholder_of_a_new_row(spark: SparkSession, tmp_path: Path) -> None:
     table, given = Toasted(spark, tmp_path), toasted_rows.ENVELOPES["none"]
     change, delete = (partial(each, "none") for each in (toasted_rows.change, toasted_rows.delete))
-    columns = f"{toasted_rows.DDL.replace('doc STRING', 'doc STRING NOT NULL')}, timestamp TIMESTAMP"
+    columns = (
+        f"{toasted_rows.DDL.replace('doc STRING', 'doc STRING NOT NULL')}, key STRUCT<id: BIGINT>, timestamp TIMESTAMP"
+    )
     spark.sql(f"CREATE TABLE delta.`{table.table}` ({columns}) USING delta")
     table.write(0, change(1, 1, None), delete(2), change(2, 2, None))
     for _ in range(2):
@@ -486,4 +488,4 @@ def test_another_placeholder_and_other_names_of_columns_are_no_obstacle(spark: S
     for text in ("a", "??"):
         latest.write(0, Record(b"", orjson.dumps({"id": 1, "d.o'c`s": text})))
         latest.run(given)
-    assert latest.rows() == [(1, "a", None)]
+    assert latest.rows("*") == [(1, "a", None)]
