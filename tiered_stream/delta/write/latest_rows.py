@@ -164,9 +164,9 @@ def placeholder_columns(rows: pa.RecordBatch) -> set[str]:
 def known_at(columns: Sequence[str], placeholders: Collection[str]) -> dict[str, str]:
     """Return the names of columns of last rows by the columns of the table that have `placeholders`.
 
-    `placeholders` are in lower case, and `columns` are the table's columns. The column of a name has the value of
-    `ingest.orderBy` of the key's last row that knows the value of the table's column, or that is a delete; without
-    `ingest.orderBy`, true. It is null if the key has no such row, so that the table's row has the value.
+    `placeholders` are in lower case, and `columns` are the table's columns. A row of the key knows the value of a
+    column if it is a delete, or if it has no placeholder there. The result's column has the value of `ingest.orderBy`
+    of the last row that knows the value; without `ingest.orderBy`, true. It is null if no row knows the value.
     """
     return {name: f"{_KNOWN_AT}{at}" for at, name in enumerate(columns) if name.lower() in placeholders}
 
@@ -212,8 +212,9 @@ def _last_places(
 ) -> tuple[_Positions, _Positions, dict[str, _Positions]]:
     """Return the positions in `rows` of the last row of each key, in the order of `rows`.
 
-    Further results are the positions of the key's delete that `DELETED_AT` is from, and by name the positions of the
-    key's last row with a flag in `knows`; -1: there is none. `deletes` are the flags of deletes.
+    The second result are the positions of the deletes for `DELETED_AT`. The third result are, by name, the positions of
+    each key's last row with a flag in `knows`. The position -1 means that there is none. `deletes` are the flags of
+    deletes.
     """
     bare = rows.select(keys).rename_columns([f"k{number}" for number in range(len(keys))])
     itself = np.arange(len(rows))
