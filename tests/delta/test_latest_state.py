@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, Row, SparkSession
 from pyspark.sql import functions as sql
 
+from tests.delta import toasted_rows
 from tests.formats.scripted_registry import ScriptedRegistry
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
@@ -426,3 +428,64 @@ def test_settings_that_do_not_go_together_are_refused_by_name(
         latest.run({**DEBEZIUM, **given})
     with pytest.raises(ConfigurationError, match="Spark lane .*ingest.mode=upsert"):
         latest.run(DEBEZIUM, lane="spark")
+
+
+class Toasted(Latest):
+    """Table of rows with large values."""
+
+    def run(self, given: dict[str, str], lane: str = "auto") -> None:
+        super().run({**toasted_rows.SETTINGS, **given}, lane)
+
+    def large_rows(self) -> dict[int, tuple[int, str | None]]:
+        return toasted_rows.by_key([row.asDict() for row in self.rows_of_table()])
+
+    def rows_of_table(self) -> list[Row]:
+        return self.spark.read.format("delta").load(str(self.table)).collect()
+
+
+def test_an_update_with_placeholders_keeps_the_rows_values(spark: SparkSession, tmp_path: Path) -> None:
+    table, given = Toasted(spark, tmp_path), toasted_rows.ENVELOPES["debezium"]
+    table.write(0, *toasted_rows.first("debezium"))
+    table.run(given)
+    table.write(0, *toasted_rows.second("debezium"))
+    table.run(given)
+    assert table.large_rows() == toasted_rows.LATEST
+
+
+def test_a_placeholder_keeps_the_last_value_by_the_column_that_orders_rows(spark: SparkSession, tmp_path: Path) -> None:
+    table, given = Toasted(spark, tmp_path), {**toasted_rows.ENVELOPES["flattened"], "ingest.orderBy": "timestamp"}
+    table.write(0, *toasted_rows.first("flattened", at=5))
+    table.run(given)
+    table.write(0, *toasted_rows.out_of_order("flattened"))
+    table.run(given)
+    assert table.large_rows() == toasted_rows.LATEST_BY_TIME
+
+
+def test_a_column_that_is_not_null_keeps_the_placeholder_of_a_new_row(spark: SparkSession, tmp_path: Path) -> None:
+    table, given = Toasted(spark, tmp_path), toasted_rows.ENVELOPES["none"]
+    change, delete = (partial(each, "none") for each in (toasted_rows.change, toasted_rows.delete))
+    columns = (
+        f"{toasted_rows.DDL.replace('doc STRING', 'doc STRING NOT NULL')}, key STRUCT<id: BIGINT>, timestamp TIMESTAMP"
+    )
+    spark.sql(f"CREATE TABLE delta.`{table.table}` ({columns}) USING delta")
+    table.write(0, change(1, 1, None), delete(2), change(2, 2, None))
+    for _ in range(2):
+        table.run(given)
+        assert table.rows("id", "doc", "tags") == [(1, toasted_rows.TOAST, None), (2, toasted_rows.TOAST, None)]
+        table.write(0, change(1, 3, None))
+    table.write(0, change(1, 4, "known"), change(1, 5, None))
+    table.run(given)
+    assert table.rows("id", "n", "doc") == [(1, 5, "known"), (2, 2, toasted_rows.TOAST)]
+
+
+def test_another_placeholder_and_other_names_of_columns_are_no_obstacle(spark: SparkSession, tmp_path: Path) -> None:
+    """Names of the table may differ from names of records by case, and have dots and quotes."""
+    latest = Latest(spark, tmp_path)
+    spark.sql(f"CREATE TABLE delta.`{latest.table}` (ID BIGINT, `d.o'C``s` STRING, own STRING) USING delta")
+    given = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT, `d.o'c``s` STRING",
+             "ingest.keys": "id", "ingest.kafkaColumns": "none", "ingest.ownColumns": "own",
+             "ingest.unavailableValue": "hex:3f3f"}  # fmt: skip
+    for text in ("a", "??"):
+        latest.write(0, Record(b"", orjson.dumps({"id": 1, "d.o'c`s": text})))
+        latest.run(given)
+    assert latest.rows("*") == [(1, "a", None)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from tiered_stream.formats.json.json_schema import json_schema_kind
 from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, LargeDecimals
+from tiered_stream.formats.rows.unavailable_values import UnavailableValues
 
 _NAMES = {
     pa.int32(): "INT", pa.int64(): "BIGINT", pa.float32(): "FLOAT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN",
@@ -104,14 +106,32 @@ AVRO: tuple[tuple[Any, str, AvroColumns], ...] = (
 NAMED: tuple[tuple[str, str, str | None], ...] = (
     *(("int", f"io.debezium.time.{name}", None) for name in ("Date", "Time", "Year")),
     *(("long", f"io.debezium.time.{name}", None) for name in (
-        "Timestamp", "MicroTimestamp", "NanoTimestamp", "MicroTime", "NanoTime", "MicroDuration")),
+        "Timestamp", "MicroTimestamp", "NanoTimestamp", "MicroTime", "NanoTime", "MicroDuration", "NanoDuration")),
     *(("string", f"io.debezium.{name}", None) for name in (
-        "time.ZonedTimestamp", "time.ZonedTime", "time.Interval", "data.Json", "data.Xml", "data.Uuid", "data.Enum")),
+        "time.ZonedTimestamp", "time.ZonedTime", "time.IsoDate", "time.IsoTime", "time.IsoTimestamp", "time.Interval",
+        "data.Json", "data.Xml", "data.Uuid", "data.Enum")),
     ("bytes", "io.debezium.data.Bits", None),
     ("int", "org.apache.kafka.connect.data.Date", "date"),
     ("int", "org.apache.kafka.connect.data.Time", "time-millis"),
     ("long", "org.apache.kafka.connect.data.Timestamp", "timestamp-millis"),
 )  # fmt: skip
+PLACEHOLDERS: tuple[tuple[str, pa.DataType, Any], ...] = (
+    ("`text`, `json`, `xml`, `CLOB`", pa.string(), "?"),
+    ("`bytea`, `BLOB`", pa.binary(), b"?"),
+    ("`bytea` with `binary.handling.mode=base64`", pa.string(), "Pw=="),
+    ("`bytea` with `binary.handling.mode=hex`", pa.string(), "3f"),
+    ("`hstore`", pa.string(), '{"?":"?"}'),
+    ("`hstore` with `hstore.handling.mode=map`", pa.map_(pa.string(), pa.string()), [("?", "?")]),
+    ("`text[]`, `varchar[]`, `json[]`", pa.list_(pa.string()), ["?"]),
+    ("`bytea[]`", pa.list_(pa.binary()), [b"?"]),
+    ("`uuid[]`", pa.list_(pa.string()), ["d1457b72-c3fb-323a-a671-125aef3eab5d"]),
+    ("`integer[]`", pa.list_(pa.int32()), [63]),
+    ("`bigint[]`", pa.list_(pa.int64()), [63]),
+    ("`double precision[]`", pa.list_(pa.float64()), [63.0]),
+    ("`date[]`", pa.list_(pa.date32()), [date(1970, 3, 5)]),
+    ("`boolean[]`", pa.list_(pa.bool_()), [True]),
+    ("`geometry`", pa.struct([("wkb", pa.binary()), ("srid", pa.int32())]), {"wkb": b"?", "srid": 4326}),
+)
 _SCALARS = ("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64",
             "sfixed32", "sfixed64", "bool", "string", "bytes")  # fmt: skip
 WELL_KNOWN_FILES = {
@@ -142,6 +162,7 @@ def render() -> dict[str, str]:
         "json schema features": _table("JSON Schema", ((_code(schema), _json(schema), why) for schema, why in JSON)),
         "avro features": _table("Avro", ((_code(each), _avro(each, given), why) for each, why, given in AVRO)),
         "named types": _named_types(),
+        "placeholders": _placeholders(),
         "protobuf features": _table("Protobuf", _protobuf_rows()),
     }
 
@@ -188,6 +209,18 @@ def _named_types() -> str:
         schema = {"type": kind, "connect.name": name} | ({"logicalType": logical} if logical else {})
         shown = [_avro(schema, AvroColumns(has_named_times=given)) for given in (False, True)]
         lines.append(f"| `{name}` | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _placeholders() -> str:
+    lines = ["| Column of the database | Column | Placeholder | |", "|---|---|---|---|"]
+    finder = UnavailableValues("?", ())
+    for name, kind, value in PLACEHOLDERS:
+        found = finder.of(pa.RecordBatch.from_pydict({"x": pa.array([value], kind)}))[0].is_valid
+        text = json.dumps(value, default=lambda each: f"X'{each.hex()}'" if isinstance(each, bytes) else str(each))
+        lines.append(
+            f"| {name} | `{_type_text(kind)}` | `{text}` | {'the row keeps its value' if found else 'lands'} |"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from tests.delta.test_latest_state import DEBEZIUM, PLAIN, Latest, change, tombstone
+from tests.delta import toasted_rows
+from tests.delta.test_latest_state import DEBEZIUM, PLAIN, Latest, Toasted, change, tombstone
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options
 from tiered_stream import verify
@@ -183,3 +184,28 @@ def test_each_of_the_records_that_a_column_orders_alike_is_right(spark: SparkSes
     spark.sql(f"UPDATE {table} SET value = CASE key WHEN 'a' THEN 'early' ELSE 'other' END WHERE key <> 'd'")
     spark.sql(f"DELETE FROM {table} WHERE key = 'd'")
     assert verified(latest, given).counts == ((Kind.MISSING, 1), (Kind.EXTRA, 1), (Kind.DIFFERENT, 1))
+
+
+@pytest.mark.slow
+def test_values_that_the_database_did_not_send_are_those_of_earlier_records(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table, given = Toasted(spark, tmp_path), {**toasted_rows.SETTINGS, **toasted_rows.ENVELOPES["debezium"]}
+    for records in (toasted_rows.first("debezium"), toasted_rows.second("debezium")):
+        table.write(0, *records)
+        table.run(given)
+    report = verified(table, given)
+    assert report.equal and report.topic_rows == len(toasted_rows.LATEST), shown(report)
+    later = {"startingOffsets": '{"orders":{"0":7}}', "endingOffsets": "latest"}
+    report = verified(table, given, **later)
+    assert report.equal and report.table_outside == 2, shown(report)  # the rows 1 and 7 have values of the first batch
+    spark.sql(f"UPDATE delta.`{table.table}` SET doc = '{toasted_rows.TOAST}' WHERE id IN (1, 2)")
+    report = verified(table, given)
+    assert {(dict(each.key)["id"], *(column.column for column in each.columns)) for each in report.differences} == {
+        ("1", "doc"), ("2", "doc")
+    }  # fmt: skip
+    spark.sql(f"UPDATE delta.`{table.table}` SET n = 9 WHERE id = 1")
+    report = verified(table, given, **later)
+    assert {(dict(each.key)["id"], *(column.column for column in each.columns)) for each in report.differences} == {
+        ("1", "n"), ("2", "doc")
+    }  # fmt: skip

@@ -70,8 +70,14 @@ class RowDecoder:
             position = [hidden(name, SCHEMA_WITH_HEADERS.field(name).type) for name in (OFFSET, TIMESTAMP)]
             position += [hidden(FIRST_OFFSET, pa.int64())] if self._transform is not None else []
             self._no_rows = pa.RecordBatch.from_pylist([], pa.schema([*row_format.written, *position]))
-        changes = ChangeRecords(row_format.keys, row_format.order_by or None, envelope=row_format.envelope)
-        self._changes = changes if row_format.keys else None
+        self._changes = (
+            ChangeRecords(
+                row_format.keys, row_format.order_by or None, envelope=row_format.envelope,
+                placeholder=row_format.placeholder,
+            )
+            if row_format.keys
+            else None
+        )  # fmt: skip
 
     def decode(self, records: pa.RecordBatch) -> DecodedRows:
         """Return the rows and the dead letters of `records`, which are from one partition and in offset order.

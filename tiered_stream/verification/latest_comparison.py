@@ -15,12 +15,18 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
 
-from tiered_stream.delta.commit.key_order import mixed_sql, rank_sql, tied_sql
+from tiered_stream.delta.commit.key_order import (
+    columns_with_placeholders,
+    mixed_sql,
+    rank_sql,
+    tied_sql,
+    with_known_values,
+)
 from tiered_stream.delta.schema.routing import Routing, routing_options
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import source_options
 from tiered_stream.delta.settings.upsert_settings import ORDER_BY
-from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION
+from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION, STAGED
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options.offset_ranges import Ranges
@@ -81,15 +87,22 @@ class LatestSides:
         """Return the last row of each key in the topics, also of keys whose last record deletes the row.
 
         Further columns are `deletes`; `record`, which is a text with partition and offset; and `mixed`, a text with two
-        partitions that have the key, or null. `ties` are the hashes of the rows that the table could have as well,
-        because a column orders their records alike; the text `_DELETED` stands for no row.
+        partitions that have the key, or null. `unknown` are the columns whose values no compared record has, because
+        the database did not send them (`ingest.unavailableValue`). `ties` are the hashes of the rows that the table
+        could have as well, because a column orders their records alike; the text `_DELETED` stands for no row.
         """
         read = self.spark.read.format(SOURCE).options(**self._options()).load()
         columns = [_as_in_table(read, each) for each in self.fields]
-        rows = read.select(*columns, PARTITION, POSITION, DELETES)
+        known = self._known_at()
+        not_null = [each.name for each in self.fields if not each.nullable]
+        rows = read.select(*columns, *STAGED.names)
+        rows = with_known_values(rows, self.keys, self.order_by, known, not_null)
+        lost = {} if self.is_whole else known
+        unknown = (f"CASE WHEN {at} IS NULL THEN {sql_text(name)} END" for name, at in lost.items())
         ranked = rows.selectExpr(
             *self._structs(),
             f"{DELETES} AS deletes",
+            f"array_compact(CAST(array({', '.join(unknown)}) AS ARRAY<STRING>)) AS unknown",
             f"concat(replace({PARTITION}, '/', '-'), ', offset ', {POSITION}) AS record",
             f"{mixed_sql(self.keys)} AS mixed",
             f"{rank_sql(self.keys, self.order_by)} AS rank",
@@ -105,6 +118,11 @@ class LatestSides:
         `place` is null if the table does not have the position of a row's record, or if its partition is not compared.
         """
         return self._hashed(self.table.selectExpr(*self._structs(), f"{self._place()} AS place"))
+
+    def _known_at(self) -> dict[str, str]:
+        if not any(rows.placeholder for rows in self.routing.rows.values()):
+            return {}
+        return columns_with_placeholders(StructType(list(self.fields)), self.keys, self.order_by)
 
     def _options(self) -> dict[str, str]:
         """Return the options of the source of the topics' rows."""
@@ -214,8 +232,8 @@ def differences(sides: LatestSides, buckets: Sequence[int]) -> LatestDifferences
     theirs = theirs.selectExpr("*", f"count(*) {over}) AS copies", f"row_number() {over} ORDER BY hash) AS number")
     both = sides.topic_rows().where(chosen).alias("ours")
     both = both.join(theirs.where("number = 1").alias("theirs"), sql.expr("ours.key <=> theirs.key"), "full_outer")
-    kinds = both.selectExpr(
-        f"{_kind(sides)} AS kind", _key_texts(sides), _column_texts(sides.fields), "coalesce(copies, 0) AS copies",
+    kinds = both.selectExpr("*", _column_texts(sides.fields)).selectExpr(
+        f"{_kind(sides)} AS kind", _key_texts(sides), "texts", "coalesce(copies, 0) AS copies",
         "coalesce(record, '') AS record", "coalesce(deletes, false) AS deletes",
     ).where("kind IS NOT NULL")  # fmt: skip
     kinds.persist(StorageLevel.DISK_ONLY)
@@ -256,7 +274,10 @@ def _kind(sides: LatestSides) -> str:
             WHEN deletes OR ours.hash <> theirs.hash THEN '{_TIED}'
         END
         WHEN deletes THEN 'extra'
-        WHEN ours.hash <> theirs.hash THEN 'different'
+        WHEN ours.hash <> theirs.hash THEN CASE
+            WHEN size(unknown) > 0 AND size(array_compact(texts)) = 0 THEN '{_OUTSIDE}'
+            ELSE 'different'
+        END
     END"""
 
 
@@ -268,12 +289,13 @@ def _key_texts(sides: LatestSides) -> str:
 
 
 def _column_texts(fields: Sequence[StructField]) -> str:
-    """Return SQL for an array with a pair of texts for each compared column; null in place of equal texts."""
+    """Return SQL for an array with a pair of texts for each compared column; null: the texts are equal, or unknown."""
     pairs = []
     for each in fields:
         ours, theirs = (_text(f"{side}.row.{_quoted(each.name)}", each.dataType) for side in ("ours", "theirs"))
         shown = (f"coalesce(substring({text}, 1, {_SHOWN}), 'null')" for text in (ours, theirs))
-        pairs.append(f"CASE WHEN NOT {ours} <=> {theirs} THEN array({', '.join(shown)}) END")
+        is_known = f"NOT array_contains(unknown, {sql_text(each.name)})"
+        pairs.append(f"CASE WHEN NOT {ours} <=> {theirs} AND {is_known} THEN array({', '.join(shown)}) END")
     return f"array({', '.join(pairs)}) AS texts"
 
 

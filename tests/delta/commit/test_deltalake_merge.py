@@ -12,6 +12,7 @@ from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 from pyspark.sql.types import LongType, StructType
 
+from tests.delta import toasted_rows
 from tests.formats.scripted_registry import ScriptedRegistry
 from tests.rigs.dead_letter_model.without_spark import Session
 from tests.rigs.stack.rows import Record
@@ -119,3 +120,61 @@ def test_a_row_that_was_deleted_and_inserted_again_is_a_new_row(
     topic.table.update({"own": "'mine'"})
     rows = topic.run(1, Record(b'{"id": 1}', None), value(1, 1, "c"), value(1, 2, "d"), **{"ingest.ownColumns": "own"})
     assert rows == [{"id": 1, "note": "c", "own": None}, {"id": 2, "note": "d", "own": "mine"}]
+
+
+class ToastedTopic:
+    """A topic of rows with large values, and its table."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.end = folder, 0
+
+    def run(self, records: list[Record], **given: str) -> dict[int, tuple[int, str | None]]:
+        """Land the records, and return the number and the text of each row by key."""
+        write_topic(self.folder / "bucket", "orders", [records], self.end)
+        self.end += len(records)
+        settings = {**toasted_rows.SETTINGS, **given}
+        if settings["ingest.mode"] == "append":
+            del settings["ingest.keys"]
+        options = topic_options(self.folder / "bucket", "orders", settings)
+        session = Session()
+        with session.installed():
+            query = land(
+                session,  # type: ignore[arg-type]
+                options=options, table=str(self.folder / "t"), checkpoint=str(self.folder / "c"), lane="direct",
+            )  # fmt: skip
+            query.awaitTermination(60)
+        return toasted_rows.by_key(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = DeltaTable(self.folder / "t").to_pyarrow_table().to_pylist()
+        return found
+
+
+@pytest.mark.parametrize("limit", ["99", "1"])
+@pytest.mark.parametrize("envelope", toasted_rows.ENVELOPES)
+def test_an_update_with_placeholders_keeps_the_rows_values(tmp_path: Path, envelope: str, limit: str) -> None:
+    topic, given = ToastedTopic(tmp_path), {"maxOffsetsPerTrigger": limit, **toasted_rows.ENVELOPES[envelope]}
+    topic.run(toasted_rows.first(envelope), **given)
+    assert topic.run(toasted_rows.second(envelope), **given) == toasted_rows.LATEST
+
+
+def test_a_placeholder_keeps_the_last_value_by_the_column_that_orders_rows(tmp_path: Path) -> None:
+    topic, given = ToastedTopic(tmp_path), {"ingest.orderBy": "timestamp", **toasted_rows.ENVELOPES["debezium"]}
+    topic.run(toasted_rows.first("debezium", at=5), **given)
+    assert topic.run(toasted_rows.out_of_order("debezium"), **given) == toasted_rows.LATEST_BY_TIME
+
+
+def test_a_setting_other_than_the_placeholder_lands_the_placeholder(tmp_path: Path) -> None:
+    topic = ToastedTopic(tmp_path)
+    given = {**toasted_rows.ENVELOPES["none"], "ingest.unavailableValue": "none of these"}
+    with pytest.raises(AssertionError):
+        topic.run([toasted_rows.change("none", 1, 1, None)], **given)
+    assert topic.rows()[0]["doc"] == toasted_rows.TOAST
+
+
+def test_a_table_that_appends_has_placeholders_as_they_are(tmp_path: Path) -> None:
+    topic = ToastedTopic(tmp_path)
+    given = {**toasted_rows.ENVELOPES["debezium"], "ingest.mode": "append"}
+    with pytest.raises(AssertionError):
+        topic.run([toasted_rows.change("debezium", 1, 1, None)], **given)
+    assert topic.rows()[0]["tags"] == [toasted_rows.TOAST]

@@ -16,7 +16,7 @@ from tiered_stream.delta.redrive.dead_letter_marks import DeadLetterMarks
 from tiered_stream.delta.redrive.keyed_rows import SOURCE, KeyedRows
 from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, RedriveReport, redrive
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
-from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION
+from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, PLACEHOLDERS, POSITION
 from tiered_stream.errors import ConfigurationError
 
 KAFKA = {"topic": "topic", "partition": "p", "offset": "o"}
@@ -31,8 +31,8 @@ def rows(order_by: str | None = None, **kafka: str) -> KeyedRows:
 
 
 def test_a_row_is_replaced_only_by_a_record_that_is_not_older() -> None:
-    assert rows("at").merge_sql("t", ["id"], {}).count("(target.`at` IS NULL OR source.`at` >= target.`at`)") == 2
-    text = rows().merge_sql("t", ["id"], {})
+    assert rows("at").merge_sql("t", ["id"], {}, {}).count("(target.`at` IS NULL OR source.`at` >= target.`at`)") == 2
+    text = rows().merge_sql("t", ["id"], {}, {})
     assert text.count("(target.`o` IS NULL OR source.`o` >= target.`o`)") == 2
     assert "WHEN target.`topic` <> source.`topic` OR target.`p` <> source.`p` THEN CAST(raise_error(" in text
 
@@ -61,9 +61,33 @@ def test_a_deleted_row_whose_letters_insert_it_again_is_a_new_row(
     columns = f"id BIGINT, v BIGINT, {PARTITION} STRING, {POSITION} BIGINT, {DELETES} BOOLEAN"
     staged = spark.createDataFrame([(key, at, "t/0", at, deletes) for key, at, deletes in letters], columns)
     keyed = KeyedRows(("id",), order_by, {"offset": "v"}, None, ("note",))
-    keyed.last_rows(staged, StructType(staged.schema.fields[:2])).createOrReplaceTempView(SOURCE)
-    spark.sql(keyed.merge_sql(table, ["id", "v"], {"note": "NULL"}))
+    keyed.last_rows(staged, StructType(staged.schema.fields[:2]), {}, ()).createOrReplaceTempView(SOURCE)
+    spark.sql(keyed.merge_sql(table, ["id", "v"], {"note": "NULL"}, {}))
     assert sorted(map(tuple, spark.table(table).collect())) == [(1, 7, None), (2, 7, "kept"), (3, 7, "kept")]
+
+
+@pytest.mark.parametrize("order_by", [None, "v"])
+def test_a_letter_with_a_placeholder_keeps_the_last_value_of_the_row_and_of_other_letters(
+    spark: SparkSession, tmp_path: Path, order_by: str | None
+) -> None:
+    table = f"delta.`{tmp_path / 't'}`"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, v BIGINT, doc STRING) USING delta")
+    spark.sql(f"INSERT INTO {table} SELECT id, 5, 'row' FROM range(1, 6)")
+    letters = ((1, 7, False, None), (2, 6, False, "letter"), (2, 7, False, None), (3, 4, False, "letter"),
+               (3, 7, False, None), (4, 6, True, None), (4, 7, False, None), (5, 4, True, None), (5, 7, False, None),
+               (6, 7, False, None))  # fmt: skip
+    columns = f"id BIGINT, v BIGINT, doc STRING, {PARTITION} STRING, {POSITION} BIGINT, {DELETES} BOOLEAN"
+    staged = spark.createDataFrame(
+        [(key, at, doc or "??", "t/0", at, deletes, None if doc else ["doc"]) for key, at, deletes, doc in letters],
+        f"{columns}, {PLACEHOLDERS} ARRAY<STRING>",
+    )
+    keyed = KeyedRows(("id",), order_by, {"offset": "v"}, None, has_placeholders=True)
+    written = StructType(staged.schema.fields[:3])
+    known_at = keyed.known_at(staged, written)
+    keyed.last_rows(staged, written, known_at, ()).createOrReplaceTempView(SOURCE)
+    spark.sql(keyed.merge_sql(table, ["id", "v", "doc"], {}, known_at))
+    docs = dict(spark.table(table).select("id", "doc").collect())
+    assert docs == {1: "row", 2: "letter", 3: "row", 4: None, 5: "row", 6: None}
 
 
 class Redriven(Latest):

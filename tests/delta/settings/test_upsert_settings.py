@@ -6,7 +6,7 @@ import pytest
 
 from tiered_stream.delta.settings.ingest_settings import table_files
 from tiered_stream.delta.settings.query_settings import check_settings
-from tiered_stream.delta.settings.upsert_settings import check_keys, is_upsert
+from tiered_stream.delta.settings.upsert_settings import check_keys, is_upsert, placeholder_of
 from tiered_stream.errors import ConfigurationError
 
 SOURCE = {"kafka.bootstrap.servers": "a:1", "subscribe": "orders", "remote.storage.uri": "s3://tier"}
@@ -35,6 +35,8 @@ def test_rows_are_deleted_only_in_tables_of_the_latest_state() -> None:
         ({"ingest.keys": ""}, "auto", "ingest.keys: '' must name columns"),
         ({"ingest.ownColumns": "note,ID"}, "auto", "ingest.ownColumns has id, which records must set"),
         ({"ingest.ownColumns": "at", "ingest.orderBy": "At"}, "auto", "ingest.ownColumns has At, which records must"),
+        ({"ingest.unavailableValue": "hex:0x"}, "auto", "ingest.unavailableValue: 'hex:0x' non-hexadecimal number"),
+        ({"ingest.unavailableValue": ""}, "auto", "ingest.unavailableValue: '' must not be empty"),
         ({"ingest.mode": "merge"}, "auto", "ingest.mode"),
         ({"ingest.mode": "append"}, "auto", "ingest.keys is set, but ingest.mode is append: set ingest.mode=upsert"),
         ({"ingest.dayColumn": "day"}, "auto", "ingest.dayColumn does not go with ingest.mode=upsert: an update would"),
@@ -59,10 +61,21 @@ def test_settings_that_do_not_go_together_are_refused_by_name(given: dict[str, s
         check_settings({**UPSERT, **given}, lane)
 
 
-@pytest.mark.parametrize("name", ["ingest.orderBy", "ingest.mergeOn", "ingest.keys", "ingest.ownColumns"])
+@pytest.mark.parametrize(
+    "name", ["ingest.orderBy", "ingest.mergeOn", "ingest.keys", "ingest.ownColumns", "ingest.unavailableValue"]
+)
 def test_a_setting_of_upserts_without_the_mode_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"{name} .*ingest\.mode is append"):
         check_settings({**SOURCE, name: "x"}, "auto")
+
+
+def test_debeziums_placeholder_is_the_default_if_there_is_an_envelope() -> None:
+    assert placeholder_of(UPSERT) == ""
+    assert placeholder_of({**UPSERT, "ingest.unavailableValue": "??"}) == "??"
+    for envelope in ("debezium", "flattened"):
+        given = {**UPSERT, "ingest.envelope": envelope}
+        assert placeholder_of(given) == "__debezium_unavailable_value"
+        assert placeholder_of({**given, "ingest.unavailableValue": "??"}) == "??"
 
 
 def test_upserts_need_keys() -> None:

@@ -14,14 +14,18 @@ from tiered_stream.delta.write.latest_rows import (
     DELETED_AT,
     DELETES,
     PARTITION,
+    PLACEHOLDERS,
     POSITION,
+    STAGED,
     LatestRows,
     UnorderedKeyError,
+    known_at,
     last_rows,
     without_staged,
 )
 from tiered_stream.formats.rows.change_records import DELETED
 from tiered_stream.formats.rows.kafka_columns import hidden
+from tiered_stream.formats.rows.unavailable_values import NAMES, UNAVAILABLE
 from tiered_stream.model import TopicPartition
 
 ORDERS, OTHERS = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -84,7 +88,7 @@ def test_a_last_row_knows_whether_a_delete_before_it_deletes_the_row_of_the_tabl
                 for start in range(0, len(piece), size):
                     held.add(partition, batch(*piece[start : start + size]))
                 staged = [rows for day in held.take() for _, rows in day.batches]
-                tables.append(pa.Table.from_batches(staged).select(["id", "at", PARTITION, POSITION, DELETES]))
+                tables.append(pa.Table.from_batches(staged).select(["id", "at", *STAGED.names]))
                 assert len(tables[-1]) <= 2 * len(tables[-1].column("id").unique())
     for last in last_rows(pa.concat_tables(chance.sample(tables, len(tables))), ["id"], order_by).to_pylist():
         if last[DELETES]:
@@ -99,6 +103,53 @@ def test_a_last_row_knows_whether_a_delete_before_it_deletes_the_row_of_the_tabl
                     is_reset |= deletes
             by = last[DELETED_AT]
             assert (by is not None and (order_by is None or by >= before)) is is_reset
+
+
+@pytest.mark.parametrize("order_by", [None, "at"])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_last_row_has_the_last_value_before_its_placeholder(order_by: str | None, seed: int) -> None:
+    """As if the records were merged one by one in their order, into a table with a row of the key."""
+    chance = random.Random(seed)
+    names = ("text", "list")
+    kinds = {"text": pa.string(), "list": pa.list_(pa.string())}
+    fields = list(SCHEMA)
+    schema = pa.schema([*fields[:2], *kinds.items(), *fields[2:], hidden(UNAVAILABLE, NAMES)])
+    tables, history = [], []
+    for partition in (ORDERS, OTHERS):
+        own = [
+            {
+                "id": partition.partition * 10 + chance.randrange(5),
+                "at": chance.randrange(8),
+                "text": f"{partition.partition}-{at}",
+                "list": [str(at)],
+                schema.names[4]: at,
+                schema.names[5]: chance.random() < 0.2,
+                schema.names[6]: [name for name in names if chance.random() < 0.6] or None,
+            }
+            for at in range(40)
+        ]
+        history += own
+        with patch.object(latest_rows, "_MIN_NEW_BYTES", chance.choice([1, 400, 1 << 20])):
+            for piece in (own[:17], own[17:]):  # two tasks
+                held = LatestRows(["id"], order_by)
+                for start in range(0, len(piece), 4):
+                    held.add(partition, pa.RecordBatch.from_pylist(piece[start : start + 4], schema))
+                staged = [rows for day in held.take() for _, rows in day.batches]
+                tables.append(pa.Table.from_batches(staged).select(["id", "at", *names, *STAGED.names]))
+    rows = pa.concat_tables(chance.sample(tables, len(tables)))
+    columns = known_at(rows.column_names, set(names))
+    for last in last_rows(rows, ["id"], order_by, columns, ["list"]).to_pylist():
+        records = [row for row in history if row["id"] == last["id"]]
+        records.sort(key=lambda row: (row["at"] if order_by else 0, row[schema.names[4]]))
+        assert last[POSITION] == records[-1][schema.names[4]]
+        for name, column in columns.items() if not last[DELETES] else ():
+            knowing = [row for row in records if row[schema.names[5]] or name not in (row[schema.names[6]] or ())]
+            lost = None if name == "text" else records[-1][name]
+            if not knowing:
+                assert (last[name], last[column]) == (lost, None)
+                continue
+            assert last[column] == (knowing[-1]["at"] if order_by else True)
+            assert last[name] == (lost if knowing[-1][schema.names[5]] else knowing[-1][name])
 
 
 @pytest.mark.parametrize("order_by", [None, "at"])
@@ -136,13 +187,14 @@ def test_the_columns_of_staged_files_are_no_columns_of_the_table() -> None:
     held = LatestRows(["id"], None)
     held.add(ORDERS, batch((1, 0, 0, False)))
     ((_, rows),) = held.take()[0].batches
-    assert rows.schema.names == ["id", "at", PARTITION, POSITION, DELETES, *SCHEMA.names[2:]]
+    assert rows.schema.names == ["id", "at", *STAGED.names, *SCHEMA.names[2:]]
     assert without_staged(rows.schema).names == SCHEMA.names
 
 
 def of_all_tasks(*rows: tuple[int, int, str, int, bool]) -> pa.Table:
     names = ("id", "at", PARTITION, POSITION, DELETES)
-    return pa.table({name: pa.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
+    table = pa.table({name: pa.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
+    return table.append_column(PLACEHOLDERS, pa.nulls(len(rows), STAGED.field(PLACEHOLDERS).type))
 
 
 def without_deleted(rows: pa.Table) -> list[dict[str, Any]]:

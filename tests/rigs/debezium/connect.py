@@ -133,10 +133,10 @@ class Connect:
     def _make_pulse(self, connector: Connector) -> None:
         table = f"CREATE TABLE IF NOT EXISTS {connector.pulse} (id int PRIMARY KEY, beats int)"
         self._database.execute(f"{table}; INSERT INTO {connector.pulse} VALUES (1, 0) ON CONFLICT DO NOTHING;")
-        topic = connector.topic(connector.pulse)
+        others = f"__debezium-heartbeat.{connector.name}", f"{connector.name}.transaction"
         with self._broker.admin() as admin:
-            if topic not in admin.list_topics():
-                admin.create_topics([NewTopic(topic, 1, 1)])
+            missing = {connector.topic(connector.pulse), *others} - set(admin.list_topics())
+            admin.create_topics([NewTopic(topic, 1, 1) for topic in sorted(missing)])
 
     def _runs(self, connector: Connector) -> bool:
         try:

@@ -63,9 +63,10 @@ class LandingJob:
 
     def __init__(self, folder: Path, stack: TieredStack, tables: Sequence[Table], mode: str, seed: int) -> None:
         self.lake = Lake(folder)
+        self.tables = [table for table in tables if mode == UPSERT or table.has_history]
         self._checkpoint = f"{folder}/checkpoints/{'{topic}' if mode == UPSERT else 'all'}"
-        self._queries = len(tables) if mode == UPSERT else 1
-        self._folder, self._stack, self._tables, self._mode = folder, stack, tables, mode
+        self._queries = len(self.tables) if mode == UPSERT else 1
+        self._folder, self._stack, self._mode = folder, stack, mode
         self._random = Random(seed)
         self._runs = 0
 
@@ -73,21 +74,23 @@ class LandingJob:
         """Return the job's settings; `limit` is the number of records that a micro-batch has of a topic, at most."""
         shared = {
             **self._stack.options(),
-            "subscribe": ",".join(table.topic for table in self._tables),
+            "subscribe": ",".join(table.topic for table in self.tables),
             "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": str(limit * len(self._tables) // self._queries),
+            "maxOffsetsPerTrigger": str(limit * len(self.tables) // self._queries),
             "ingest.table": f"{self._folder}/tables/{{topic}}",
             "ingest.checkpointLocation": self._checkpoint,
             "ingest.trigger": trigger,
             "ingest.mode": self._mode,
         }
-        for table in self._tables:
+        for table in self.tables:
             own = f"ingest.topic.{table.topic}."
             shared |= {
                 f"{own}value.format": "json",
                 f"{own}value.schema": table.ddl,
-                f"{own}envelope": "debezium",
+                f"{own}envelope": table.envelope,
             }
+            if table.times:
+                shared[f"{own}times"] = table.times
             if self._mode == UPSERT:
                 # A tombstone has a key, and no row.
                 shared[f"{own}key.format"], shared[f"{own}key.schema"] = "json", table.key_ddl
@@ -102,7 +105,7 @@ class LandingJob:
         """
         job = self._start("1 second", _LIMIT)
         event = self._random.choice(BATCH_EVENTS + TABLE_EVENTS)
-        a_batch = self._queries if event in BATCH_EVENTS else len(self._tables)
+        a_batch = self._queries if event in BATCH_EVENTS else len(self.tables)
         before, count = self.lake.events()[event], self._random.randint(1, _BATCHES * a_batch)
         try:
             wait_until(

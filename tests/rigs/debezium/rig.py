@@ -18,7 +18,7 @@ from tests.rigs.debezium.checking import differences, landed_rows
 from tests.rigs.debezium.connect import Connect, Connector
 from tests.rigs.debezium.landing import LandingJob
 from tests.rigs.debezium.postgres import Postgres
-from tests.rigs.debezium.tables import DEBEZIUM, Table
+from tests.rigs.debezium.tables import Table
 from tests.rigs.debezium.workload import Workload
 from tests.rigs.stack.errors import StackError
 from tests.rigs.stack.jars import jar_paths
@@ -80,15 +80,7 @@ class Rig:
         connectors = []
         for name in sorted({table.connector for table in tables}):
             own = [table for table in tables if table.connector == name]
-            schemas = {
-                f"{part}.converter{more}": value
-                for part in ("key", "value")
-                for more, value in (
-                    ("", "org.apache.kafka.connect.json.JsonConverter"),
-                    (".schemas.enable", str(own[0].schemas).lower()),
-                )
-            }
-            connectors.append(Connector(name, [table.name for table in own], {**DEBEZIUM, **schemas}))
+            connectors.append(Connector(name, [table.name for table in own], own[0].settings))
         self.connect = Connect(folder / "connect", self.stack.broker, self.database, connectors)
         self._closing = ExitStack()
 
@@ -142,7 +134,7 @@ class Rig:
     def differences(self, job: LandingJob, mode: str) -> list[str]:
         """Compare the database with the model, and the Delta tables with the database."""
         lines = []
-        for table in self.tables:
+        for table in job.tables:
             rows = table.parse(self.database.execute(table.select))
             lines += differences(table.name, self.workload.rows[table.name], rows, sides=("model", "database"))
             lines += differences(table.name, rows, landed_rows(table, job.lake.table(table), mode))

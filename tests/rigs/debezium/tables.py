@@ -19,8 +19,20 @@ from typing import Any
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
 
-DEBEZIUM = {"decimal.handling.mode": "string", "time.precision.mode": "isostring"}
-"""Settings of the connector by which every value has a text that the job's JSON format takes."""
+DEBEZIUM = {
+    "decimal.handling.mode": "string",
+    "time.precision.mode": "isostring",
+    "heartbeat.interval.ms": "1000",
+    "provide.transaction.metadata": "true",
+}
+"""Settings of all connectors, by which every value has a text that the job's JSON format takes."""
+PLAIN, WITHIN, FLAT = "plain", "within", "flat"
+"""Connectors whose records have Debezium's envelope; have it within `payload`, and their schema; and are flattened."""
+FLATTENED = {
+    "transforms": "unwrap",
+    "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
+    "transforms.unwrap.delete.tombstone.handling.mode": "rewrite",
+}
 _TEXTS = (
     "",
     " ",
@@ -48,6 +60,7 @@ class Kind:
         literal: writes a value as SQL; by default as a quoted string of it.
         select: an expression of which `row_to_json` makes what `parse` takes.
         parse: turns the value of a column in the database's JSON into the value as it was drawn.
+        unit: unit of the number that Debezium writes, of which the job makes a date or a timestamp (`ingest.times`).
     """
 
     sql: str
@@ -56,6 +69,7 @@ class Kind:
     literal: Callable[[Any], str] = lambda value: quoted(str(value))
     select: str = "{}"
     parse: Callable[[Any], Any] = lambda value: value
+    unit: str = ""
 
 
 def quoted(text: str) -> str:
@@ -122,6 +136,90 @@ LIST = Kind(
 )
 
 
+def _long_list(random: Random) -> list[str]:
+    return [_long_text(random) for _ in range(random.randrange(3))]
+
+
+def _array(values: Sequence[object]) -> str:
+    return quoted("{" + ",".join(map(str, values)) + "}")
+
+
+LONG_LIST = Kind("text[]", "ARRAY<STRING>", _long_list, literal=_array)
+LONG_NUMBERS = Kind(
+    "bigint[]",
+    "ARRAY<BIGINT>",
+    lambda random: [random.randrange(-(1 << 63), 1 << 63) for _ in range(random.choice((2, 1000)))],
+    literal=_array,
+)
+LONG_UUIDS = Kind(
+    "uuid[]",
+    "ARRAY<STRING>",
+    lambda random: [str(uuid.UUID(int=random.getrandbits(128))) for _ in range(random.choice((1, 300)))],
+    literal=_array,
+)
+LONG_BYTES = Kind(
+    "bytea",
+    "BINARY",
+    lambda random: random.randbytes(random.choice((5, 4000))),
+    literal=lambda value: f"'\\x{value.hex()}'",
+    select="encode({}, 'hex')",
+    parse=bytes.fromhex,
+)
+LONG_DOCUMENT = Kind("jsonb", "STRING", lambda random: json.dumps({"a": _long_text(random)}), select="{}::text")
+_A_DAY = 86_400
+_DAY = Kind(
+    "date",
+    "INT",
+    lambda random: date(1600, 1, 1) + timedelta(random.randrange(300_000)),
+    select="{}::text",
+    parse=date.fromisoformat,
+    unit="days",
+)
+
+
+def _moment_of(digits: int, unit: str) -> Kind:
+    """Timestamps with so many digits behind the point, which Debezium writes as numbers of the unit."""
+    step = 10 ** (6 - digits)
+    return Kind(
+        f"timestamp({digits})",
+        "BIGINT",
+        lambda random: _EPOCH + timedelta(microseconds=random.randrange(-(10**15), 9 * 10**15) // step * step),
+        select="{} || 'Z'",
+        parse=datetime.fromisoformat,
+        unit=unit,
+    )
+
+
+def _counted(sql: str, ddl: str, first: int, end: int, digits: int, second: int) -> Kind:
+    """Times that stay numbers, of which `second` are a second: of the seconds from `first` on and before `end`."""
+    step = second // 10**digits
+    return Kind(
+        f"{sql}({digits})",
+        ddl,
+        lambda random: random.randrange(first * 10**digits, end * 10**digits) * step,
+        literal=lambda value: quoted(str(_EPOCH + timedelta(microseconds=value * 10**6 // second))),
+        select=f"(extract(epoch from {{}}) * {second})::bigint",
+    )
+
+
+def _clock(digits: int, second: int) -> Kind:
+    return _counted("time", "INT" if second == 1000 else "BIGINT", 0, _A_DAY, digits, second)
+
+
+_NANOS = _counted("timestamp", "BIGINT", -(10**9), 9 * 10**9, 6, 10**9)
+MOMENTS: dict[str, dict[str, Kind]] = {
+    "adaptive": {"at": _moment_of(6, "micros"), "at_millis": _moment_of(3, "millis"), "clock": _clock(6, 10**6),
+                 "clock_millis": _clock(3, 1000)},
+    "adaptive_time_microseconds": {"at": _moment_of(6, "micros"), "at_millis": _moment_of(3, "millis"),
+                                   "clock": _clock(6, 10**6), "clock_millis": _clock(3, 10**6)},
+    "connect": {"at_millis": _moment_of(3, "millis"), "clock_millis": _clock(3, 1000)},
+    "microseconds": {"at": _moment_of(6, "micros"), "at_millis": _moment_of(3, "micros"), "clock": _clock(6, 10**6),
+                     "clock_millis": _clock(3, 10**6)},
+    "nanoseconds": {"at": _NANOS, "clock": _clock(6, 10**9)},
+}  # fmt: skip
+"""Columns of dates and times that Debezium writes as numbers, by `time.precision.mode`, which names the connector."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """Columns that several tables have.
@@ -148,19 +246,65 @@ SHAPES = (
 )
 
 
+TOASTED = Shape(
+    "toasted",
+    {"id": SMALL_KEY},
+    {"body": LONG_TEXT, "tags": LONG_LIST, "numbers": LONG_NUMBERS, "ids": LONG_UUIDS, "picture": LONG_BYTES,
+     "document": LONG_DOCUMENT, "version": INTEGER},
+    2,
+)  # fmt: skip
+"""Large values that the write-ahead log does not have if a change leaves them as they are."""
+LARGE = LONG_TEXT, LONG_LIST, LONG_NUMBERS, LONG_UUIDS, LONG_BYTES, LONG_DOCUMENT
+VARIANTS = (
+    *((shape, (PLAIN, WITHIN)[number % 2]) for number, shape in enumerate(SHAPES)),
+    (TOASTED, FLAT),
+    (SHAPES[1], FLAT),
+    *((Shape(mode, {"id": SMALL_KEY}, {"day": _DAY, **kinds}), mode) for mode, kinds in MOMENTS.items()),
+    (TOASTED, PLAIN),
+    (TOASTED, WITHIN),
+    (SHAPES[2], FLAT),
+    *((shape, (WITHIN, PLAIN)[number % 2]) for number, shape in enumerate(SHAPES)),
+)
+"""Shapes of tables, each with the connector that captures a table."""
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of the database, its topic, and the Delta table of the topic's name."""
 
     name: str
     shape: Shape
-    schemas: bool = field(default=False)
-    """Whether each record holds its schema, and its envelope within `payload`."""
+    connector: str = field(default=PLAIN)
+    """Name of the connector that captures the table."""
 
     @property
-    def connector(self) -> str:
-        """Return the name of the connector that captures the table."""
-        return "within" if self.schemas else "plain"
+    def envelope(self) -> str:
+        """Return the value of `ingest.envelope`."""
+        return "flattened" if self.connector == FLAT else "debezium"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the settings of the table's connector."""
+        converters = {
+            f"{part}.converter{more}": value
+            for part in ("key", "value")
+            for more, value in (
+                ("", "org.apache.kafka.connect.json.JsonConverter"),
+                (".schemas.enable", str(self.connector == WITHIN).lower()),
+            )
+        }
+        mode = {"time.precision.mode": self.connector} if self.connector in MOMENTS else {}
+        return {**DEBEZIUM, **converters, **mode, **(FLATTENED if self.connector == FLAT else {})}
+
+    @property
+    def has_history(self) -> bool:
+        """Return whether the latest state follows from each key's last record alone, which has Debezium's envelope."""
+        return self.connector != FLAT and self.shape is not TOASTED
+
+    @property
+    def times(self) -> str:
+        """Return the value of `ingest.times`."""
+        return ", ".join(f"{name}={kind.unit}" for name, kind in self.columns.items() if kind.unit)
 
     @property
     def topic(self) -> str:
@@ -182,7 +326,10 @@ class Table:
     @property
     def ddl(self) -> str:
         """Return the schema of the records' values, for the job."""
-        row = "STRUCT<" + ", ".join(f"`{name}`: {kind.ddl}" for name, kind in self.columns.items()) + ">"
+        columns = ", ".join(f"`{name}`: {kind.ddl}" for name, kind in self.columns.items())
+        if self.connector == FLAT:
+            return f"{columns}, __deleted STRING"
+        row = f"STRUCT<{columns}>"
         return self._document({"before": row, "after": row, "op": "STRING", "ts_ms": "BIGINT"})
 
     @property
@@ -191,7 +338,7 @@ class Table:
         return self._document({f"`{name}`": kind.ddl for name, kind in self.shape.keys.items()})
 
     def _document(self, fields: Mapping[str, str]) -> str:
-        if self.schemas:
+        if self.connector == WITHIN:
             return "payload STRUCT<" + ", ".join(f"{name}: {kind}" for name, kind in fields.items()) + ">"
         return ", ".join(f"{name} {kind}" for name, kind in fields.items())
 
@@ -227,8 +374,6 @@ class Table:
 
 
 def tables(count: int) -> list[Table]:
-    """Return tables of all shapes in turn. Records of every other table hold their schemas."""
-    return [
-        Table(f"{SHAPES[number % len(SHAPES)].name}_{number:02d}", SHAPES[number % len(SHAPES)], number % 2 == 1)
-        for number in range(count)
-    ]
+    """Return tables of all variants in turn."""
+    variants = [VARIANTS[number % len(VARIANTS)] for number in range(count)]
+    return [Table(f"{shape.name}_{number:02d}", shape, connector) for number, (shape, connector) in enumerate(variants)]

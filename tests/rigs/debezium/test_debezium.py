@@ -9,7 +9,7 @@ import pytest
 from tests.rigs.debezium.landing import MODES, LandingJob
 from tests.rigs.debezium.postgres import why_no_postgres
 from tests.rigs.debezium.rig import Rig
-from tests.rigs.debezium.tables import tables
+from tests.rigs.debezium.tables import SHAPES, VARIANTS, tables
 
 pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 def rig(tmp_path_factory):
     if missing := why_no_postgres():
         pytest.skip(missing)
-    with Rig(tmp_path_factory.mktemp("debezium"), tables(5), seed=1) as running:
+    with Rig(tmp_path_factory.mktemp("debezium"), tables(len(VARIANTS) - len(SHAPES) - 1), seed=1) as running:
         yield running
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.rigs.debezium import postgres
 from tests.rigs.debezium.postgres import Postgres, why_no_postgres
-from tests.rigs.debezium.tables import tables
+from tests.rigs.debezium.tables import VARIANTS, tables
 from tests.rigs.debezium.workload import Workload
 from tests.rigs.stack.errors import StackError
 
@@ -29,7 +29,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 @pytest.mark.stack
 @pytest.mark.parametrize("seed", range(3))
 def test_the_database_has_the_rows_of_the_model(database: Postgres, seed: int) -> None:
-    some = tables(5)
+    some = tables(len(VARIANTS))
     workload = Workload(some, seed)
     database.execute("".join(f"DROP TABLE IF EXISTS {table.name};{table.create}" for table in some))
     session = database.session()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
-from tests.rigs.debezium.tables import Key, Kind, Row, Table
+from tests.rigs.debezium.tables import LARGE, Key, Kind, Row, Table
 
 NULLS = 0.15
 """Share of values that are null, of columns that may be null."""
@@ -98,11 +98,11 @@ class Workload:
     def _change_key(self, table: Table) -> str:
         key, new = self._key(table), self._new_key(table)
         rows = self.rows[table.name]
-        rows[new] = (*new, *rows.pop(key)[len(key) :])
-        assigned = ", ".join(
-            f'"{name}" = {_literal(kind, value)}'
-            for (name, kind), value in zip(table.shape.keys.items(), new, strict=True)
-        )
+        values = dict(zip(table.shape.keys, new, strict=True))
+        if not table.shape.whole_before:  # the new row would lack large values that the change leaves as they are
+            values |= {name: self._value(kind) for name, kind in table.shape.values.items() if kind in LARGE}
+        rows[new] = tuple({**dict(zip(table.columns, rows.pop(key), strict=True)), **values}.values())
+        assigned = ", ".join(f'"{name}" = {_literal(table.columns[name], value)}' for name, value in values.items())
         return f"UPDATE {table.name} SET {assigned} WHERE {_is(table, key)};"
 
     def _replace(self, table: Table) -> str:

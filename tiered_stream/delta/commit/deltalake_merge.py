@@ -29,6 +29,7 @@ from tiered_stream.delta.commit.deltalake_commit import (
 from tiered_stream.delta.commit.deltalake_statistics import writer_properties
 from tiered_stream.delta.commit.merge import UNORDERED_KEY, MergeClauses, MergedTable, unordered_error
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
+from tiered_stream.delta.requirements.lane import table_rules
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
 from tiered_stream.delta.schema.row_schema import struct_type
 from tiered_stream.delta.schema.spark_schema import arrow_schema
@@ -119,9 +120,11 @@ class DeltalakeMerge:
         # deltalake distinguishes upper and lower case in names.
         keys = [named_column(staged.schema, name) or name for name in files.keys]
         order_by = files.order_by and named_column(staged.schema, files.order_by)
-        clauses = merged.clauses(self.state.description, keys, order_by)
+        known = merged.known(self.state.description, batch.files)
+        clauses = merged.clauses(self.state.description, keys, order_by, known)
         try:
-            source = last_rows(staged, keys, order_by).select([*columns.names, DELETES, DELETED_AT])
+            source = last_rows(staged, keys, order_by, known, table_rules(self.state.description).not_null)
+            source = source.select([*columns.names, DELETES, DELETED_AT, *known.values()])
             write = partial(_write, source, clauses, self._of.by_spark, files.codec, with_times)
             return self._transaction.write(batch, write, {"userMetadata": batch.metadata()})
         except UnorderedKeyError as error:
@@ -172,8 +175,8 @@ def _write(
         merger = merger.when_matched_delete(_if_unordered(clauses))
     merger = merger.when_matched_delete(clauses.delete)
     if clauses.own:
-        merger = merger.when_matched_update({**clauses.values, **clauses.own}, clauses.replace)
-    merger = merger.when_matched_update(dict(clauses.values), clauses.update)
+        merger = merger.when_matched_update({**clauses.updates, **clauses.own}, clauses.replace)
+    merger = merger.when_matched_update(dict(clauses.updates), clauses.update)
     try:
         merger.when_not_matched_insert(dict(clauses.values), clauses.insert).execute()
     except DeltaError as error:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from tiered_stream.delta.schema.sql_types import sql_name
-from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+
+from tiered_stream.delta.schema.sql_types import sql_name, sql_text
+from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, PLACEHOLDERS, POSITION, known_at
 
 _HIGHEST = "__staged_highest"
 """Column with the largest value of `ingest.orderBy` among a row's key's rows so far, without deletes."""
+
+
+_WITH_PLACEHOLDERS = StringType, BinaryType, ArrayType, MapType
+"""Types of columns that can have placeholders (`unavailable_values.UnavailableValues`)."""
 
 
 def rank_sql(keys: Sequence[str], order_by: str | None) -> str:
@@ -38,6 +46,37 @@ def deleted_at_sql(keys: Sequence[str], order_by: str | None) -> tuple[list[str]
     highest = f"max(CASE WHEN NOT {DELETES} THEN {by} END) {_of_key(keys)} {before}) AS {_HIGHEST}"
     counts = f"{DELETES} AND ({_HIGHEST} IS NULL OR {by} >= {_HIGHEST})"
     return [highest], f"max(CASE WHEN {counts} THEN {by} END) {_of_key(keys)})"
+
+
+def with_known_values(
+    rows: DataFrame, keys: Sequence[str], order_by: str | None, known: Mapping[str, str], not_null: Collection[str]
+) -> DataFrame:
+    """Return staged rows in which placeholders are the last known values of their keys, with the columns `known`.
+
+    `known` is from `latest_rows.known_at`, and describes these columns. A value that is not known becomes null; a
+    column in `not_null` keeps the placeholder. Only a key's last row has the right values of `known`.
+    """
+    order = [*([] if order_by is None else [_name(order_by)]), PARTITION, POSITION]
+    at = "true" if order_by is None else _name(order_by)
+    last: list[str] = []
+    values: dict[str, Column] = {}
+    for name, column in known.items():
+        own, found = _name(name), f"{column}_row"
+        knows = f"{DELETES} OR NOT coalesce(array_contains({PLACEHOLDERS}, {sql_text(name.lower())}), false)"
+        row = f"struct({at} AS at, {DELETES} AS deletes, {own} AS value)"
+        last.append(f"max_by({row}, CASE WHEN {knows} THEN struct({', '.join(order)}) END) {_of_key(keys)}) AS {found}")
+        unknown = own if name in not_null else "NULL"
+        known_value = f"CASE WHEN NOT {found}.deletes THEN {found}.value ELSE {unknown} END"
+        values[name] = sql.expr(f"CASE WHEN {knows} THEN {own} ELSE {known_value} END")
+        values[column] = sql.expr(f"{found}.at")
+    return rows.selectExpr("*", *last).withColumns(values) if known else rows
+
+
+def columns_with_placeholders(columns: StructType, keys: Sequence[str], order_by: str | None) -> dict[str, str]:
+    """Return `latest_rows.known_at` of all columns whose types can have placeholders, for rows that are not staged."""
+    others = {name.lower() for name in (*keys, order_by or "")}
+    names = [each.name for each in columns if isinstance(each.dataType, _WITH_PLACEHOLDERS)]
+    return known_at(names, {name.lower() for name in names} - others)
 
 
 def tied_sql(keys: Sequence[str], order_by: str) -> str:

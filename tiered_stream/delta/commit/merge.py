@@ -32,9 +32,9 @@ from tiered_stream.delta.commit.delta_spark_commit import (
     DeltaSparkTable,
     DeltaSparkTransaction,
 )
-from tiered_stream.delta.commit.key_order import deleted_at_sql, mixed_sql, rank_sql
+from tiered_stream.delta.commit.key_order import deleted_at_sql, mixed_sql, rank_sql, with_known_values
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, TableState, UncertainCommitError
-from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription
+from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, table_rules
 from tiered_stream.delta.requirements.merge_requirements import merged_columns
 from tiered_stream.delta.requirements.session_requirements import CODEC
 from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
@@ -42,7 +42,7 @@ from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.settings.upsert_settings import MERGE_ON, ORDER_BY, OWN_COLUMNS
 from tiered_stream.delta.write.data_files import DataFile, offset_ranges
-from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED
+from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED, known_at
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.spark.session import copied_session
 
@@ -114,17 +114,25 @@ class MergedTable:
         """Return the table's columns that a MERGE sets, with the names and types of the table."""
         return merged_columns(description, self.files.own_columns)
 
-    def clauses(self, description: TableDescription, keys: Sequence[str], order_by: str | None) -> MergeClauses:
+    def clauses(
+        self, description: TableDescription, keys: Sequence[str], order_by: str | None, known: Mapping[str, str]
+    ) -> MergeClauses:
         """Return the parts of a MERGE of rows with `columns(description)`.
 
-        `keys` and `order_by` are names of columns. deltalake needs the case that the table has.
+        `keys` and `order_by` are names of columns. deltalake needs the case that the table has. `known` has the columns
+        with placeholders (`latest_rows.known_at`).
         """
         columns = self.columns(description).names
-        known = {name.lower(): name for name in columns}
-        names = (known.get(self.kafka.get(each, "").lower()) for each in PLACE) if order_by is None else ()
+        written = {name.lower(): name for name in columns}
+        names = (written.get(self.kafka.get(each, "").lower()) for each in PLACE) if order_by is None else ()
         places = [name for name in names if name is not None]
         own = own_columns(description, columns)
-        return merge_clauses(columns, keys, order_by, self.merge_on, places, own)
+        return merge_clauses(columns, keys, order_by, self.merge_on, places, own, known)
+
+    def known(self, description: TableDescription, files: Sequence[DataFile]) -> dict[str, str]:
+        """Return the columns that show which values of the files' rows are known, by column of the table."""
+        names = {name for file in files for name in file.placeholders}
+        return known_at(self.columns(description).names, names)
 
     def check(self, description: TableDescription) -> None:
         """Check the settings of the MERGE against the table's columns.
@@ -183,10 +191,12 @@ class MergeTransaction:
         for name, value in settings.items():
             session.conf.set(name, value)
         columns = table.columns(self.state.description)
-        clauses = table.clauses(self.state.description, table.files.keys, table.files.order_by)
+        known = table.known(self.state.description, batch.files)
+        clauses = table.clauses(self.state.description, table.files.keys, table.files.order_by, known)
         only_insert = not self._transaction.has_rows()
         try:
-            self._last_rows(batch.files, columns, resets=bool(clauses.own)).createOrReplaceTempView(_SOURCE)
+            rows = self._last_rows(batch.files, columns, known, resets=bool(clauses.own))
+            rows.createOrReplaceTempView(_SOURCE)
             session.sql(merge_sql(table.address.sql_name, _SOURCE, clauses, only_insert=only_insert))
         except JAVA_ERRORS as error:
             if _is_stopped(error):
@@ -195,8 +205,10 @@ class MergeTransaction:
         table.remove(batch.files)
         return self.state.version + 1
 
-    def _last_rows(self, files: Sequence[DataFile], columns: StructType, *, resets: bool) -> DataFrame:
-        """Return the last row of each key among the rows of the staged files.
+    def _last_rows(
+        self, files: Sequence[DataFile], columns: StructType, known: Mapping[str, str], *, resets: bool
+    ) -> DataFrame:
+        """Return the last row of each key among the rows of the staged files, with the columns `known`.
 
         The rows have the column `DELETED_AT` if `resets` is true, because the table has columns of the user's own.
         """
@@ -210,6 +222,8 @@ class MergeTransaction:
         if resets:
             rows = with_deleted_at(rows, keys, order_by)
             last = [*last, DELETED_AT]
+        rows = with_known_values(rows, keys, order_by, known, table_rules(self.state.description).not_null)
+        last = [*last, *known.values()]
         return _with_not_null(rows.selectExpr("*", *ranked).where(f"{_RANK} = 1").selectExpr(*last), columns)
 
 
@@ -222,7 +236,7 @@ class MergeClauses:
     values, by column. `unordered` is the condition for a row of both whose records are in several partitions, so that
     Kafka gives them no order. `partitions` is a text with these partitions. Both are empty if rows have an order.
     `own` has the values of `ingest.ownColumns` in a new row, by column. `replace` is the condition for a row of both to
-    become a new row.
+    become a new row. `updates` has the new values of a row of both, by column.
     """
 
     key: str
@@ -235,6 +249,7 @@ class MergeClauses:
     partitions: str
     own: Mapping[str, str]
     replace: str
+    updates: Mapping[str, str]
 
 
 def merge_clauses(
@@ -244,13 +259,15 @@ def merge_clauses(
     merge_on: str | None,
     places: Sequence[str] = (),
     own: Mapping[str, str] = MappingProxyType({}),
+    known: Mapping[str, str] = MappingProxyType({}),
 ) -> MergeClauses:
     """Return the parts of a MERGE of rows with `columns`, whose rows are identified by the columns `keys`.
 
     A new row replaces the row of the table if its value of `order_by` is not smaller; None: it always does. `merge_on`
     is the value of `ingest.mergeOn`. `places` are the columns with a row's topic and partition, as far as the table has
     them, if records of several partitions have no order. `own` are the columns that records never set, with their
-    values in a new row (`own_columns`).
+    values in a new row (`own_columns`). `known` are the columns with placeholders, in whose place the table's row keeps
+    its values (`latest_rows.known_at`).
     """
     names = [sql_name([place]) for place in places]
     texts = (
@@ -259,20 +276,23 @@ def merge_clauses(
     )
     same = [f"target.{sql_name([key])} = source.{sql_name([key])}" for key in keys]
     only = "" if order_by is None else f" AND {_not_below_sql(f'source.{sql_name([order_by])}', order_by)}"
-    deleted = f"source.{DELETED_AT}"
-    if order_by is not None:
-        deleted = f"{deleted} IS NOT NULL AND {_not_below_sql(deleted, order_by)}"
+    values = {name: f"source.{name}" for name in (sql_name([name]) for name in columns)}
+    updates = {
+        name: f"CASE WHEN {_is_newer_sql(f'source.{column}', order_by)} THEN source.{name} ELSE target.{name} END"
+        for name, column in ((sql_name([name]), column) for name, column in known.items())
+    }
     return MergeClauses(
         f"target.{sql_name([keys[0]])}",
         " AND ".join([*same, *([f"({merge_on})"] if merge_on else [])]),
         f"source.{DELETES}{only}",
         f"NOT source.{DELETES}{only}",
         f"NOT source.{DELETES}",
-        {name: f"source.{name}" for name in (sql_name([name]) for name in columns)},
+        values,
         " OR ".join(f"target.{name} <> source.{name}" for name in names),
         " || ' and ' || ".join(texts) if names else "",
         own,
-        f"{deleted} AND NOT source.{DELETES}{only}",
+        f"{_is_newer_sql(f'source.{DELETED_AT}', order_by)} AND NOT source.{DELETES}{only}",
+        {**values, **updates},
     )
 
 
@@ -288,6 +308,11 @@ def own_columns(description: TableDescription, written: Sequence[str]) -> dict[s
     return {name: "DEFAULT" if "CURRENT_DEFAULT" in metadata else "NULL" for name, metadata in plain.items()}
 
 
+def _is_newer_sql(value: str, order_by: str | None) -> str:
+    """Return SQL: whether `value`, of `order_by` or else true, is not null and not older than the table's row."""
+    return value if order_by is None else f"{value} IS NOT NULL AND {_not_below_sql(value, order_by)}"
+
+
 def _not_below_sql(value: str, order_by: str) -> str:
     """Return SQL that is true if the table's row has no larger value of `order_by` than the SQL `value`."""
     by = f"target.{sql_name([order_by])}"
@@ -300,7 +325,7 @@ def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: boo
     If `only_insert` is true, for a table without rows, the MERGE reads the new rows once in place of twice. It fails if
     another writer has added rows, which it would leave as they are.
     """
-    values = ", ".join(f"target.{name} = {value}" for name, value in merged.values.items())
+    values = ", ".join(f"target.{name} = {value}" for name, value in merged.updates.items())
     reset = ", ".join(f"target.{name} = {value}" for name, value in merged.own.items())
     changes = [
         *([f"WHEN MATCHED AND {_if_unordered(merged)} THEN DELETE"] if merged.unordered else []),

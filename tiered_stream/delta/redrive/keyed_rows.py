@@ -9,14 +9,14 @@ key is from another partition.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.commit.key_order import rank_sql
+from tiered_stream.delta.commit.key_order import columns_with_placeholders, rank_sql, with_known_values
 from tiered_stream.delta.commit.merge import PLACE, merge_clauses, merge_sql, with_deleted_at
 from tiered_stream.delta.schema.routing import Routing, TableTarget
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
@@ -42,7 +42,8 @@ class KeyedRows:
 
     `order_by` is the column that orders records; None: offsets do. `kafka` has the names of the table's columns that
     hold Kafka's columns, by Kafka's name. `merge_on` is the value of `ingest.mergeOn`. `own_columns` are the table's
-    columns that records never set.
+    columns that records never set. `has_placeholders` says whether rows can have placeholders of values that the
+    database does not send (`ingest.unavailableValue`).
     """
 
     keys: tuple[str, ...]
@@ -50,6 +51,7 @@ class KeyedRows:
     kafka: Mapping[str, str]
     merge_on: str | None
     own_columns: tuple[str, ...] = ()
+    has_placeholders: bool = False
 
     @classmethod
     def of(cls, target: TableTarget, row_format: RowFormat) -> KeyedRows | None:
@@ -58,7 +60,8 @@ class KeyedRows:
             return None
         kafka = {name: own for name, own in row_format.kafka_columns if name in ("topic", "partition", "offset")}
         merge_on, own_columns = GivenOptions(target.settings).read(MERGE_ON), target.files.own_columns
-        return cls(row_format.keys, row_format.order_by or None, kafka, merge_on, own_columns)
+        order_by, has_placeholders = row_format.order_by or None, bool(row_format.placeholder)
+        return cls(row_format.keys, order_by, kafka, merge_on, own_columns, has_placeholders)
 
     def check_order(self, name: str, *, shared: bool) -> None:
         """Check that the table shows which of two records of a key is newer.
@@ -80,21 +83,31 @@ class KeyedRows:
                 f"({ORDER_BY.name}). Replay the topic from the time of the oldest letter, without --to"
             )
 
-    def last_rows(self, staged: DataFrame, table: StructType) -> DataFrame:
+    def known_at(self, staged: DataFrame, table: StructType) -> dict[str, str]:
+        """Return `latest_rows.known_at` of the columns of `table` of which `staged` can have placeholders."""
+        known = {name.lower() for name in staged.columns if self.has_placeholders}
+        columns = StructType([each for each in table if each.name.lower() in known])
+        return columns_with_placeholders(columns, self.keys, self.order_by)
+
+    def last_rows(
+        self, staged: DataFrame, table: StructType, known_at: Mapping[str, str], not_null: Collection[str]
+    ) -> DataFrame:
         """Return the last row of each key among `staged`, with the columns of `table`, `DELETES` and `DELETED_AT`.
 
         `staged` has columns of the table and `latest_rows.STAGED`. A column of the table that it lacks becomes null.
+        `known_at` has further columns. `not_null` are the table's columns that are NOT NULL.
         """
         ranked = with_deleted_at(staged, self.keys, self._compared).selectExpr(
             "*", f"{rank_sql(self.keys, self.order_by)} AS {_RANK}"
         )
+        ranked = with_known_values(ranked, self.keys, self._compared, known_at, not_null)
         known = {name.lower() for name in staged.columns}
         columns = (
             sql.col(sql_name([each.name])) if each.name.lower() in known else sql.lit(None).cast(each.dataType)
             for each in table
         )
         named = (column.alias(each.name) for column, each in zip(columns, table, strict=True))
-        return ranked.where(f"{_RANK} = 1").select(*named, DELETES, DELETED_AT)
+        return ranked.where(f"{_RANK} = 1").select(*named, DELETES, DELETED_AT, *known_at.values())
 
     @property
     def _compared(self) -> str:
@@ -122,13 +135,15 @@ class KeyedRows:
         found = letters.join(bounds.where("low <> high"), KEY, "left")
         return found.withColumn("reason", sql.expr(f"coalesce(reason, {reason})")).drop(KEY, "low", "high")
 
-    def merge_sql(self, table: str, columns: Sequence[str], own: Mapping[str, str]) -> str:
+    def merge_sql(self, table: str, columns: Sequence[str], own: Mapping[str, str], known_at: Mapping[str, str]) -> str:
         """Return the MERGE of the view `SOURCE` with `columns` into `table`, which is SQL text itself.
 
         `own` has the columns of the table that the view lacks, with their values in a new row (`merge.own_columns`).
+        `known_at` is from the method of this name.
         """
         places = [self.kafka[name] for name in PLACE if name in self.kafka and self.order_by is None]
-        return merge_sql(table, SOURCE, merge_clauses(columns, self.keys, self._compared, self.merge_on, places, own))
+        clauses = merge_clauses(columns, self.keys, self._compared, self.merge_on, places, own, known_at)
+        return merge_sql(table, SOURCE, clauses)
 
 
 def is_shared(routing: Routing, subscription: Subscription, topic: str) -> bool:

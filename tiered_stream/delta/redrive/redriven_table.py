@@ -19,6 +19,7 @@ from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitE
 from tiered_stream.delta.redrive.dead_letter_marks import is_version
 from tiered_stream.delta.redrive.keyed_rows import SOURCE, KeyedRows
 from tiered_stream.delta.redrive.redrive_protocol import Outcome
+from tiered_stream.delta.requirements.lane import table_rules
 from tiered_stream.delta.requirements.merge_requirements import merged_columns
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
 from tiered_stream.spark.session import copied_session
@@ -127,10 +128,11 @@ class RedrivenTable:
         description = DeltaSparkTable(self._spark, address).begin().state.description
         with spark_errors(self._name, "merged into"):
             columns = merged_columns(description, keyed.own_columns)
-            rows, own = keyed.last_rows(staged, columns), own_columns(description, columns.names)
+            known_at, own = keyed.known_at(staged, columns), own_columns(description, columns.names)
+            rows = keyed.last_rows(staged, columns, known_at, table_rules(description).not_null)
             rows.createOrReplaceTempView(SOURCE)
             try:
-                session.sql(keyed.merge_sql(address.sql_name, columns.names, own))
+                session.sql(keyed.merge_sql(address.sql_name, columns.names, own, known_at))
             except JAVA_ERRORS as error:
                 if not is_conflict(error) and not (raised_text(error) or "").startswith(UNORDERED_KEY):
                     raise

@@ -30,7 +30,7 @@ from tiered_stream.delta.settings.row_settings import (
     registry_properties,
     row_settings,
 )
-from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY
+from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY, placeholder_of
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.json.json_schema import json_schema_columns
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
@@ -91,6 +91,7 @@ def plan_rows(
         lands_key=_lands_key(rows, settings),
         keys=GivenOptions(settings).read(KEYS),
         order_by=GivenOptions(settings).read(ORDER_BY) or "",
+        placeholder=placeholder_of(settings),
         zone=zone,
         registry=registry_properties(settings),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from tiered_stream.delta.settings.row_settings import ENVELOPE, ON_DECODE_ERROR, TRANSFORM
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.row_choices import Envelope, OnDecodeError
+from tiered_stream.formats.rows.row_choices import Envelope, OnDecodeError, placeholder_bytes
 from tiered_stream.options import types
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.types import Option, option, optional
@@ -47,12 +47,34 @@ OWN_COLUMNS: Option[tuple[str, ...]] = Option(
     "With `ingest.mode=upsert`: columns of the table that records never set, separated by commas. They keep their "
     "values in an update. Each other column that a record does not have becomes null.",
 )  # fmt: skip
-UPSERT_OPTIONS: tuple[Option[Any], ...] = (MODE, KEYS, ORDER_BY, MERGE_ON, OWN_COLUMNS)
+_DEBEZIUM_PLACEHOLDER = "__debezium_unavailable_value"
+"""Default of the setting `unavailable.value.placeholder` of Debezium's connectors."""
+
+
+def _placeholder(text: str) -> str:
+    placeholder_bytes(text)
+    return text
+
+
+UNAVAILABLE_VALUE = optional(
+    "ingest.unavailableValue", _placeholder,
+    "With `ingest.mode=upsert`: placeholder of values that the database does not send "
+    "(`unavailable.value.placeholder` of Debezium's connector). An update keeps the row's value in their place.",
+    shown=f"{_DEBEZIUM_PLACEHOLDER} if ingest.envelope is set",
+)  # fmt: skip
+UPSERT_OPTIONS: tuple[Option[Any], ...] = (MODE, KEYS, ORDER_BY, MERGE_ON, OWN_COLUMNS, UNAVAILABLE_VALUE)
 
 
 def is_upsert(settings: Mapping[str, str]) -> bool:
     """Return whether the query keeps the latest row of each key (`ingest.mode=upsert`)."""
     return GivenOptions(settings).read(MODE) == UPSERT
+
+
+def placeholder_of(settings: Mapping[str, str]) -> str:
+    """Return the placeholder of values that the database does not send; '': there is none."""
+    options = GivenOptions(settings)
+    default = "" if options.read(ENVELOPE) is Envelope.NONE else _DEBEZIUM_PLACEHOLDER
+    return options.read(UNAVAILABLE_VALUE) or default
 
 
 def check_keys(settings: Mapping[str, str], topic: str | None = None) -> None:
@@ -67,7 +89,7 @@ def check_keys(settings: Mapping[str, str], topic: str | None = None) -> None:
 
 def _check_append(options: GivenOptions) -> None:
     """Raise ConfigurationError if a setting is for tables of the latest state only."""
-    for given in (KEYS, ORDER_BY, MERGE_ON, OWN_COLUMNS):
+    for given in UPSERT_OPTIONS[1:]:
         if options.has(given):
             raise ConfigurationError(f"{given.name} is set, but {MODE.name} is {APPEND}: set {MODE.name}={UPSERT}")
     if options.read(ENVELOPE) is Envelope.FLATTENED:
@@ -92,7 +114,8 @@ def check_upsert(settings: Mapping[str, str], refused: Mapping[str, str], *, nee
         return
     if needs_keys:
         check_keys(settings)
-    options.read(MERGE_ON)
+    for text in (MERGE_ON, UNAVAILABLE_VALUE):
+        options.read(text)
     own = {name.lower() for name in options.read(OWN_COLUMNS)}
     for name in (*options.read(KEYS), options.read(ORDER_BY) or ""):
         if name.lower() in own:

@@ -50,6 +50,7 @@ class DataFile:
       planner did not look up rules, or the table has none.
     - `dead_letters_for` is the key of the table that the records of dead letters were meant for; None: the file has
       rows, not dead letters.
+    - `placeholders` are the columns, in lower case, of which rows of a staged file have a placeholder, not the value.
     """
 
     table: str
@@ -64,6 +65,7 @@ class DataFile:
     schema: str | None = None
     rules: str | None = None
     dead_letters_for: str | None = None
+    placeholders: Sequence[str] = ()
 
     @property
     def share(self) -> str:

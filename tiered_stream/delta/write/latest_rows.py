@@ -7,7 +7,8 @@ keys. So Spark reduces the rows of all files of a micro-batch once more (`commit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,8 @@ import pyarrow.compute as pc
 
 from tiered_stream.delta.write.waiting_rows import DayRows, PartitionRows
 from tiered_stream.formats.rows.change_records import is_deleted, named_column
-from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column, table_columns
+from tiered_stream.formats.rows.kafka_columns import OFFSET, find_column, kafka_column, table_columns
+from tiered_stream.formats.rows.unavailable_values import NAMES, UNAVAILABLE, unavailable_flags
 from tiered_stream.model import TopicPartition
 from tiered_stream.records.arrow import repeated_text
 
@@ -27,18 +29,20 @@ No commit ever names these files. So readers of the table do not see them, and V
 micro-batch has left.
 """
 PARTITION, POSITION = "__staged_partition", "__staged_offset"
-DELETES = "__staged_delete"
+DELETES, PLACEHOLDERS = "__staged_delete", "__staged_placeholders"
 """Columns that a staged file has after the table's columns.
 
 `PARTITION` has the topic and the number of Kafka's partition in one text, and `POSITION` the offset. `DELETES` says
-whether the row deletes the row of its key.
+whether the row deletes the row of its key. `PLACEHOLDERS` has the columns whose values the row does not know
+(`unavailable_values.UNAVAILABLE`).
 """
-STAGED = pa.schema([(PARTITION, pa.string()), (POSITION, pa.int64()), (DELETES, pa.bool_())])
+STAGED = pa.schema([(PARTITION, pa.string()), (POSITION, pa.int64()), (DELETES, pa.bool_()), (PLACEHOLDERS, NAMES)])
 DELETED_AT = "__staged_deleted_at"
 """Column of a key's last row: the largest value of `ingest.orderBy` among the key's deletes that count, or else null.
 
 Without `ingest.orderBy`, it is true if the key has deletes.
 """
+_KNOWN_AT = "__staged_known_at_"
 _Flags = npt.NDArray[np.bool_]
 _Positions = npt.NDArray[np.int64]
 MAX_KEPT_BYTES = 64 << 20
@@ -52,7 +56,7 @@ class LatestRows:
 
     The last row of a key has the largest value of the column `order_by`, or the largest offset if it is None. Rows of
     the same value come by their offsets. If `keeps_deletes` is true, the last delete of the key that counts is kept,
-    too.
+    too. For each column with placeholders, the last row that knows its value is kept, too; a delete knows all values.
     """
 
     def __init__(self, keys: Sequence[str], order_by: str | None, *, keeps_deletes: bool = False) -> None:
@@ -127,11 +131,13 @@ class LatestRows:
             ranks = _dense_ranks(pa.chunked_array([batch.column(name) for batch in self._batches]))
         keep = np.zeros(len(keys), bool)
         keep[_last_in_order(keys, ranks)] = True
-        if self._keeps_deletes:
+        without = unavailable_flags(pa.chunked_array([_placeholders(batch) for batch in self._batches]))
+        if self._keeps_deletes or without:
             deletes = np.concatenate([is_deleted(batch).to_numpy(zero_copy_only=False) for batch in self._batches])
-            counting = np.flatnonzero(_counting_deletes(keys, ranks, deletes))
-            if len(counting):
-                keep[counting[_last_in_order(keys.take(counting), ranks[counting])]] = True
+            kinds = [_counting_deletes(keys, ranks, deletes)] if self._keeps_deletes else []
+            for flags in (*kinds, *(deletes | ~flags for flags in without.values())):
+                if len(chosen := np.flatnonzero(flags)):
+                    keep[chosen[_last_in_order(keys.take(chosen), ranks[chosen])]] = True
         return keep
 
 
@@ -139,10 +145,30 @@ def staged(partition: TopicPartition, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows of one partition with the columns `STAGED` after the table's columns, and then the hidden columns."""
     shown = len(table_columns(rows.schema))
     name = repeated_text(f"{partition.topic}/{partition.partition}", rows.num_rows)
-    marks = [name, kafka_column(rows, OFFSET), is_deleted(rows)]
+    marks = [name, kafka_column(rows, OFFSET), is_deleted(rows), _placeholders(rows)]
     fields = [*list(rows.schema)[:shown], *STAGED, *list(rows.schema)[shown:]]
     columns = [*rows.columns[:shown], *marks, *rows.columns[shown:]]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, rows.schema.metadata))
+
+
+def _placeholders(rows: pa.RecordBatch) -> pa.ListArray:
+    at = find_column(rows.schema, UNAVAILABLE)
+    return pa.nulls(rows.num_rows, NAMES) if at < 0 else rows.column(at)
+
+
+def placeholder_columns(rows: pa.RecordBatch) -> set[str]:
+    """Return the names, in lower case, of the columns of which any of the rows has a placeholder."""
+    return set(pc.unique(_placeholders(rows).flatten()).to_pylist())
+
+
+def known_at(columns: Sequence[str], placeholders: Collection[str]) -> dict[str, str]:
+    """Return the names of columns of last rows by the columns of the table that have `placeholders`.
+
+    `placeholders` are in lower case, and `columns` are the table's columns. A row of the key knows the value of a
+    column if it is a delete, or if it has no placeholder there. The result's column has the value of `ingest.orderBy`
+    of the last row that knows the value; without `ingest.orderBy`, true. It is null if no row knows the value.
+    """
+    return {name: f"{_KNOWN_AT}{at}" for at, name in enumerate(columns) if name.lower() in placeholders}
 
 
 def without_staged(schema: pa.Schema) -> pa.Schema:
@@ -150,33 +176,63 @@ def without_staged(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in STAGED.names], schema.metadata)
 
 
-def last_rows(rows: pa.Table, keys: Sequence[str], order_by: str | None) -> pa.Table:
+def last_rows(
+    rows: pa.Table,
+    keys: Sequence[str],
+    order_by: str | None,
+    known: Mapping[str, str] = MappingProxyType({}),
+    not_null: Collection[str] = (),
+) -> pa.Table:
     """Return the last row of each key among staged rows of all tasks, as the SQL of `commit/merge.py` does.
 
     `rows` have the columns `STAGED`, and the columns `keys` and `order_by` under exactly these names. The result has
-    the column `DELETED_AT`, too.
+    the column `DELETED_AT`, too, and the columns of `known`, which `known_at` has returned. Columns of these names have
+    the last known value, or null; a column in `not_null` keeps the placeholder in place of null.
 
     Raises:
         UnorderedKeyError: `order_by` is None, and a key has rows in several partitions.
     """
-    kind = pa.bool_() if order_by is None else rows.schema.field(order_by).type
+    deletes, without = rows.column(DELETES).to_numpy(), unavailable_flags(rows.column(PLACEHOLDERS))
+    knows = {name: deletes | ~without.get(name.lower(), np.zeros(len(rows), bool)) for name in known}
+    last, deleted, knowing = _last_places(rows, keys, order_by, deletes, knows)
+    order = pa.chunked_array([pa.repeat(True, len(rows))]) if order_by is None else rows.column(order_by)
+    found = rows if len(last) == len(rows) else rows.take(last)
+    found = found.append_column(DELETED_AT, order.take(pa.array(deleted, mask=deleted < 0)))
+    for name, column in known.items():
+        at = knowing[name]
+        found = found.append_column(column, order.take(pa.array(at, mask=at < 0)))
+        is_unknown = (at < 0) | deletes[at]
+        values = pa.array(np.where(is_unknown, last, at), mask=None if name in not_null else is_unknown)
+        found = found.set_column(found.schema.get_field_index(name), name, rows.column(name).take(values))
+    return found
+
+
+def _last_places(
+    rows: pa.Table, keys: Sequence[str], order_by: str | None, deletes: _Flags, knows: Mapping[str, _Flags]
+) -> tuple[_Positions, _Positions, dict[str, _Positions]]:
+    """Return the positions in `rows` of the last row of each key, in the order of `rows`.
+
+    The second result are the positions of the deletes for `DELETED_AT`. The third result are, by name, the positions of
+    each key's last row with a flag in `knows`. The position -1 means that there is none. `deletes` are the flags of
+    deletes.
+    """
     bare = rows.select(keys).rename_columns([f"k{number}" for number in range(len(keys))])
+    itself = np.arange(len(rows))
     if bare.group_by(bare.column_names, use_threads=False).aggregate([]).num_rows == len(rows):
-        return rows.append_column(DELETED_AT, pa.nulls(len(rows), kind))
+        return itself, np.full(len(rows), -1), {name: np.where(flags, itself, -1) for name, flags in knows.items()}
     partitions, names = _numbered_partitions(rows.column(PARTITION))
     if order_by is None and len(names) > 1:
         _check_one_partition(bare, partitions, names)
     arrival = np.lexsort([rows.column(POSITION).to_numpy(), partitions])
-    ranks = np.arange(len(rows)) if order_by is None else _dense_ranks(rows.column(order_by))[arrival]
-    bare, deletes = bare.take(arrival), rows.column(DELETES).to_numpy()[arrival]
-    last, deleted = _last_and_largest(bare, ranks, np.where(_counting_deletes(bare, ranks, deletes), ranks, -1))
-    place_of_rank = np.zeros(len(rows), np.int64)
-    place_of_rank[ranks] = arrival
-    values = pa.chunked_array([pa.repeat(True, len(rows))]) if order_by is None else rows.column(order_by)
-    deleted_at = values.take(pa.array(place_of_rank[deleted], mask=deleted < 0))
+    ranks = itself if order_by is None else _dense_ranks(rows.column(order_by))[arrival]
+    bare, place = bare.take(arrival), _places(ranks)
+    kinds = {name: flags[arrival] for name, flags in knows.items()}
+    counting = _counting_deletes(bare, ranks, deletes[arrival])
+    last, *found = _last_and_largest(bare, ranks, *(np.where(each, place, -1) for each in (counting, *kinds.values())))
+    by_place = np.append(arrival[np.argsort(place)], -1)  # so that the place -1 has the position -1
     in_order = np.argsort(arrival[last])
-    found = rows.take(arrival[last][in_order])
-    return found.append_column(DELETED_AT, deleted_at.take(in_order))
+    deleted, *knowing = (by_place[each][in_order] for each in found)
+    return arrival[last][in_order], deleted, dict(zip(kinds, knowing, strict=True))
 
 
 def _dense_ranks(values: pa.ChunkedArray) -> _Positions:
@@ -194,21 +250,28 @@ def _last_in_order(keys: pa.Table, ranks: _Positions) -> _Positions:
 
     `keys` and `ranks` are of all rows, in the order of their offsets.
     """
-    return _last_and_largest(keys, ranks, ranks)[0]
+    return _last_and_largest(keys, ranks)[0]
 
 
-def _last_and_largest(keys: pa.Table, ranks: _Positions, values: _Positions) -> tuple[_Positions, _Positions]:
-    """Return the position of each key's last row, as `_last_in_order`, and the largest of `values` of its rows."""
+def _places(ranks: _Positions) -> _Positions:
+    """Return the place of each row among all rows, by rank, and then by offset."""
     order = np.argsort(ranks, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    columns = {"place": place, "value": values}
+    return place
+
+
+def _last_and_largest(keys: pa.Table, ranks: _Positions, *values: _Positions) -> list[_Positions]:
+    """Return the position of each key's last row, as `_last_in_order`, and the largest of each of `values`."""
+    place = _places(ranks)
+    columns = {f"v{number}": column for number, column in enumerate((place, *values))}
     for name, column in columns.items():
         numbers = np.ascontiguousarray(column, np.int64)
         keys = keys.append_column(name, pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)]))
     grouped = keys.group_by(keys.column_names[: -len(columns)], use_threads=False)
     found = grouped.aggregate([(name, "max") for name in columns])
-    return order[found.column("place_max").to_numpy()], found.column("value_max").to_numpy()
+    last, *largest = (found.column(f"{name}_max").to_numpy() for name in columns)
+    return [np.argsort(place)[last], *largest]
 
 
 def _counting_deletes(keys: pa.Table, ranks: _Positions, deletes: _Flags) -> _Flags:

@@ -21,7 +21,7 @@ from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.data_folder import DataFolder
 from tiered_stream.delta.write.data_folders import open_data_folder
 from tiered_stream.delta.write.file_statistics import FileStatistics
-from tiered_stream.delta.write.latest_rows import STAGED_FOLDER, LatestRows, without_staged
+from tiered_stream.delta.write.latest_rows import STAGED_FOLDER, LatestRows, placeholder_columns, without_staged
 from tiered_stream.delta.write.parquet_properties import FILE_SUFFIXES, file_schema, open_parquet, with_topic_dictionary
 from tiered_stream.delta.write.partition_folder import partition_folder
 from tiered_stream.delta.write.uploads import UploadThreads
@@ -192,6 +192,7 @@ class _OpenFile:
         self._rows = schema
         self._schema = file_schema(schema)
         self._statistics = FileStatistics()
+        self._placeholders: set[str] = set()
         self._waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
         self._sink = folder.open(path)
@@ -205,6 +206,7 @@ class _OpenFile:
 
     def append(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
         self._statistics.add(partition, batch)
+        self._placeholders |= placeholder_columns(batch)
         self._waiting.append(with_topic_dictionary(batch, partition.topic, self._schema))
         self.waiting_bytes += batch.nbytes
 
@@ -240,6 +242,7 @@ class _OpenFile:
             stats=self._statistics.to_json(),
             offsets=self._statistics.offsets,
             schema=spark_columns(without_staged(self._rows), None).json() if is_grown(self._rows) else None,
+            placeholders=sorted(self._placeholders),
         )
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from tiered_stream.formats.columns.conform import conform
 from tiered_stream.formats.rows.envelope import DELETED_FIELD, NO_ENVELOPE, OP
 from tiered_stream.formats.rows.kafka_columns import find_column, hidden
 from tiered_stream.formats.rows.row_choices import Envelope
+from tiered_stream.formats.rows.unavailable_values import NAMES, UNAVAILABLE, UnavailableValues
 
 DELETED = "deleted"
 """Name of the hidden column that is true in rows that delete the row of their key."""
@@ -64,15 +65,21 @@ def _is_comparable(kind: pa.DataType) -> bool:
 
 
 class ChangeRecords:
-    """Reader of the changes in records of one table with the key columns `keys`, ordered by `order_by` if it is set."""
+    """Reader of the changes in records of one table with the key columns `keys`, ordered by `order_by` if it is set.
 
-    def __init__(self, keys: Sequence[str], order_by: str | None, *, envelope: Envelope) -> None:
+    `placeholder` stands for values that the database does not send; '': for none.
+    """
+
+    def __init__(self, keys: Sequence[str], order_by: str | None, *, envelope: Envelope, placeholder: str = "") -> None:
         self._keys, self._order_by, self._envelope = keys, order_by, envelope
+        self._unavailable = UnavailableValues(placeholder, [*keys, order_by or ""]) if placeholder else None
 
     def apply(
         self, records: pa.RecordBatch, rows: pa.RecordBatch, key: pa.Array, value: pa.Array
     ) -> tuple[pa.RecordBatch, Reasons]:
-        """Return the rows with their keys and the hidden column `DELETED`, and the reasons of rows that change nothing.
+        """Return the rows with their keys and hidden columns, and the reasons of rows that change nothing.
+
+        The hidden columns are `DELETED` and, if there is a placeholder, `UNAVAILABLE`.
 
         Args:
             records: the records as Kafka has them.
@@ -99,7 +106,10 @@ class ChangeRecords:
         if self._order_by is not None:
             late = f"{self._order_by}, by which rows are ordered, is null"
             _note(reasons, rows, self._order_by, deleted, late, _OF_DELETE)
-        return rows.append_column(hidden(DELETED, pa.bool_()), deleted), reasons
+        rows = rows.append_column(hidden(DELETED, pa.bool_()), deleted)
+        if self._unavailable is not None:
+            rows = rows.append_column(hidden(UNAVAILABLE, NAMES), self._unavailable.of(rows))
+        return rows, reasons
 
     def _with_deletes(
         self, deleted: pa.BooleanArray, is_delete: pa.BooleanArray, value: pa.StructArray, reasons: Reasons

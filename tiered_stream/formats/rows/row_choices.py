@@ -83,3 +83,18 @@ class Envelope(StrEnum):
     DEBEZIUM = "debezium"
     FLATTENED = "flattened"
     """Rows that `ExtractNewRecordState` has made, in which the field `__deleted` marks deletes."""
+
+
+_HEX = "hex:"
+
+
+def placeholder_bytes(text: str) -> bytes:
+    """Return the bytes of a placeholder as Debezium's connectors configure it; after `hex:` they are hexadecimal.
+
+    Raises:
+        ValueError: the text is empty, or no hexadecimal number follows `hex:`.
+    """
+    data = bytes.fromhex(text.removeprefix(_HEX)) if text.startswith(_HEX) else text.encode()
+    if not data:
+        raise ValueError("must not be empty")
+    return data

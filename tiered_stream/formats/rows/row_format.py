@@ -137,6 +137,8 @@ class RowFormat:
     """Columns that identify a row of a table of the latest state, as they are written; empty: rows are appended."""
     order_by: str = ""
     """Column whose largest value is the latest; '' means the offset."""
+    placeholder: str = ""
+    """Text that stands for values that the database does not send (`ingest.unavailableValue`); '' means none."""
     zone: str = "UTC"
     """Session's time zone, for times without a zone."""
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)
