@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from tests.formats.avro_cases import Schemas, encoded, value
 from tests.formats.json_documents import document, make_kind
-from tests.formats.protobuf_cases import FIELDS, MESSAGE, made, message_class, proto_text
+from tests.formats.protobuf_cases import MESSAGE, WRAPPERS, Files, made, message_class
 from tests.formats.scripted_registry import ScriptedRegistry
 from tests.rigs.fuzz.mutation import spoiled
 from tests.rigs.stack.rows import Record
@@ -51,14 +51,14 @@ def json_topic(random: Random, name: str, count: int) -> MadeTopic:
 def avro_topic(random: Random, name: str, count: int) -> MadeTopic:
     """By a schema as JSON."""
     schema = Schemas(random).record()
-    values = [encoded(schema, value(random, schema), sized_blocks=random.random() < 0.5) for _ in range(count)]
+    values = [encoded(schema, value(random, schema)) for _ in range(count)]
     return MadeTopic(name, {"format": "avro", "schema": json.dumps(schema)}, _hostile(random, values))
 
 
 def protobuf_topic(random: Random, name: str, count: int, folder: Path) -> MadeTopic:
     """By a `.proto` file in the folder."""
     file = folder / f"{name}.proto"
-    text = proto_text(random.sample(FIELDS, random.randint(1, len(FIELDS))))
+    text = Files(random, known=WRAPPERS).text()
     file.write_text(text)
     values = [made(random, message_class(text)()).SerializeToString() for _ in range(count)]
     settings = {"format": "protobuf", "schema": str(file), "message": MESSAGE}
@@ -82,7 +82,7 @@ def registered_avro_topic(random: Random, name: str, count: int, registry: Scrip
 
 def registered_protobuf_topic(random: Random, name: str, count: int, registry: ScriptedRegistry) -> MadeTopic:
     """By a registry; some say that they are another message."""
-    text = proto_text(random.sample(FIELDS, random.randint(1, len(FIELDS))))
+    text = Files(random, known=WRAPPERS).text()
     number = 10 * (len(registry.schemas) + 1)
     registry.schemas[number] = {"schema": text, "schemaType": "PROTOBUF"}
     registry.versions[f"{name}-value", "latest"] = {"id": number, **registry.schemas[number]}

@@ -63,8 +63,7 @@ class Producer:
         text = json.dumps(schema)
         if text not in self._ids:
             self._ids[text] = self.registry.register(f"{self.topic}-value", text)
-        given = {name: (1, values[name]) if kind == NULLABLE else values[name] for name, kind in fields}
-        return Record(None, b"\0" + self._ids[text].to_bytes(4) + encoded(schema, given))
+        return Record(None, b"\0" + self._ids[text].to_bytes(4) + encoded(schema, values))
 
     def write(self, *records: Record) -> None:
         write_topic(self.typed.bucket, self.topic, [records], first=self.records)

@@ -84,7 +84,8 @@ AVRO: tuple[tuple[Any, str, AvroColumns], ...] = (
     (["int", "string"], "one member is not null", AS_SPARK),
     *(({"type": kind, "logicalType": logical}, why, AS_SPARK) for kind, logical, why in (
         ("int", "date", ""), ("int", "time-millis", "Delta has no time of day"),
-        ("long", "time-micros", "Delta has no time of day"), ("long", "timestamp-millis", ""),
+        ("long", "time-micros", "Delta has no TIME, which `from_avro` gives in Spark 4.2"),
+        ("long", "timestamp-millis", ""),
         ("long", "timestamp-micros", ""), ("long", "timestamp-nanos", "a TIMESTAMP has microseconds"),
         ("long", "local-timestamp-millis", ""), ("long", "local-timestamp-micros", ""),
         ("long", "local-timestamp-nanos", "a TIMESTAMP_NTZ has microseconds"), ("string", "uuid", ""),
@@ -113,7 +114,7 @@ NAMED: tuple[tuple[str, str, str | None], ...] = (
 )  # fmt: skip
 _SCALARS = ("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64",
             "sfixed32", "sfixed64", "bool", "string", "bytes")  # fmt: skip
-_FILES = {
+WELL_KNOWN_FILES = {
     "Timestamp": "timestamp", "Duration": "duration", "StringValue": "wrappers", "Int64Value": "wrappers",
     "BoolValue": "wrappers", "Struct": "struct", "Value": "struct", "ListValue": "struct", "Any": "any",
     "Empty": "empty", "FieldMask": "field_mask",
@@ -122,11 +123,17 @@ _FILES = {
 PROTO: tuple[tuple[str, Sequence[str]], ...] = (
     ('syntax = "proto3";', (
         *_SCALARS, "optional int32", "repeated int32", "E", "M", "map<string, int32>", "oneof int32",
-        *(f"google.protobuf.{name}" for name in _FILES),
+        *(f"google.protobuf.{name}" for name in WELL_KNOWN_FILES),
     )),
-    ('syntax = "proto2";', ("required int32", "optional int32", "repeated int32", "optional E", "group")),
+    ('syntax = "proto2";', ("required int32", "optional int32", "repeated int32", "optional E", "group", "extension")),
     ('edition = "2023";', ("int32", "repeated int32", "E", "M")),
 )  # fmt: skip
+
+_PROTO_NOTES = {
+    "google.protobuf.Duration": "Delta refuses this type: leave the column out by `ingest.select`",
+    "google.protobuf.Empty": "a message without fields has no column",
+    "extension": "has no column, as in Spark",
+}
 
 
 def render() -> dict[str, str]:
@@ -186,24 +193,25 @@ def _named_types() -> str:
 
 def _protobuf_rows() -> Iterator[tuple[str, str, str]]:
     for head, kinds in PROTO:
-        imports = {
-            f'import "google/protobuf/{_FILES[kind[16:]]}.proto";' for kind in kinds if kind.startswith("google")
-        }
+        known = (WELL_KNOWN_FILES[kind[16:]] for kind in kinds if kind.startswith("google"))
+        imports = {f'import "google/protobuf/{name}.proto";' for name in known}
         label = "optional " if "proto2" in head else ""
-        messages = [f"message X{at} {{ {_declared(kind)} }}" for at, kind in enumerate(kinds)]
+        messages = [f"message X{at} {{ {_declared(kind, at)} }}" for at, kind in enumerate(kinds)]
         others = f"enum E {{ Z = 0; }} message M {{ {label}int32 a = 1; }}"
         descriptors = compiled_proto({"x.proto": "\n".join([head, *sorted(imports), others, *messages])})
         for at, kind in enumerate(kinds):
             shown = _shown(partial(_field_kind, descriptors, f"X{at}"))
-            yield f"{head.split(chr(34))[1]}: `{kind}`", shown, ""
+            yield f"{head.split(chr(34))[1]}: `{kind}`", shown, _PROTO_NOTES.get(kind, "")
 
 
-def _declared(kind: str) -> str:
+def _declared(kind: str, at: int) -> str:
     match kind:
         case "oneof int32":
             return "oneof o { int32 x = 1; }"
         case "group":
             return "optional group X = 1 { optional int32 a = 2; }"
+        case "extension":
+            return f"extensions 1; extend X{at} {{ optional int32 x = 1; }}"
     return f"{kind} x = 1;"
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.replay.plans import batch_options
 from tiered_stream.errors import ConfigurationError, CorruptDataError
-from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, TopicPartition, is_topic_name
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.positions import AtOffsets, TimeRange
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name
@@ -27,7 +27,9 @@ PLAN = ReplayPlan(
 CLUSTER = {"kafka.bootstrap.servers": "broker:9092", "includeHeaders": "true"}
 
 offset_ranges = st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)).map(sorted).map(lambda pair: OffsetRange(*pair))
-partitions = st.builds(TopicPartition, st.from_regex("[a-z._-]{1,9}", fullmatch=True), st.integers(0, 10**4))
+partitions = st.builds(
+    TopicPartition, st.from_regex("[a-z._-]{1,9}", fullmatch=True).filter(is_topic_name), st.integers(0, 10**4)
+)
 plans = st.builds(
     ReplayPlan,
     st.from_regex("[A-Za-z0-9_-]{1,9}", fullmatch=True),

@@ -1,6 +1,7 @@
 """JSON Schemas that state drawn types in drawn ways: no column is lost, and no value is changed.
 
-The types are drawn first, so that the expected columns do not come from a reading of the schema.
+The types are drawn first, so that the expected columns do not come from a reading of the schema. Spark's `from_json`
+reads the values by these types.
 """
 
 from __future__ import annotations
@@ -13,25 +14,41 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, from_json
+from pyspark.sql.pandas.types import from_arrow_type
 
-from tests.depth import examples
-from tiered_stream.formats.json.json_decoder import JsonDecoder
+from tests.depth import DEEP, examples
+from tests.formats.json_documents import in_python
+from tests.formats.landed import landed
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.json.json_schema import json_schema_kind
 
 Drawn = tuple[Any, Any]
 """A value as JSON, and the value that its column has."""
-LEAVES: tuple[tuple[dict[str, Any], pa.DataType], ...] = (
-    ({"type": "integer"}, pa.int64()),
-    ({"type": "number"}, pa.float64()),
-    ({"type": "boolean"}, pa.bool_()),
-    ({"type": "string"}, pa.string()),
-    ({"type": "string", "format": "date"}, pa.date32()),
-    ({"type": "string", "format": "date-time"}, pa.timestamp("us", tz="UTC")),
-    ({"type": "string", "contentEncoding": "base64"}, pa.binary()),
-    ({"type": ["integer", "string"]}, pa.string()),
-)
+TEXT = pa.large_string()
+"""Type of a drawn column of which the values are anything; the column itself is a string, which has their JSON text."""
+LEAVES: dict[pa.DataType, tuple[dict[str, Any], ...]] = {
+    pa.int64(): ({"type": "integer"}, {"const": 3}, {"enum": [1, None]}, {"type": ["integer", "null"]}),
+    pa.float64(): ({"type": "number"}, {"type": ["integer", "number"]}, {"enum": [1, 0.5]}, {"const": 0.5},
+                   {"oneOf": [{"type": "integer"}, {"type": "number"}]}),
+    pa.bool_(): ({"type": "boolean"}, {"const": True}, {"enum": [False, None]}),
+    pa.string(): ({"type": "string"}, {"enum": ["a", None]}, {"const": "a"}, {"type": "string", "format": "time"},
+                  {"type": "string", "contentMediaType": "application/json", "contentSchema": {"type": "integer"}},
+                  {"anyOf": [{"type": "string"}, {"type": "string", "format": "date"}]}),
+    pa.date32(): ({"type": "string", "format": "date"},),
+    pa.timestamp("us", tz="UTC"): ({"type": "string", "format": "date-time"}, {"type": ["null", "string"],
+                                   "format": "date-time"}),
+    pa.binary(): ({"type": "string", "contentEncoding": "base64"},),
+    TEXT: ({}, {"type": ["integer", "string"]}, {"type": "object"}, {"enum": [1, "a"]}, {"enum": [[], {}]},
+           {"type": "object", "patternProperties": {"^a": {"type": "number"}}}, {"type": "array", "prefixItems": [{}]},
+           {"type": "array", "items": [{"type": "integer"}]}, {"oneOf": [{"type": "integer"}, {"type": "array"}]},
+           {"anyOf": [{"properties": {"a": {"type": "integer"}}}, {"properties": {"b": {"type": "string"}}}]}),
+}  # fmt: skip
+SIMPLE = (*LEAVES,)
 CONDITIONS: tuple[dict[str, Any], ...] = (
     {"anyOf": [{"minimum": 3}, {"maxLength": 4}, {"required": ["a"]}]},
     {"oneOf": [{"required": ["a"]}, {"not": {"required": ["a"]}}]},
@@ -39,7 +56,16 @@ CONDITIONS: tuple[dict[str, Any], ...] = (
     {"allOf": [{"description": "nothing"}, {"minProperties": 0}]},
     {"if": {"required": ["a"]}, "then": {"minProperties": 1}},
     {"dependentSchemas": {"a": {"minProperties": 1}}},
-)
+    {"dependencies": {"a": ["b"], "b": {"minProperties": 1}}, "dependentRequired": {"a": ["b"]}},
+    {"propertyNames": {"maxLength": 3}, "maxProperties": 9, "required": ["a"], "unevaluatedProperties": False},
+    {"minimum": 0, "exclusiveMinimum": -1, "maximum": 9, "exclusiveMaximum": 10, "multipleOf": 0.01},
+    {"minLength": 1, "maxLength": 9, "pattern": "^a"},
+    {"contains": {"type": "integer"}, "minContains": 0, "maxContains": 3, "uniqueItems": True, "maxItems": 3,
+     "minItems": 0, "unevaluatedItems": False, "additionalItems": False},
+    {"title": "t", "description": "d", "default": 3, "examples": [1], "deprecated": True, "readOnly": True,
+     "writeOnly": False, "$comment": "c", "$anchor": "here"},
+)  # fmt: skip
+NOT_FOLLOWED = ({"$ref": "#d"}, {"$dynamicRef": "#d"}, {"$recursiveRef": "#"}, {"$ref": "#"})
 
 
 @dataclass(eq=False)
@@ -47,13 +73,14 @@ class Schemas:
     """Drawn schemas. `definitions` are the parts to which their references lead."""
 
     random: Random
+    is_draft_7: bool = False
     definitions: dict[str, Any] = field(default_factory=dict)
 
     def kind(self, depth: int) -> pa.DataType:
         """Draw the type of a column."""
         choice = self.random.randrange(12 if depth else 8)
         if choice < 8:
-            return LEAVES[choice][1]
+            return SIMPLE[choice]
         if choice == 8:
             return pa.list_(pa.field("element", self.kind(depth - 1)))
         return pa.map_(pa.string(), self.kind(depth - 1)) if choice == 9 else self.struct(depth - 1)
@@ -66,19 +93,23 @@ class Schemas:
         if pa.types.is_struct(kind):
             return self.around(self.of_struct(kind))
         if pa.types.is_list(kind):
-            return self.around({"type": "array", "items": self.written(kind.value_type)})
+            items = {"items": True} if self.random.random() < 0.5 else {}
+            items = items if kind.value_type == TEXT else {"items": self.written(kind.value_type)}
+            return self.around({"type": "array", **items})
         if pa.types.is_map(kind):
             return self.around({"type": "object", "additionalProperties": self.written(kind.item_type)})
-        return self.around(dict(self.random.choice([schema for schema, of in LEAVES if of == kind])))
+        return self.around(dict(self.random.choice(LEAVES[kind])))
 
     def of_struct(self, kind: pa.StructType) -> dict[str, Any]:
         """Return a schema of objects whose properties are next to a reference, or in alternatives."""
         first, *others = [{name: self.written(kind.field(name).type)} for name in kind.names]
-        schema: dict[str, Any] = {"type": "object", "properties": first}
+        more = ({}, {"additionalProperties": False}, {"additionalProperties": {"type": "number"}},
+                {"patternProperties": {"^z": {"type": "number"}}, "type": ["null", "object"]})  # fmt: skip
+        schema: dict[str, Any] = {"type": "object", "properties": first, **self.random.choice(more)}
         for each in others:
             part = {"properties": each}
-            match self.random.randrange(7):
-                case 0 if "$ref" not in schema:
+            match self.random.randrange(8):
+                case 0 if "$ref" not in schema and not self.is_draft_7:
                     schema["$ref"] = self.reference(part)
                 case 1:
                     schema.setdefault("allOf", []).append(part)
@@ -86,8 +117,9 @@ class Schemas:
                     schema.setdefault("anyOf", [{"required": ["a"]}]).append(part)
                 case 3 if "if" not in schema:
                     schema |= {"if": {"required": ["a"]}, self.random.choice(["then", "else"]): part}
-                case 4:
-                    schema.setdefault("dependentSchemas", {})[next(iter(each))] = part
+                case 4 | 5 as word:
+                    words = ("dependentSchemas", "dependencies")
+                    schema.setdefault(words[word - 4], {})[next(iter(each))] = part
                 case _:
                     first |= each
         return schema
@@ -95,19 +127,34 @@ class Schemas:
     def around(self, schema: dict[str, Any]) -> dict[str, Any]:
         for condition in self.random.sample(CONDITIONS, self.random.randrange(3)):
             schema = schema | condition if not schema.keys() & condition.keys() else {"allOf": [schema, condition]}
-        match self.random.randrange(8):
+        match self.random.randrange(9):
             case 0:
-                return {"$ref": self.reference(schema)}
+                without_meaning = {"type": "integer", "properties": {"g": {"type": "boolean"}}}
+                return {"$ref": self.reference(schema), **(without_meaning if self.is_draft_7 else {})}
             case 1:
                 return {"allOf": [schema]}
             case 2:
                 return {"anyOf": [{"type": "null"}, schema]}
+            case 3:
+                return {"oneOf": [schema, {"type": "null"}]}
         return schema
 
     def reference(self, schema: dict[str, Any]) -> str:
-        name = f"d{len(self.definitions)}"
+        name = f"d/{len(self.definitions)}%"
         self.definitions[name] = schema
-        return f"#/$defs/{name}"
+        return f"#/{self.place}/d~1{len(self.definitions) - 1}%25"
+
+    @property
+    def place(self) -> str:
+        return "definitions" if self.is_draft_7 else "$defs"
+
+    def table(self) -> tuple[pa.StructType, dict[str, Any], list[Drawn]]:
+        """Return the type of a row, a schema, and rows."""
+        kind = self.struct(3)
+        schema = {**self.of_struct(kind), self.place: self.definitions}
+        if self.is_draft_7:
+            schema["$schema"] = "http://json-schema.org/draft-07/schema#"
+        return kind, schema, [pair for pair in (self.value(kind) for _ in range(10)) if pair[0] is not None]
 
     def value(self, kind: pa.DataType) -> Drawn:
         random = self.random
@@ -139,7 +186,10 @@ class Schemas:
         if kind == pa.binary():
             content = random.randbytes(random.randrange(5))
             return b64encode(content).decode(), content
-        if kind == pa.string():
+        if kind == TEXT and random.random() < 0.8:
+            anything = random.choice((number, None, True, [], [number, [None]], {"b": {"a": "x"}, "a": number}))
+            return anything, None if anything is None else json.dumps(anything, separators=(",", ":"))
+        if kind in (pa.string(), TEXT):
             text = "".join(random.choices('aé"\\\n😀 0', k=random.randrange(6)))
             return text, text
         at = datetime.fromtimestamp(random.randrange(1 << 31), UTC).replace(microsecond=random.randrange(1_000_000))
@@ -149,16 +199,37 @@ class Schemas:
 @given(st.integers(0, 2**32))
 @settings(max_examples=examples(200), deadline=None)
 def test_no_column_of_a_drawn_schema_is_lost_and_no_value_is_changed(seed: int) -> None:
-    schemas = Schemas(Random(seed))
-    kind = schemas.struct(3)
-    schema = schemas.of_struct(kind)
-    text = json.dumps({**schema, "$defs": schemas.definitions})
-    found = json_schema_kind(text)
-    assert _sorted(found) == _sorted(kind), text
-    drawn = [pair for pair in (schemas.value(kind) for _ in range(10)) if pair[0] is not None]
-    values = [json.dumps(given, ensure_ascii=False).encode() for given, _ in drawn]
-    decoded = JsonDecoder(found).decode(pa.array(values, pa.binary()))
-    assert decoded.reasons == {} and decoded.column.to_pylist() == [row for _, row in drawn]
+    random = Random(seed)
+    kind, schema, drawn = Schemas(random, random.random() < 0.3).table()
+    text = json.dumps(schema)
+    assert _sorted(json_schema_kind(text)) == _sorted(kind), text
+    rows, reasons = landed(_values(drawn), value_format="json", value_schema=text)
+    assert reasons == {} and rows == [row for _, row in drawn]
+    schema["properties"] |= {"g": random.choice(NOT_FOLLOWED)}
+    with pytest.raises(ConfigurationError, match="not followed|refers to itself"):
+        landed([], value_format="json", value_schema=json.dumps(schema))
+
+
+@pytest.mark.stack
+@pytest.mark.drawn
+@pytest.mark.parametrize("seed", range(2 if DEEP else 1))
+def test_rows_of_drawn_schemas_are_those_of_from_json(spark: SparkSession, seed: int) -> None:
+    random = Random(seed)
+    tables = [Schemas(random, random.random() < 0.3).table() for _ in range(examples(200) if DEEP else 10)]
+    values = pa.table({f"v{at}": pa.array(_values(drawn) + [None] * (10 - len(drawn)), pa.binary())
+                       for at, (_, _, drawn) in enumerate(tables)})  # fmt: skip
+    kinds = [json_schema_kind(json.dumps(schema)) for _, schema, _ in tables]
+    columns = [from_json(col(f"v{at}").cast("string"), from_arrow_type(kind, prefer_timestamp_ntz=True)).alias(f"v{at}")
+               for at, kind in enumerate(kinds)]  # fmt: skip
+    by_spark = spark.createDataFrame(values).coalesce(1).select(columns).toArrow()
+    for at, (_, schema, drawn) in enumerate(tables):
+        rows, _ = landed(_values(drawn), value_format="json", value_schema=json.dumps(schema))
+        theirs = in_python(pa.concat_arrays(by_spark[f"v{at}"].chunks))
+        assert in_python(pa.array(rows, kinds[at])) == theirs[: len(rows)], (seed, schema)
+
+
+def _values(drawn: list[Drawn]) -> list[bytes]:
+    return [json.dumps(given, ensure_ascii=False).encode() for given, _ in drawn]
 
 
 def _sorted(kind: pa.DataType) -> Any:
@@ -167,4 +238,5 @@ def _sorted(kind: pa.DataType) -> Any:
         return {each.name: _sorted(each.type) for each in kind}
     if pa.types.is_list(kind):
         return [_sorted(kind.value_type)]
+    kind = pa.string() if kind == TEXT else kind
     return ("map", _sorted(kind.item_type)) if pa.types.is_map(kind) else kind

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from decimal import Decimal
-from random import Random
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
-from tests.formats.avro_cases import Schemas, encoded, in_column, value, varint
+from tests.formats.avro_cases import encoded, varint
 from tests.formats.registry.test_schema_ids import HEADER, with_guid
 from tests.formats.scripted_registry import ScriptedRegistry
 from tests.local_http import Answer
@@ -92,21 +91,6 @@ def test_each_value_is_read_by_the_schema_that_it_names(registry: ScriptedRegist
     assert len(registry.asked) == 3
 
 
-def test_values_of_any_type_keep_their_order_among_those_of_other_schemas(registry: ScriptedRegistry) -> None:
-    random = Random(5)
-    for _ in range(5):
-        schema = Schemas(random).record()
-        first, second = random.randrange(1 << 31), random.randrange(1 << 31)
-        register(registry, first, schema)
-        register(registry, second, {**schema, "fields": [{"name": "more", "type": "int"}, *schema["fields"]]})
-        values = [value(random, schema) for _ in range(20)]
-        contents = [encoded(schema, each) for each in values]
-        chosen = random.choices([framed(first, b""), framed(second, b"\x02")], k=20)
-        decoded = decode(decoder(registry, schema), *map(bytes.__add__, chosen, contents))
-        assert decoded.reasons == {}
-        assert decoded.column.to_pylist() == [in_column(schema, each) for each in values]
-
-
 def test_a_column_grows_by_the_fields_that_writers_add(registry: ScriptedRegistry) -> None:
     inner = {**record(("y", "int")), "name": "q"}
     register(registry, 1, ONE)
@@ -140,8 +124,8 @@ def test_numbers_become_wider_as_writers_write_them(registry: ScriptedRegistry) 
     wide = record(("a", ["null", "long"]), ("b", "double"), ("c", "float"), ("d", {"type": "array", "items": "long"}))
     register(registry, 1, narrow)
     register(registry, 2, wide)
-    one = framed(1, encoded(narrow, {"a": 1, "b": 0.5, "c": (1, 3), "d": [(1, 4)]}))
-    two = framed(2, encoded(wide, {"a": (1, 1 << 40), "b": 0.1, "c": 1.5, "d": [1 << 41]}))
+    one = framed(1, encoded(narrow, {"a": 1, "b": 0.5, "c": 3, "d": [4]}))
+    two = framed(2, encoded(wide, {"a": 1 << 40, "b": 0.1, "c": 1.5, "d": [1 << 41]}))
     found = decode(decoder(registry, narrow, Evolution.WIDEN), one, two)
     assert found.reasons == {} and found.column.to_pylist() == [
         {"a": 1, "b": 0.5, "c": 3.0, "d": [4]}, {"a": 1 << 40, "b": 0.1, "c": 1.5, "d": [1 << 41]}

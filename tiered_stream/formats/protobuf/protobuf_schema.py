@@ -7,6 +7,7 @@ Unsigned numbers have the column types of signed numbers, and enums are strings.
 from __future__ import annotations
 
 from graphlib import TopologicalSorter
+from typing import TypeVar
 
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -28,6 +29,7 @@ _SIMPLE = {
     FieldDescriptor.CPPTYPE_DOUBLE: pa.float64(),
     FieldDescriptor.CPPTYPE_BOOL: pa.bool_(),
 }
+_FilePart = TypeVar("_FilePart", descriptor_pb2.FileDescriptorProto, descriptor_pb2.DescriptorProto)
 _TIMES = {"Timestamp": pa.timestamp("us", tz="UTC"), "Duration": pa.duration("us")}
 
 
@@ -48,12 +50,24 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
         for name in TopologicalSorter({name: list(file.dependency) for name, file in files.items()}).static_order():
             if name not in files:
                 raise ConfigurationError(f"the descriptor set lacks {name[:100]}; write it with --include_imports")
-            pool.Add(files[name])
+            pool.Add(_without_extensions(files[name]))
         return pool.FindMessageTypeByName(message)
     except KeyError:
         raise ConfigurationError(f"the descriptor set has no message {message[:100]!r}; give its full name") from None
     except (DecodeError, TypeError, ValueError) as error:
         raise ConfigurationError(f"this is no descriptor set of protoc: {str(error)[:200]}") from error
+
+
+def _without_extensions(part: _FilePart) -> _FilePart:
+    """Remove the extensions of a file or of a message in it, and return it.
+
+    Extensions have no columns, as in Spark. The library checks the extensions that it knows, but the kernel reads none,
+    so that a value would decode or not by who decodes it.
+    """
+    part.ClearField("extension")
+    for message in part.message_type if isinstance(part, descriptor_pb2.FileDescriptorProto) else part.nested_type:
+        _without_extensions(message)
+    return part
 
 
 def message_type(message: Descriptor) -> pa.StructType:
