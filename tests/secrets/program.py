@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.rigs.stack.spark import spark_session
-from tiered_stream import land, verify
+from tiered_stream import land, report_queries, verify
 
 Options = Mapping[str, str]
 WRONG = {
@@ -57,6 +57,11 @@ class Program:
         self._spark: SparkSession = spark_session("canaries", ("delta", "s3a"), config)
 
     def run(self) -> None:
+        with report_queries(self._spark, lines="json"):
+            self._run()
+        self._spark.stop()
+
+    def _run(self) -> None:
         for name, options in self._given["sources"].items():
             self._step(f"batch of {name}", partial(self._batch, options))
             for lane in ("direct", "spark"):
@@ -80,7 +85,6 @@ class Program:
             lambda: self._land({**options, **self._given["wrong.table"]}, f"{self._given['tables']}/x", "direct"),
         )
         self._see_ui()
-        self._spark.stop()
 
     def _batch(self, options: Options) -> None:
         frame = self._spark.read.format("tiered_stream").options(**options).load()

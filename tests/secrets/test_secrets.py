@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -102,6 +102,7 @@ def certified(canaries: Canaries, authority: CertificateAuthority, what: str) ->
 def test_no_secret_is_in_anything_that_is_written(
     tmp_path: Path,
     written: Path,
+    report_tokens: Callable[[], set[str]],
     canaries: Canaries,
     authority: CertificateAuthority,
     secured: TieredStack,
@@ -133,6 +134,8 @@ def test_no_secret_is_in_anything_that_is_written(
     assert any("tiered_stream" in path.read_text() for path in (written / "events").rglob("*") if path.is_file())
     assert tokens.issued
     canaries.given_out("token", tokens.issued)
+    assert report_tokens()
+    canaries.given_out("token of reports", report_tokens())
     assert canaries.found_below(written) == {}
 
 

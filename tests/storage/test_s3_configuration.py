@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from math import inf
 from pathlib import Path
@@ -13,13 +15,18 @@ from botocore.credentials import RefreshableCredentials
 
 from tests.storage.clouds import CLOUDS, answer, part
 from tests.storage.scripted_http import ScriptedHttp, error
+from tests.storage.segment import segment
 from tiered_stream.delta.commit.deltalake_commit import open_table
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
 from tiered_stream.delta.write.file_systems import delta_storage_options
 from tiered_stream.errors import ConfigurationError, StorageAccessError, TableAccessError
 from tiered_stream.model import ByteRange
 from tiered_stream.storage import s3
+from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
+from tiered_stream.storage.aiven.encryption import KeyRing
 from tiered_stream.storage.cloud_endpoints import TABLES
+from tiered_stream.storage.fetcher import StoreFetcher
+from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.s3_client import S3Access, S3Session
 
@@ -300,3 +307,25 @@ def test_credentials_that_a_client_may_still_use_say_when_its_signatures_end() -
         session._credentials._mandatory_refresh_timeout = session._credentials._advisory_refresh_timeout = 0
         session.credentials()
     assert 300 < session.credentials_seconds_left() <= 360
+
+
+def in_local_layout(store: ObjectStore) -> StoreFetcher:
+    return LocalLayoutFetcher(store)
+
+
+def in_aiven_layout(store: ObjectStore) -> StoreFetcher:
+    return AivenLayoutFetcher(store, "", KeyRing({}))
+
+
+@pytest.mark.parametrize("layout", [in_local_layout, in_aiven_layout])
+def test_a_layout_knows_when_the_credentials_end_that_sign_its_urls(
+    tmp_path: Path, layout: Callable[[ObjectStore], StoreFetcher]
+) -> None:
+    end = datetime.now(UTC) + timedelta(hours=1)
+    found = {"Version": 1, "AccessKeyId": "role", "SecretAccessKey": "s", "Expiration": end.isoformat()}
+    (tmp_path / "found").write_text(json.dumps(found))
+    (tmp_path / "AWS_CONFIG_FILE").write_text(f"[default]\ncredential_process = cat {tmp_path / 'found'}\n")
+    store = S3.store("http://127.0.0.1:1", access_key_id=None, secret_access_key=None)
+    url = store.signed_url(f"{segment(3).segment_id}", 7200)
+    assert url is not None and "role" in url
+    assert 3500 < layout(store).signing_seconds_left() <= 3600

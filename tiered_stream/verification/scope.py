@@ -20,6 +20,7 @@ from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_delta, check_table
 from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
 from tiered_stream.delta.requirements.store_access import missing_connector
+from tiered_stream.delta.schema.sql_types import sql_name
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
@@ -100,7 +101,7 @@ def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> 
             f"the table {table} cannot be compared: it has no column {' and '.join(missing) or ' or '.join(HASHED)}; "
             "it must have the name that it has in the source, or that ingest.kafkaColumns gives it"
         )
-    named = [rows[f"`{own_names[name]}`"].cast(kind).alias(name) for name, kind in types.items()]
+    named = [rows[sql_name([own_names[name]])].cast(kind).alias(name) for name, kind in types.items()]
     return VerifiedTable(str(address), version, tuple(present[len(_NEEDED) :]), rows.select(*named))
 
 

@@ -24,7 +24,7 @@ from tests.rigs.stack.spark import configured
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
 from tiered_stream.delta.commit.local_times import check_times
 from tiered_stream.delta.schema.routing import TableTarget
-from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE, parse_ddl, sql_columns, sql_type
+from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE, parse_ddl, sql_columns, sql_name, sql_text, sql_type
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.errors import ConfigurationError
 
@@ -83,3 +83,12 @@ def test_a_column_of_the_other_kind_of_time_is_refused_at_any_depth() -> None:
         check_times("lake", [field("t", "timestamp")], local)
     check_times("lake", [field("t", "timestamp_ntz")], local)
     check_times("lake", [field("t", "string")], local)
+
+
+@pytest.mark.parametrize("name", ["${env:HOME}", "${system:user.dir}", "x${spark.app.name}y"])
+def test_no_name_and_no_text_is_replaced_by_a_variable_in_sparks_sql(spark: SparkSession, name: str) -> None:
+    assert spark.sql(f"SELECT 1 AS `{name}`").columns != [name]
+    with pytest.raises(ConfigurationError, match="begins a variable in Spark's SQL"):
+        sql_name(["x", name])
+    (row,) = spark.sql(f"SELECT {sql_text(name)} AS text").collect()
+    assert row["text"] == name

@@ -27,7 +27,7 @@ from tiered_stream.delta.settings.ingest_settings import (
 )
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, SCHEMA_EVOLUTION, registry_properties
 from tiered_stream.delta.settings.upsert_settings import check_keys
-from tiered_stream.errors import ConfigurationError, SchemaRegistryError, TableError
+from tiered_stream.errors import ConfigurationError, SchemaRegistryError, TableError, one_line
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows, row_format
 from tiered_stream.model import is_topic_name
@@ -119,7 +119,9 @@ class Routing:
         """Return the first route whose pattern matches the topic; raise TableError if there is none."""
         route = next((route for route in self.routes if re.fullmatch(route.pattern, topic, re.ASCII)), None)
         if route is None:
-            raise TableError(f"no table is named for topic {topic}: set ingest.table, or name one in ingest.route")
+            raise TableError(
+                f"no table is named for topic {one_line(topic)}: set ingest.table, or name one in ingest.route"
+            )
         return route
 
     def check_apart(self, topics: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType
 
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.spark.session import is_connect
 
 TIMESTAMP_TYPE = "spark.sql.timestampType"
@@ -41,13 +42,23 @@ def sql_columns(schema: StructType) -> str:
 
 
 def sql_name(path: Sequence[str]) -> str:
-    """Return the quoted SQL name of a column, or of a nested field given by its path."""
+    """Return the quoted SQL name of a column, of a nested field given by its path, or of a table given by its parts.
+
+    Raises:
+        ConfigurationError: a name has `${`. Spark replaces `${env:NAME}` in SQL by an environment variable, and others
+            by settings, also within quotes (Spark: `VariableSubstitution`). No escape prevents that in a name.
+    """
+    if found := next((name for name in path if "${" in name), None):
+        raise ConfigurationError(
+            f"the name {found!r:.300} has ${{, which begins a variable in Spark's SQL: give another name, for a field "
+            "of values by ingest.transform"
+        )
     return ".".join(f"`{name.replace('`', '``')}`" for name in path)
 
 
 def sql_text(text: str) -> str:
     """Return the text as a string literal of Spark SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")  # no variable: `sql_name`
     return f"'{escaped}'"
 
 

@@ -15,7 +15,7 @@ import orjson
 import pyarrow as pa
 
 from tiered_stream.formats.rows.envelope import DELETED_FIELD
-from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, hidden, marked, table_columns
+from tiered_stream.formats.rows.kafka_columns import HIDDEN, OFFSET, TIMESTAMP, hidden, marked
 from tiered_stream.formats.rows.row_choices import (
     AS_SPARK,
     AvroColumns,
@@ -169,7 +169,9 @@ class RowFormat:
     @property
     def decoded(self) -> pa.Schema:
         """Return the columns of decoded rows, without hidden columns. The user's function gets these columns."""
-        return table_columns(pa.schema([field for field, _ in self.layout(self.value.kind)]))
+        columns = self.layout(self.value.kind)
+        # Not `table_columns`: a field of values may begin with HIDDEN, and must be refused like other forbidden names.
+        return pa.schema([field for field, source in columns if not (source.kafka and field.name.startswith(HIDDEN))])
 
     @property
     def written(self) -> pa.Schema:
