@@ -324,7 +324,7 @@ def test_a_layout_knows_when_the_credentials_end_that_sign_its_urls(
     end = datetime.now(UTC) + timedelta(hours=1)
     found = {"Version": 1, "AccessKeyId": "role", "SecretAccessKey": "s", "Expiration": end.isoformat()}
     (tmp_path / "found").write_text(json.dumps(found))
-    (tmp_path / "AWS_CONFIG_FILE").write_text(f"[default]\ncredential_process = cat {tmp_path / 'found'}\n")
+    (tmp_path / "AWS_CONFIG_FILE").write_text(f"[default]\ncredential_process = cat '{tmp_path / 'found'}'\n")
     store = S3.store("http://127.0.0.1:1", access_key_id=None, secret_access_key=None)
     url = store.signed_url(f"{segment(3).segment_id}", 7200)
     assert url is not None and "role" in url

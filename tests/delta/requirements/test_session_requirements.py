@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import unquote
 
 import orjson
 import pyarrow.parquet as pq
@@ -166,7 +167,7 @@ def written_codecs(spark: SparkSession, table: Path, lane: str, given: dict[str,
     """Land a topic, and return the compressions of the columns of its files."""
     query = land(spark, options=options(TOPIC, given), table=str(table), checkpoint=f"{table} checkpoint", lane=lane)
     query.awaitTermination()
-    files = [pq.ParquetFile(file).metadata for file in DeltaTable(table).file_uris()]
+    files = [pq.ParquetFile(unquote(file)).metadata for file in DeltaTable(table).file_uris()]
     groups = [file.row_group(0) for file in files]
     return {group.column(number).compression for group in groups for number in range(group.num_columns)}
 
