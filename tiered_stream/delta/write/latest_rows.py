@@ -129,15 +129,15 @@ class LatestRows:
         if self._order_by is not None:
             name = named_column(schema, self._order_by) or self._order_by
             ranks = _dense_ranks(pa.chunked_array([batch.column(name) for batch in self._batches]))
-        keep = np.zeros(len(keys), bool)
-        keep[_last_in_order(keys, ranks)] = True
+        kinds = [np.ones(len(keys), bool)]
         without = unavailable_flags(pa.chunked_array([_placeholders(batch) for batch in self._batches]))
         if self._keeps_deletes or without:
             deletes = np.concatenate([is_deleted(batch).to_numpy(zero_copy_only=False) for batch in self._batches])
-            kinds = [_counting_deletes(keys, ranks, deletes)] if self._keeps_deletes else []
-            for flags in (*kinds, *(deletes | ~flags for flags in without.values())):
-                if len(chosen := np.flatnonzero(flags)):
-                    keep[chosen[_last_in_order(keys.take(chosen), ranks[chosen])]] = True
+            kinds += [_counting_deletes(keys, ranks, deletes)] if self._keeps_deletes else []
+            kinds += [deletes | ~flags for flags in without.values()]
+        keep = np.zeros(len(keys), bool)
+        for last in _last_in_order(keys, ranks, kinds):
+            keep[last[last >= 0]] = True
         return keep
 
 
@@ -225,14 +225,13 @@ def _last_places(
         _check_one_partition(bare, partitions, names)
     arrival = np.lexsort([rows.column(POSITION).to_numpy(), partitions])
     ranks = itself if order_by is None else _dense_ranks(rows.column(order_by))[arrival]
-    bare, place = bare.take(arrival), _places(ranks)
-    kinds = {name: flags[arrival] for name, flags in knows.items()}
-    counting = _counting_deletes(bare, ranks, deletes[arrival])
-    last, *found = _last_and_largest(bare, ranks, *(np.where(each, place, -1) for each in (counting, *kinds.values())))
-    by_place = np.append(arrival[np.argsort(place)], -1)  # so that the place -1 has the position -1
-    in_order = np.argsort(arrival[last])
-    deleted, *knowing = (by_place[each][in_order] for each in found)
-    return arrival[last][in_order], deleted, dict(zip(kinds, knowing, strict=True))
+    bare = bare.take(arrival)
+    kinds = [np.ones(len(rows), bool), _counting_deletes(bare, ranks, deletes[arrival])]
+    found = _last_in_order(bare, ranks, [*kinds, *(flags[arrival] for flags in knows.values())])
+    in_order = np.argsort(arrival[found[0]])
+    of_row = np.append(arrival, -1)  # so that -1 stays -1
+    last, deleted, *knowing = (of_row[each][in_order] for each in found)
+    return last, deleted, dict(zip(knows, knowing, strict=True))
 
 
 def _dense_ranks(values: pa.ChunkedArray) -> _Positions:
@@ -245,33 +244,22 @@ class UnorderedKeyError(Exception):
     """A key has rows in the two partitions that the text names, and no column orders them."""
 
 
-def _last_in_order(keys: pa.Table, ranks: _Positions) -> _Positions:
-    """Return the position of each key's last row: the later row among the rows of the largest rank.
+def _last_in_order(keys: pa.Table, ranks: _Positions, kinds: Sequence[_Flags]) -> list[_Positions]:
+    """Return for each of `kinds` the position of each key's last row that has the flag; -1: no row of the key has it.
 
-    `keys` and `ranks` are of all rows, in the order of their offsets.
+    The last row is the later row among the rows of the largest rank. `keys`, `ranks` and the flags are of all rows, in
+    the order of their offsets. All results have the keys in one order.
     """
-    return _last_and_largest(keys, ranks)[0]
-
-
-def _places(ranks: _Positions) -> _Positions:
-    """Return the place of each row among all rows, by rank, and then by offset."""
-    order = np.argsort(ranks, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return place
-
-
-def _last_and_largest(keys: pa.Table, ranks: _Positions, *values: _Positions) -> list[_Positions]:
-    """Return the position of each key's last row, as `_last_in_order`, and the largest of each of `values`."""
-    place = _places(ranks)
-    columns = {f"v{number}": column for number, column in enumerate((place, *values))}
-    for name, column in columns.items():
-        numbers = np.ascontiguousarray(column, np.int64)
-        keys = keys.append_column(name, pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)]))
-    grouped = keys.group_by(keys.column_names[: -len(columns)], use_threads=False)
-    found = grouped.aggregate([(name, "max") for name in columns])
-    last, *largest = (found.column(f"{name}_max").to_numpy() for name in columns)
-    return [np.argsort(place)[last], *largest]
+    order = np.append(np.argsort(ranks, kind="stable"), -1)  # so that the place -1 has the position -1
+    place = np.empty(len(keys), np.int64)
+    place[order[:-1]] = np.arange(len(keys))
+    names = [f"kind {number}" for number in range(len(kinds))]
+    grouped = keys
+    for name, flags in zip(names, kinds, strict=True):
+        buffers = [None, pa.py_buffer(np.where(flags, place, -1))]
+        grouped = grouped.append_column(name, pa.Array.from_buffers(pa.int64(), len(keys), buffers))
+    by_key = grouped.group_by(keys.column_names, use_threads=False).aggregate([(name, "max") for name in names])
+    return [order[by_key.column(f"{name}_max").to_numpy()] for name in names]
 
 
 def _counting_deletes(keys: pa.Table, ranks: _Positions, deletes: _Flags) -> _Flags:
