@@ -22,6 +22,7 @@ from tests.rigs.stack.spark import ROOT, spark_environment
 from tests.spark.abilities import REPORTED_LAG
 from tiered_stream import land, report_queries
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.spark.report_addresses import session_addresses
 from tiered_stream.spark.reporting import QueryReports
 
 PREFIX = "tiered_stream_query_"
@@ -162,6 +163,14 @@ def test_reports_that_are_nested_all_get_what_runs_while_they_are_open(
     ]  # fmt: skip
     assert [orjson.loads(line)["query"] for line in lines if line.startswith('{"event"')] == ["both"]
     assert not [line for line in caplog.messages if "is not reported" in line]
+
+
+def test_the_token_of_reports_is_in_no_setting_of_the_session(spark: SparkSession) -> None:
+    with report_queries(spark, lines="none"):
+        (address,), settings = session_addresses(spark), spark.conf.getAll
+        assert address.place in settings.values()
+        assert not any(address.token.hex() in value for value in settings.values())
+    assert session_addresses(spark) == ()
 
 
 def test_an_address_that_is_taken_costs_no_query(

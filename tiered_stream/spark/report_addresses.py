@@ -1,6 +1,8 @@
 """Addresses to which tasks of a session's queries send reports, with tokens, on their way from the driver to tasks.
 
-They travel as options and in a session's setting. The names contain `secret`, so Spark redacts the values.
+They travel as options. The option's name contains `secret`, so Spark redacts its values. A session's setting has the
+addresses alone, because Spark writes the settings of a session into its event log as they are (Spark:
+`EventLoggingListener` redacts only settings that the application was started with).
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from pyspark.sql import SparkSession
 from tiered_stream.model import ReportAddress
 from tiered_stream.observe.metrics_receiver import MetricsReceiver, OnReport
 from tiered_stream.options.remote_options import REPORT_ADDRESSES, REPORTS_BY_LOOPBACK
-from tiered_stream.options.types import report_addresses
 from tiered_stream.spark.session import is_connect, is_local
 
-_REPORT_TO = "spark.tiered_stream.secret.report.to"
+_REPORT_TO = "spark.tiered_stream.report.to"
 """Setting in Spark's session: addresses to which tasks send reports, one for each call of `report_queries`."""
+_WITH_TOKENS: dict[str, ReportAddress] = {}
+"""Addresses with their tokens, by the text in the setting: all that this process has ever set."""
 
 
 def open_receiver(spark: SparkSession, on_report: OnReport | None = None) -> MetricsReceiver:
@@ -29,12 +32,14 @@ def open_receiver(spark: SparkSession, on_report: OnReport | None = None) -> Met
 
 def session_addresses(spark: SparkSession) -> tuple[ReportAddress, ...]:
     """Return the addresses that `set_session_addresses` has set."""
-    return report_addresses(spark.conf.get(_REPORT_TO, "") or "")
+    texts = (spark.conf.get(_REPORT_TO, "") or "").split(",")
+    return tuple(_WITH_TOKENS[text] for text in texts if text in _WITH_TOKENS)
 
 
 def set_session_addresses(spark: SparkSession, addresses: Sequence[ReportAddress]) -> None:
     """Let tasks of streams that are loaded from now on send their reports to `addresses`, which may be none."""
-    text = addresses_option(addresses)
+    _WITH_TOKENS.update({each.place: each for each in addresses})
+    text = ",".join(each.place for each in addresses)
     spark.conf.set(_REPORT_TO, text) if text else spark.conf.unset(_REPORT_TO)
 
 
