@@ -196,6 +196,15 @@ def test_a_table_with_fewer_columns_is_compared_by_those_that_it_has(
 
 
 @pytest.mark.slow
+def test_a_column_may_have_back_quotes_in_its_name(spark: SparkSession, right: Path, tmp_path: Path) -> None:
+    renamed = tmp_path / "renamed"
+    columns = "topic, partition, offset, value AS `a``b`"
+    spark.sql(f"CREATE TABLE delta.`{renamed}` USING delta AS SELECT {columns} FROM delta.`{right}`")
+    report = verified(spark, renamed, **{"ingest.kafkaColumns": "topic, partition, offset, value AS a`b"})
+    assert report.equal and report.columns == ("value",)
+
+
+@pytest.mark.slow
 def test_a_table_may_begin_and_end_where_it_likes_unless_options_say_otherwise(
     spark: SparkSession, table: Path, run: Sql
 ) -> None:

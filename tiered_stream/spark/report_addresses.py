@@ -1,8 +1,8 @@
 """Addresses to which tasks of a session's queries send reports, with tokens, on their way from the driver to tasks.
 
 They travel as options. The option's name contains `secret`, so Spark redacts its values. A session's setting has the
-addresses alone, because Spark writes the settings of a session into its event log as they are (Spark:
-`EventLoggingListener` redacts only settings that the application was started with).
+addresses alone: Spark's event log shows what a session sets. `EventLoggingListener` redacts only the settings that the
+application was started with.
 """
 
 from __future__ import annotations
