@@ -15,3 +15,11 @@ def test_a_field_that_cannot_be_a_column_is_refused_and_not_left_out(name: str) 
     with pytest.raises(ConfigurationError, match="cannot be a column of a Delta table") as refused:
         plan_rows({"ingest.value.format": "json", "ingest.value.schema": schema}, include_headers=False)
     assert str(refused.value).isprintable()
+
+
+def test_flattened_rows_need_a_schema_that_says_which_are_deletes() -> None:
+    schema = orjson.dumps({"type": "object", "properties": {"id": {"type": "integer"}}}).decode()
+    settings = {"ingest.mode": "upsert", "ingest.keys": "id", "ingest.envelope": "flattened"}
+    settings |= {"ingest.value.format": "json", "ingest.value.schema": schema}
+    with pytest.raises(ConfigurationError, match="__deleted"):
+        plan_rows(settings, include_headers=False)

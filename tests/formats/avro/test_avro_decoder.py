@@ -159,6 +159,20 @@ def test_a_writers_type_is_read_as_the_readers(written: Any, wanted: Any, conten
 
 
 @pytest.mark.parametrize(
+    ("given", "chosen"),
+    [({"name": "b"}, 1), ({"name": "new", "aliases": ["b"]}, 1), ({"name": "other.b"}, 1), ({"name": "new"}, 0)],
+)
+def test_a_record_is_read_as_the_branch_that_has_its_name_now_or_earlier(given: dict[str, Any], chosen: int) -> None:
+    def named(**names: Any) -> dict[str, Any]:
+        return {"type": "record", "fields": [{"name": "x", "type": "int"}], **names}
+
+    reader = record(("f", [named(name="a"), named(**given), "string"]))
+    rows, reasons = decode(record(("f", named(name="b"))), b"\x02", reader=reader)
+    assert reasons == {}
+    assert [number for number, row in enumerate(rows[0]["f"].values()) if row == {"x": 1}] == [chosen]
+
+
+@pytest.mark.parametrize(
     ("written", "wanted", "why"),
     [
         ("long", "int", "field: long is written, which cannot be read as int"),

@@ -327,13 +327,19 @@ def _block(items: list[bytes]) -> bytes:
 def _candidates(writer: avro.AvroType, branches: Sequence[avro.AvroType]) -> list[int]:
     """Return the indexes of the reader's `branches`, in the order in which they are tried for the type `writer`.
 
-    Branches that have the type and the name of `writer` come first.
+    Branches of its type come first, and of these, named types that have its full name now or earlier, and then those
+    with the last part of its name. (Avro: `Schema.applyAliases`, `Resolver.ReaderUnion.firstMatchingBranch`.)
     """
 
-    def identity(node: avro.AvroType) -> tuple[object, ...]:
-        return type(node), getattr(node, "kind", None), getattr(node, "name", None)
+    def distance(at: int) -> int:
+        match writer, branches[at]:
+            case avro.Named(), avro.Named() as branch if type(branch) is type(writer):
+                return 0 if writer.name in (branch.name, *branch.aliases) else 1 if branch.is_called(writer) else 2
+            case avro.Primitive(), avro.Primitive(kind):
+                return 0 if kind == writer.kind else 2
+        return 0 if type(branches[at]) is type(writer) else 2
 
-    return sorted(range(len(branches)), key=lambda at: identity(branches[at]) != identity(writer))
+    return sorted(range(len(branches)), key=distance)
 
 
 def _factor(writer: avro.Primitive, reader: avro.Primitive) -> int:
