@@ -23,7 +23,7 @@ SPARK_TESTS := $(addprefix tests/,spark jobs replay verification delta/checkpoin
 export PYTHON
 # Modules of tests are compiled once, and not by each process again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help venv lock audit java kerberos stack demo test test-spark test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics debezium fuzz differential sql model bench clean
+.PHONY: help venv lock audit java kerberos stack demo emulators test test-spark test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics debezium fuzz differential sql model bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,7 +69,10 @@ test-spark: java ## Run the demo and the tests of Spark with pyspark VERSION=4.1
 demo: venv java ## Tier a topic, read it straight from the object store, and land it in a Delta table
 	@$(BIN)/python -m tests.rigs.demo
 
-test: venv java kerberos ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests, TIMES=FOLDER measures
+emulators: venv ## Build the emulators of clouds' storage that tests use
+	@$(BIN)/python -m tests.rigs.stack.emulators
+
+test: venv java kerberos emulators ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests, TIMES=FOLDER measures
 	$(if $(SLOW),DEEP=1) $(if $(TIMES),TEST_TIMES=$(TIMES)) $(PYTEST) $(FIVE_AT_ONCE) $(if $(SLOW),-m "slow or not slow") \
 	    $(if $(TIMES),-p tests.rigs.test_times.plugin)
 
@@ -119,7 +122,7 @@ $(DOCS)/.installed: requirements-docs.lock
 	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.lock
 	@touch $@
 
-test-slow: venv java kerberos ## Run the slow tests, which `make test` leaves out, and all examples of tests that draw them; takes PART=1/6
+test-slow: venv java kerberos emulators ## Run the slow tests, which `make test` leaves out, and all examples of tests that draw them; takes PART=1/6
 	DEEP=1 $(PYTEST) $(FIVE_AT_ONCE) -m slow $(if $(PART),--slow-part $(PART)) -o faulthandler_timeout=3600
 
 # The next three take MINUTES. chaos and fuzz take a SEED, which is otherwise random and printed. With ALONE=1, chaos stalls only S3,
