@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from tests.gateway.planning import made_up_gateway
 from tests.rigs.sockets import Listening, listening
 from tests.rigs.stack.spark import ROOT, spark_environment
 
@@ -86,6 +88,44 @@ def test_each_socket_of_a_query_is_in_the_list_of_sockets_and_only_loopback_is_o
     assert monitor in {each.port for each in found if each.protocol == "tcp"}
     (place,) = {each.place for each in found if each.protocol == "unix"}
     assert Path(place).name == "socket"
+
+
+@pytest.mark.stack
+def test_a_gateway_listens_where_its_settings_say_and_nowhere_else() -> None:
+    with made_up_gateway(partitions=1, segments=1) as gateway:
+        found = listening(gateway.pid)
+    ports = int(gateway.bootstrap_servers.rpartition(":")[2]), gateway.broker_port, gateway.monitor_port
+    assert {(each.protocol, each.place) for each in found} == {("tcp", f"127.0.0.1:{port}") for port in ports}
+    assert ("tcp", "gateway") in listed()
+
+
+@pytest.mark.slow
+@pytest.mark.starts_spark
+def test_each_socket_of_the_demos_processes_is_in_the_list_and_only_loopback_is_open() -> None:
+    """The demo's two jobs, one of which `spark-submit` starts, use both lanes; its gateway signs URLs."""
+    seen: dict[Listening, str | None] = {}
+    program = subprocess.Popen([sys.executable, "-m", "tests.rigs.demo"], cwd=ROOT, stdout=subprocess.DEVNULL)
+    while program.poll() is None:
+        for each in listening(program.pid) - seen.keys():
+            with suppress(OSError):  # the process may have ended
+                seen[each] = process_of_demo(each)
+        time.sleep(0.1)
+    assert program.returncode == 0
+    found = {(each.protocol, process) for each, process in seen.items() if process}
+    assert found <= listed()
+    assert {each.host for each, process in seen.items() if process and each.protocol != "unix"} <= set(LOOPBACK)
+    assert found >= {("udp", "driver"), ("udp", "planner"), ("unix", "fork server"), ("tcp", "gateway"), ("tcp", "JVM")}
+
+
+def process_of_demo(found: Listening) -> str | None:
+    """The process in the words of SECURITY.md; None: it is Kafka or the object store, which the demo starts, too."""
+    command = Path(f"/proc/{found.pid}/cmdline").read_bytes()
+    if any(name in command for name in (b"kafka.Kafka", b"versitygw", b"s3proxy")):
+        return None
+    if b"gateway" in command:
+        return "gateway"
+    is_driver = any(name in command for name in (b"tests.rigs.demo", b"jobs/"))
+    return process_of(found, found.pid if is_driver else -1)
 
 
 def test_the_list_of_sockets_names_each_module_that_listens() -> None:

@@ -136,7 +136,8 @@ class Connect:
         others = f"__debezium-heartbeat.{connector.name}", f"{connector.name}.transaction"
         with self._broker.admin() as admin:
             missing = {connector.topic(connector.pulse), *others} - set(admin.list_topics())
-            admin.create_topics([NewTopic(topic, 1, 1) for topic in sorted(missing)])
+            if missing:
+                admin.create_topics([NewTopic(topic, 1, 1) for topic in sorted(missing)])
 
     def _runs(self, connector: Connector) -> bool:
         try:
