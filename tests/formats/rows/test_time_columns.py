@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
+import orjson
 import pyarrow as pa
 import pytest
 
 from tests.delta.made_batches import decoded
+from tests.formats.landed import landed
 from tests.rigs.stack.rows import Record
 from tiered_stream.delta.schema.row_plan import plan_rows
 from tiered_stream.delta.settings.row_settings import row_settings
@@ -50,6 +52,22 @@ def test_a_number_beyond_a_timestamp_is_a_dead_letter() -> None:
     assert found.dead.column("reason").to_pylist() == [
         "at: the number is no seconds since 1970 that a timestamp[us, tz=UTC] can hold"
     ]
+
+
+def test_names_of_debeziums_types_in_an_avro_schema_are_the_times_that_they_mean() -> None:
+    def named(kind: str, name: str) -> dict[str, object]:
+        return {"name": name, "type": {"type": kind, "connect.name": f"io.debezium.time.{name}"}}
+
+    fields = [named("int", "Date"), named("long", "Timestamp"), named("long", "MicroTimestamp"), named("int", "Year")]
+    schema = orjson.dumps({"type": "record", "name": "r", "fields": fields}).decode()
+    value = b"\x04" + b"\xd0\x0f" * 2 + b"\x04"  # 2 days, 1,000 milliseconds, 1,000 microseconds, the year 2
+    numbers, _ = landed([value], value_format="avro", value_schema=schema)
+    assert numbers == [{"Date": 2, "Timestamp": 1000, "MicroTimestamp": 1000, "Year": 2}]
+    times, _ = landed([value], value_format="avro", value_schema=schema, times="schema")
+    assert times == [
+        {"Date": date(1970, 1, 3), "Timestamp": datetime(1970, 1, 1, 0, 0, 1, 0, UTC),
+         "MicroTimestamp": datetime(1970, 1, 1, 0, 0, 0, 1000, UTC), "Year": 2}
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("unit", ["days", "seconds", "millis", "micros"])
