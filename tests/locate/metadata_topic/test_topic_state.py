@@ -13,7 +13,7 @@ from tests.golden import NAMES, golden
 from tests.locate.metadata_topic.scripted_tier import segment_record
 from tiered_stream.locate.metadata_topic.remote_log_metadata import partition_of, topic_id_of
 from tiered_stream.locate.metadata_topic.topic_state import TopicState, apply_record
-from tiered_stream.model import TopicPartition
+from tiered_stream.model import TopicPartition, is_topic_name
 
 WHERE = TopicPartition("__remote_log_metadata", 0)
 TOPIC_IDS = [UUID(int=number << 64 | 0xABC) for number in range(1, 2_001)]
@@ -48,10 +48,13 @@ def test_the_id_of_a_whole_record_is_read_where_it_stands(name: str) -> None:
 
 
 @given(st.data())
-def test_a_record_whose_id_is_read_names_that_topic(data: st.DataObject) -> None:
+def test_a_record_whose_id_is_read_names_that_topic_or_no_legal_one(data: st.DataObject) -> None:
     value = bytearray(segment_record("orders", TOPIC_IDS[0], 0))
     for _ in range(data.draw(st.integers(0, 3))):
         value[data.draw(st.integers(0, 40))] = data.draw(st.integers(0, 255))
     whole = bytes(value[: data.draw(st.integers(0, len(value)))])
-    named = partition_of(whole)
-    assert topic_id_of(whole) in (None, named.topic_id.bytes if named else None)
+    named, found = partition_of(whole), topic_id_of(whole)
+    if named is None and found is not None:
+        assert not is_topic_name(whole[4 : 3 + whole[3]].decode())
+    else:
+        assert found in (None, named and named.topic_id.bytes)
