@@ -107,11 +107,11 @@ class Schemas:
     def _read_as(self, schema: Any) -> str:
         """Return what types have in common of which Python, or the reader of a grown union, cannot tell the values.
 
-        Of a union with strings and bytes, fastavro takes the first branch that may read a value. Avro's Java library
-        takes the branch of the value's own type.
+        Of a union with strings and bytes, or with numbers of any kind, fastavro takes the first branch that may read a
+        value. Avro's Java library takes the branch of the value's own type.
         """
         family = _family(schema)
-        return "bytes" if family == "string" and not self.reuses else family
+        return family if self.reuses else {"string": "bytes", "fraction": "number"}.get(family, family)
 
     def _name(self) -> str:
         self._names += 1
@@ -203,7 +203,8 @@ def _simple(random: Random, schema: Any, of_default: bool) -> Any:
         case "string":
             return "".join(random.choices(LETTERS, k=random.choice((0, 1, 5, 40))))
         case "bytes" | "fixed" if more.get("logicalType") == "decimal":
-            digits = random.choice((1, min(30, more["precision"]), more["precision"]))
+            largest = min(38, more["precision"]) if of_default else more["precision"]
+            digits = random.choice((1, min(30, largest), largest))
             number = random.randint(-(10**digits) + 1, 10**digits - 1)
             return number.to_bytes(more.get("size", _size(number)), signed=True)
         case "bytes" | "fixed":

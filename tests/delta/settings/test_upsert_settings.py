@@ -53,6 +53,11 @@ def test_rows_are_deleted_only_in_tables_of_the_latest_state() -> None:
             "auto",
             "ingest.envelope=flattened needs ingest.value.columns=flat",
         ),
+        (
+            {"ingest.unavailableValue": "?", "ingest.value.columns": "payload"},
+            "auto",
+            "ingest.value.columns does not go with ingest.mode=upsert: an update would land placeholders",
+        ),
         ({}, "spark", "the Spark lane does not go with ingest.mode=upsert"),
     ],
 )

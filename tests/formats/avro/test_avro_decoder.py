@@ -172,6 +172,18 @@ def test_a_record_is_read_as_the_branch_that_has_its_name_now_or_earlier(given: 
     assert [number for number, row in enumerate(rows[0]["f"].values()) if row == {"x": 1}] == [chosen]
 
 
+def test_a_record_is_not_read_as_another_branch_if_the_branch_of_its_name_cannot_have_it() -> None:
+    def named(name: str, *fields: Any) -> dict[str, Any]:
+        return {**record(("x", "int"), *fields), "name": name}
+
+    grown = named("created", ("new", "int"))
+    rows, reasons = decode(
+        record(("f", [named("created"), named("deleted")])), b"\0\x02", b"\x02\x02",
+        reader=record(("f", [grown, named("deleted"), "string"])),
+    )  # fmt: skip
+    assert list(reasons) == [0] and rows[1] == {"f": {"member0": None, "member1": {"x": 1}, "member2": None}}
+
+
 @pytest.mark.parametrize(
     ("written", "wanted", "why"),
     [

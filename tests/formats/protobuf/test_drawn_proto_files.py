@@ -62,4 +62,5 @@ def _compare(random: Random, path: Path, descriptors: bytes, at: int, refused: s
     lacking = {at for at, each in enumerate(messages) if not each.IsInitialized()}
     assert reasons.keys() == lacking, (reasons, lacking, messages)
     expected = [in_columns(each) for each in messages if each.IsInitialized()]
-    assert comparable(rows) == comparable(expected)
+    # Parquet has no rows without columns, and Delta has no such table.
+    assert comparable(rows) == comparable(expected if any(expected) else [])

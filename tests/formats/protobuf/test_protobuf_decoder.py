@@ -98,6 +98,22 @@ def test_messages_are_rows_as_spark_makes_them(content: str, row: dict[str, Any]
     assert list(reasons) == ([0] if row is None else [])
 
 
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ('syntax = "proto3"; message M { string t = 1; }', b"\x0a\x01\xff"),
+        ('syntax = "proto2"; message M { optional string t = 1; }', b"\x0a\x01\xff"),
+        ('syntax = "proto2"; message M { repeated string t = 1; }', b"\x0a\x01\xff"),
+        ('syntax = "proto2"; message M { map<string, string> t = 1; }', b"\x0a\x06\x0a\x01k\x12\x01\xff"),
+        ('edition = "2023"; option features.utf8_validation = NONE; message M { string t = 1; }', b"\x0a\x01\xff"),
+    ],
+)
+def test_a_string_that_is_not_utf8_gets_a_reason(text: str, content: bytes) -> None:
+    decoder = ProtobufDecoder(compiled_proto({"m.proto": text}), "M")
+    decoded = decoder.decode(pa.scalar([b"", content], pa.list_(pa.binary())).values)
+    assert list(decoded.reasons) == [1] and "UTF-8" in decoded.reasons[1]
+
+
 def test_times_are_microseconds_cut_towards_zero() -> None:
     rows, _ = decode(bytes.fromhex("8a 01 08 08 01 10 ff ff ff ff 01".replace(" ", "")[:4] + "0608011087ad4b"))
     assert rows[0]["at"] == datetime.datetime(1970, 1, 1, 0, 0, 1, 1234, datetime.UTC)

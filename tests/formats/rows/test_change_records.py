@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import orjson
@@ -20,6 +21,7 @@ from tiered_stream.formats.protobuf.protobuf_schema import message_descriptor
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.change_records import check_key_columns, is_deleted
 from tiered_stream.formats.rows.envelope import check_flattened, unwrapped_type
+from tiered_stream.formats.rows.nested_rules import TextLimit
 from tiered_stream.formats.rows.row_choices import Envelope, Format, OnDecodeError
 from tiered_stream.formats.rows.row_format import PartFormat, RowFormat, schema_to_text
 from tiered_stream.formats.rows.table_rules import TableRules
@@ -89,6 +91,33 @@ def test_a_flattened_delete_with_a_value_that_debezium_made_up_has_no_order() ->
     delete = Record(b'{"id": 1}', b'{"id": 1, "name": "", "at": 0, "__deleted": "true", "__lsn": 7}')
     assert reasons(flattened(order_by="at"), delete) == [
         (0, "row", "it is a delete that lacks the row's at: order rows by timestamp, which every record has")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "made_up", "known"),
+    [
+        (TEXT, "0.00", "9.99"), (TEXT, "00:00:00Z", "10:00:00Z"), (TEXT, "1970-01-01T00:00:00.000Z", "0:1"),
+        (pa.decimal128(4, 2), 0, 1), (pa.decimal128(38, 38), 0, 0.5), (pa.float64(), 0, -1), (pa.bool_(), False, True),
+    ],
+)  # fmt: skip
+def test_a_delete_has_no_order_if_all_of_its_values_are_zeros(kind: pa.DataType, made_up: Any, known: Any) -> None:
+    row = pa.struct([("id", pa.int64()), ("x", kind), ("at", pa.int64()), ("__deleted", TEXT)])
+    rows_of = partial(RowFormat, on_error=OnDecodeError.DEAD_LETTER, keys=("id",), envelope=Envelope.FLATTENED)
+    decoder = RowDecoder(rows_of((), part(KEY), part(row), order_by="at"))
+    delete = {"id": 1, "at": 0, "__deleted": "true"}
+    records = [Record(b'{"id": 1}', orjson.dumps({**delete, "x": each})) for each in (made_up, known)]
+    assert [offset for offset, *_ in reasons(decoder, *records)] == [0]
+
+
+def test_rules_do_not_hold_for_a_placeholder_whose_column_keeps_the_rows_value() -> None:
+    rules = TableRules(text_limits=(TextLimit(("name",), 3, False),), checks=(("c", "name IN ('a')"), ("d", "id < 9")))
+    decoder = debezium(placeholder="__gone", rules=rules)
+    updates = [Record(b"{}", event("u", None, {"id": id, "name": name})) for id, name in ((1, "__gone"), (2, "__go"))]
+    broken = Record(b"{}", event("u", None, {"id": 9, "name": "__gone"}))
+    assert reasons(decoder, *updates, broken) == [
+        (1, "row", "name is VARCHAR(3), and the value has more characters"),
+        (2, "row", "the constraint d does not hold"),
     ]
 
 

@@ -53,7 +53,7 @@ def test_a_text_that_delta_writes_as_null_in_a_partition_column_breaks_a_rule() 
     ],
 )
 def test_checks_are_what_sql_says(check: str, passed: list[bool | None]) -> None:
-    assert parse_check(check, ROWS.schema)(ROWS).to_pylist() == passed
+    assert parse_check(check, ROWS.schema)[0](ROWS).to_pylist() == passed
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from tiered_stream.delta.settings.ingest_settings import (
     topic_overrides,
     with_overrides,
 )
-from tiered_stream.delta.settings.row_settings import row_settings
-from tiered_stream.delta.settings.upsert_settings import KEYS, check_upsert
+from tiered_stream.delta.settings.row_settings import FLAT, VALUE_COLUMNS, row_settings
+from tiered_stream.delta.settings.upsert_settings import KEYS, check_upsert, placeholder_of
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
@@ -60,6 +60,10 @@ def _refused_with_upsert(options: Mapping[str, str], lane: str) -> dict[str, str
     given, refused = GivenOptions(options), {}
     if given.has(DAY_COLUMN):
         refused[DAY_COLUMN.name] = "an update would move rows from day to day. Set ingest.clusterBy in its place"
+    if placeholder_of(options) and given.read(VALUE_COLUMNS).lower() != FLAT:
+        refused[VALUE_COLUMNS.name] = (
+            "an update would land placeholders of values that the database does not send. Land a column for each field"
+        )
     if is_append_only(table_properties(options)):
         refused[f"{PROPERTY_PREFIX}{APPEND_ONLY}"] = "a MERGE changes rows. Remove the property"
     if lane == "spark":

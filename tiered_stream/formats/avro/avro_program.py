@@ -327,8 +327,9 @@ def _block(items: list[bytes]) -> bytes:
 def _candidates(writer: avro.AvroType, branches: Sequence[avro.AvroType]) -> list[int]:
     """Return the indexes of the reader's `branches`, in the order in which they are tried for the type `writer`.
 
-    Branches of its type come first, and of these, named types that have its full name now or earlier, and then those
-    with the last part of its name. (Avro: `Schema.applyAliases`, `Resolver.ReaderUnion.firstMatchingBranch`.)
+    A named type is read as the branch that has its full name now or earlier, and as no other: a value that this branch
+    cannot have is an error. Without such a branch, branches of its type come first, and of these, those with the last
+    part of its name. (Avro: `Schema.applyAliases`, `Resolver.ReaderUnion.firstMatchingBranch`.)
     """
 
     def distance(at: int) -> int:
@@ -336,10 +337,11 @@ def _candidates(writer: avro.AvroType, branches: Sequence[avro.AvroType]) -> lis
             case avro.Named(), avro.Named() as branch if type(branch) is type(writer):
                 return 0 if writer.name in (branch.name, *branch.aliases) else 1 if branch.is_called(writer) else 2
             case avro.Primitive(), avro.Primitive(kind):
-                return 0 if kind == writer.kind else 2
-        return 0 if type(branches[at]) is type(writer) else 2
+                return 1 if kind == writer.kind else 2
+        return 1 if type(branches[at]) is type(writer) else 2
 
-    return sorted(range(len(branches)), key=distance)
+    ordered = sorted(range(len(branches)), key=distance)
+    return ordered[:1] if ordered and distance(ordered[0]) == 0 else ordered
 
 
 def _factor(writer: avro.Primitive, reader: avro.Primitive) -> int:

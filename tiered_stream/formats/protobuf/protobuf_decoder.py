@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -143,7 +144,14 @@ def _converter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
             return lambda number: number - (1 << 32) if number >> 31 else number
         case FieldDescriptor.CPPTYPE_UINT64:
             return lambda number: number - (1 << 64) if number >> 63 else number
-    return lambda value: value
+    return partial(_text, field) if field.type == FieldDescriptor.TYPE_STRING else lambda value: value
+
+
+def _text(field: FieldDescriptor, value: str | bytes) -> str:
+    """Return a string. If a schema does not ask for UTF-8, as in proto2, the library gives other bytes as they are."""
+    if isinstance(value, bytes):
+        raise CorruptDataError(f"{field.full_name}: a string is not UTF-8")
+    return value
 
 
 def _microseconds(field: FieldDescriptor, time: Message) -> int:

@@ -7,6 +7,7 @@ with `__deleted` if events are flattened. All other records insert or update a r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import reduce
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ DELETED = "deleted"
 """Name of the hidden column that is true in rows that delete the row of their key."""
 _PAYLOAD = "payload"
 _UPSERTS, _DELETE = ("c", "u", "r"), "d"
-_BLANK_TEXTS = ("", "0", "{}", "1970-01-01T00:00:00Z")
+_BLANK_TEXTS = r"^(|0(\.0+)?|\{\}|(1970-01-01T)?00:00:00(\.0+)?(Z|\+00:00)?)$"
 """Texts that Debezium writes for columns of texts, decimals, JSON and times whose value it does not know."""
 _OF_DELETE = "order rows by timestamp, which every record has"
 Reasons = dict[int, str]
@@ -124,7 +125,8 @@ class ChangeRecords:
         """Return for each image of a deleted row whether Debezium may have made up its value of the ordering column.
 
         PostgreSQL logs only the key of a deleted row, unless the table has REPLICA IDENTITY FULL. Debezium then fills
-        columns that are NOT NULL with 0 or '', and the others with null. An image with any other value is complete.
+        columns that are NOT NULL with 0 or '', and the others with null. An image with any other value counts as
+        complete. That is wrong for columns with a DEFAULT, which Debezium fills with the default.
         """
         # Debezium adds only fields that begin with two underscores.
         image = [field.name for field in value.type if not field.name.startswith("__") and field.name not in self._keys]
@@ -163,10 +165,12 @@ def _is_blank(column: pa.Array) -> pa.BooleanArray:
     """Return for each value whether Debezium may have filled it in: whether it is null, 0, '', false or the epoch."""
     types, kind = pa.types, column.type
     if types.is_string(kind):
-        blank = pc.is_in(column, pa.array(_BLANK_TEXTS))
+        blank = pc.match_substring_regex(column, _BLANK_TEXTS)
+    elif types.is_decimal(kind):
+        blank = pc.equal(column, pa.scalar(Decimal(0), kind))
     elif types.is_binary(kind):
         blank = pc.equal(column, pa.scalar(b"", kind))
-    elif types.is_nested(kind):
+    elif types.is_nested(kind) or types.is_null(kind):
         return pa.repeat(pa.scalar(True), len(column))
     else:
         day_or_time = (pa.int32() if types.is_date(kind) else pa.int64()) if types.is_temporal(kind) else pa.int8()

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,8 @@ from tiered_stream.formats.rows.nested_columns import FieldPath, kind_at
 from tiered_stream.formats.rows.nested_rules import TextLimit, limited_texts, nulls_within, path_text
 
 _Check = Callable[[pa.RecordBatch], pa.Array]
+_Broken = tuple[pa.BooleanArray, str, Collection[str]]
+"""For a rule: a boolean for each row, true if the row breaks the rule; the reason; and the columns of the rule."""
 _TOKEN = re.compile(
     r"\s*(?:(?P<name>[A-Za-z_]\w*|`[^`]+`)|(?P<number>\d+(?:\.\d+)?)(?![\w.])|(?P<text>'[^'\\]*')(?!\s*')"
     r"|(?P<mark><=|>=|<>|!=|==|[-=<>(),]))",
@@ -129,47 +132,50 @@ class RowRules:
         self._limits = [limit for limit in rules.text_limits if limit.path[0] in schema.names]
         self._checks = [(name, parse_check(text, schema)) for name, text in rules.checks]
 
-    def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
+    def apply(
+        self, batch: pa.RecordBatch, unavailable: pa.ListArray | None = None
+    ) -> tuple[pa.RecordBatch, dict[int, str]]:
         """Check the rows of `batch`; return the rows, and by row index the reason of each row that breaks a rule.
 
         The returned rows include rows that break a rule. Their `CHAR(n)` texts are padded, which happens before CHECK
-        constraints are evaluated. A row that breaks several rules has the reason of one of them.
+        constraints are evaluated. A row that breaks several rules has the reason of one of them. `unavailable` has the
+        names of each row's columns whose value is not known; rules of these columns are not checked for the row.
         """
-        reasons: dict[int, str] = {}
-        too_long: dict[str, pa.BooleanArray] = {}
+        too_long: list[_Broken] = []
         columns = list(batch.columns)
         for limit in self._limits:
             at = batch.schema.get_field_index(limit.path[0])
             columns[at], broken = limited_texts(columns[at], limit)
-            too_long.update(broken)
+            too_long += ((marks, reason, limit.path[:1]) for reason, marks in broken.items())
         batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-        for name, check in self._checks:
-            passed = pc.fill_null(check(batch), False)
-            _note(reasons, pc.invert(passed), f"the constraint {name} does not hold")
+        reasons: dict[int, str] = {}
+        for marks, reason, names in chain(self._broken_values(batch), too_long, self._nulls(batch)):
+            for row in pc.indices_nonzero(marks).to_pylist() if marks.true_count else ():
+                if unavailable is None or not set(names).intersection(unavailable[row].as_py() or ()):
+                    reasons[row] = reason
+        return batch, reasons
+
+    def _broken_values(self, batch: pa.RecordBatch) -> Iterator[_Broken]:
+        for name, (check, compared) in self._checks:
+            yield pc.invert(pc.fill_null(check(batch), False)), f"the constraint {name} does not hold", compared
         for name in self._partition_texts:
             empty, default = (pc.equal(batch.column(name), text) for text in _NO_PARTITIONS)
             marks = pc.fill_null(pc.or_(empty, default), False)
-            _note(reasons, marks, f"the table is partitioned by {name}, and Delta cannot have '' in such a column")
-        for reason, marks in too_long.items():
-            _note(reasons, marks, reason)
+            yield marks, f"the table is partitioned by {name}, and Delta cannot have '' in such a column", (name,)
+
+    def _nulls(self, batch: pa.RecordBatch) -> Iterator[_Broken]:
         for path in self._nested:
-            _note(reasons, nulls_within(batch.column(path[0]), path[1:]), f"the field {path_text(path)} is NOT NULL")
+            nulls = nulls_within(batch.column(path[0]), path[1:])
+            yield nulls, f"the field {path_text(path)} is NOT NULL", path[:1]
         for name in self._not_null:
-            column = batch.column(name)
-            if column.null_count:
-                _note(reasons, column.is_null(), f"the column {name} is NOT NULL")
-        return batch, reasons
+            yield batch.column(name).is_null(), f"the column {name} is NOT NULL", (name,)
 
 
-def _note(reasons: dict[int, str], rows: pa.BooleanArray, reason: str) -> None:
-    if rows.true_count:
-        reasons.update(dict.fromkeys(pc.indices_nonzero(rows).to_pylist(), reason))
-
-
-def parse_check(text: str, schema: pa.Schema) -> _Check:
+def parse_check(text: str, schema: pa.Schema) -> tuple[_Check, Collection[str]]:
     """Return a function that evaluates the CHECK constraint `text` for a batch with the columns of `schema`.
 
-    The function returns a boolean array with one entry for each row. Null stands for SQL's NULL.
+    With it come the names of the columns that it compares. The function returns a boolean array with one entry for each
+    row. Null stands for SQL's NULL.
 
     Raises:
         UncertainCheckError: `text` is not of the simple form that this module parses, or has a comparison that may have
@@ -178,7 +184,7 @@ def parse_check(text: str, schema: pa.Schema) -> _Check:
     parser = _Parser(text, schema)
     check = parser.either()
     parser.expect_end()
-    return check
+    return check, parser.compared
 
 
 class _Parser:
@@ -194,6 +200,7 @@ class _Parser:
         self._depth = 0
         self._columns: dict[str, str] = {name.lower(): name for name in schema.names}
         self._schema = schema
+        self.compared: set[str] = set()
 
     def either(self) -> _Check:
         self._depth += 1
@@ -265,6 +272,7 @@ class _Parser:
         name = token.strip("`").lower()
         if kind != "name" or (not token.startswith("`") and name in _WORDS) or name not in self._columns:
             raise UncertainCheckError(f"{token!r} is no column that is written")
+        self.compared.add(self._columns[name])
         return self._columns[name]
 
     def _operator(self) -> str:
