@@ -147,8 +147,10 @@ def _broker(folder: Path) -> Iterator[Site]:
 def _authorize(broker: KafkaBroker) -> None:
     """Grant what the README lists."""
     exact, prefix = ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED
-    topics = [("orders", exact), ("shop.public.", prefix)]
-    granted = {INGEST: [*topics, ("__remote_log_metadata", exact)], NEWCOMER: topics}
+    both = (ACLOperation.READ, ACLOperation.DESCRIBE)
+    topics = {("orders", exact): both, ("shop.public.", prefix): both}
+    metadata = ("__remote_log_metadata", exact)
+    granted = {INGEST: {**topics, metadata: both}, NEWCOMER: {**topics, metadata: (ACLOperation.DESCRIBE,)}}
     with broker.admin() as admin:
         admin.alter_user_scram_credentials(
             [UserScramCredentialUpsertion(user, ScramMechanism.SCRAM_SHA_512, PASSWORD) for user in granted]
@@ -159,9 +161,9 @@ def _authorize(broker: KafkaBroker) -> None:
                     f"User:{user}", "*", operation, ACLPermissionType.ALLOW,
                     ResourcePattern(ResourceType.TOPIC, name, kind),
                 )
-                for user, patterns in granted.items()
-                for name, kind in patterns
-                for operation in (ACLOperation.READ, ACLOperation.DESCRIBE)
+                for user, rights in granted.items()
+                for (name, kind), operations in rights.items()
+                for operation in operations
             ]
         )  # fmt: skip
 

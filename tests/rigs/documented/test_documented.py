@@ -40,10 +40,10 @@ def test_a_page_does_what_it_says(documentation: Documentation, page: str) -> No
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_each_command_works_with_a_settings_file_that_is_filled_in(workspace: Workspace, name: str) -> None:
-    run_filled_in(workspace, name)
+def test_each_command_names_what_is_to_be_filled_in(workspace: Workspace, name: str) -> None:
+    assert run_as_it_is(workspace, name) == []
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_each_command_names_what_is_to_be_filled_in(workspace: Workspace, name: str) -> None:
-    assert run_as_it_is(workspace, name) == []
+def test_each_command_works_with_a_settings_file_that_is_filled_in(workspace: Workspace, name: str) -> None:
+    run_filled_in(workspace, name)

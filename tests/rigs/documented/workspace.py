@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
@@ -20,10 +21,19 @@ from tests.rigs.documented.site import Site
 from tests.rigs.stack.build import ROOT
 from tests.rigs.stack.jars import jar_paths
 from tests.rigs.stack.processes import LONG, wait_until
-from tests.rigs.stack.spark import SHORT_LIVED_JVM
+from tests.rigs.stack.spark import SHORT_LIVED
 
+LOG = ROOT / "build/documented.log"
+"""Each command of the last run, with its time, status and output."""
 _PARTS = ("conf", "docs", "examples", "jobs", "README.md")
 _PACKAGES = re.compile(r"^spark\.jars\.packages .*", re.MULTILINE)
+_QUICK = {
+    **SHORT_LIVED,
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+"""Settings of Spark for small tables, and for a session that soon ends."""
 _PRELUDE = """
 from pyspark.sql import SparkSession
 import tiered_stream
@@ -58,13 +68,14 @@ class Workspace:
     def __init__(self, folder: Path, site: Site) -> None:
         self.folder, self.site = folder, site
         folder.mkdir()
+        LOG.unlink(missing_ok=True)
         for part in _PARTS:
             (shutil.copytree if (ROOT / part).is_dir() else shutil.copy)(ROOT / part, folder / part)
         for file in (folder / "conf").glob("spark-*.conf"):
             groups = ("delta", "s3a") if "s3" in file.name else ("delta",)
-            jars = f"spark.jars {','.join(map(str, jar_paths(*groups)))}\n"
-            more = f"spark.driver.extraJavaOptions {SHORT_LIVED_JVM}\nspark.ui.enabled false"
-            file.write_text(_PACKAGES.sub(jars + more, file.read_text()))
+            own = {"spark.jars": ",".join(map(str, jar_paths(*groups))), **_QUICK}
+            lines = "\n".join(f"{name} {value}" for name, value in own.items())
+            file.write_text(_PACKAGES.sub(lines, file.read_text()))
         self.printed = ""
         """Output of the commands of a page."""
 
@@ -80,7 +91,7 @@ class Workspace:
 
     def run(self, command: str, until: str = "") -> Ended:
         """Run a command; stop it by Ctrl-C as soon as its output has the pattern `until`."""
-        log = self.folder / "command.log"
+        log, begin = self.folder / "command.log", time.monotonic()
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "COLUMNS": "200"}
         with log.open("wb") as output:
@@ -100,6 +111,8 @@ class Workspace:
                 os.killpg(process.pid, signal.SIGKILL)
         text = log.read_text(errors="replace")
         self.printed += text
+        with LOG.open("a") as all_commands:
+            all_commands.write(f"{time.monotonic() - begin:.1f} s, status {status}: {command}\n{text}\n")
         return Ended(command, status, text)
 
     def run_block(self, block: Block, use: Run) -> None:
