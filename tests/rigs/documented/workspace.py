@@ -42,6 +42,11 @@ options = tiered_stream.read_options("orders.properties")
 """
 
 
+def _take_interrupts() -> None:
+    """Let Ctrl-C end a command also if this process runs in the background, where it is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class DocumentationError(AssertionError):
     """Error for a block that does not do what the page says."""
 
@@ -98,6 +103,7 @@ class Workspace:
             process = subprocess.Popen(
                 ["bash", "-c", f"exec {command}" if until else command], cwd=self.folder, env=environment,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                preexec_fn=_take_interrupts,
             )  # fmt: skip
         try:
             if until:
