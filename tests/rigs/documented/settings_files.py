@@ -43,9 +43,9 @@ COMMANDS = (
 )
 SPARK_FILES = {
     "ingest_to_delta.properties": "spark-s3.conf",
-    "ingest-strimzi.properties": "spark-s3.conf",
     "ingest-s3-other.properties": "spark-s3-other.conf",
     "ingest-local.properties": "spark-defaults.conf",
+    "ingest-strimzi.properties": "spark-s3.conf",
 }
 """Each file of a job's settings, with the file for Spark that belongs to it."""
 FIRST_ERROR = {
