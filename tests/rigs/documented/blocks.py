@@ -138,5 +138,5 @@ def patterns(printed: Printed, text: str) -> list[re.Pattern[str]]:
         escaped = re.escape(tokens.sub(token, line))
         if line != "…":
             pattern = escaped.replace("\0", ".*").replace("\1", r"[\d,.]+").replace("\2", "s?")
-            found.append(re.compile(pattern.replace("MiB", "[KMG]iB")))
+            found.append(re.compile(f"{pattern.replace('MiB', '[KMG]iB')}$", re.MULTILINE))
     return found

@@ -59,5 +59,6 @@ def test_a_job_accepts_lines_for_its_settings(page: str, at: int) -> None:
 def test_numbers_and_what_a_page_leaves_out_may_differ() -> None:
     text = "…\nbatch 0: 8,000,000 rows, 1,904,762 rows/s, 3 brokers, …, query 5d1c…: 812.4 MiB"
     (pattern,) = patterns(Printed("", loose=("batch",)), text)
-    assert pattern.search("first 7: 1 row, 0.5 rows/s, 1 broker, 7 more, query ab-1: 9 KiB.")
-    assert not pattern.search("batch 0: 1 line, 0.5 rows/s, 1 broker, 7 more, query ab-1: 9 KiB.")
+    assert pattern.search("first 7: 1 row, 0.5 rows/s, 1 broker, 7 more, query ab-1: 9 KiB")
+    assert not pattern.search("batch 0: 1 line, 0.5 rows/s, 1 broker, 7 more, query ab-1: 9 KiB")
+    assert not pattern.search("first 7: 1 row, 0.5 rows/s, 1 broker, 7 more, query ab-1: 9 KiB, and more")
