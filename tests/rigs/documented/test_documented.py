@@ -47,3 +47,15 @@ def test_each_command_names_what_is_to_be_filled_in(workspace: Workspace, name: 
 @pytest.mark.parametrize("name", FILES)
 def test_each_command_works_with_a_settings_file_that_is_filled_in(workspace: Workspace, name: str) -> None:
     run_filled_in(workspace, name)
+
+
+def test_a_gateway_names_what_is_to_be_filled_in(workspace: Workspace) -> None:
+    ended = workspace.run("timeout 60 tiered-stream gateway --config conf/gateway.properties")
+    ended.expect(2, "gateway.properties")
+    assert "kafka.security.protocol" in ended.output
+
+
+def test_watch_names_an_address_that_does_not_respond(workspace: Workspace) -> None:
+    ended = workspace.run("tiered-stream watch 127.0.0.1:9404 --once")
+    ended.expect(1, "watch")
+    assert "127.0.0.1:9404" in ended.output
