@@ -1,7 +1,6 @@
 r"""Ingest Kafka topics into Delta tables; tiered segments are read straight from their storage.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/ingest_to_delta.py \
-        --settings conf/ingest_to_delta.properties
+    spark-submit --properties-file spark.conf jobs/ingest_to_delta.py --settings orders.properties
 
 Settings come from the file, and the command line overrides them. `ingest.*` settings define where and how the rows
 land. All other settings are options of `format("tiered_stream")`.

@@ -1,7 +1,7 @@
 r"""Copy the records of topics between two times into a Delta table, each record once.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/replay_from_timestamp.py \
-        --settings conf/ingest_to_delta.properties --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --replace
+    spark-submit --properties-file spark.conf jobs/replay_from_timestamp.py \
+        --settings orders.properties --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --replace
 
 The command `tiered-stream replay` does the same without spark-submit. `--help` lists the arguments and the exit codes.
 """

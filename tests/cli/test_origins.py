@@ -225,6 +225,18 @@ def findings(*words: str) -> dict[str, str]:
     return {each["check"]: each["found"] for each in orjson.loads(ended.stdout)["findings"]}
 
 
+def test_doctor_names_the_line_of_a_setting_that_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "own.properties"
+    file.write_text(f"""subscribe=a
+kafka.bootstrap.servers=127.0.0.1:{free_ports(1)[0]}
+kafka.security.protocol=SSL
+kafka.ssl.truststore.location={tmp_path}/none.pem
+kafka.ssl.truststore.type=PEM
+""")
+    found = findings("--settings", str(file))["settings"]
+    assert f"(kafka.ssl.truststore.location: {file}, line 4)" in found
+
+
 def test_doctor_lists_the_settings_with_their_origins_and_without_secrets(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.options.command_settings import with_origins
 from tiered_stream.options.remote_options import RSM_CONFIG_PREFIX
 
 T = TypeVar("T")
@@ -124,7 +125,8 @@ class Examination:
         except TieredStreamError as error:
             known = *(fixes or {}).items(), *_COMMON_FIXES.items()
             fitting = (fix for kind, fix in known if isinstance(error, kind))
-            return self._add(Finding(name, Status.FAILED, str(error), next(fitting, "do as the message says")))
+            fix = next(fitting, "do as the message says")
+            return self._add(Finding(name, Status.FAILED, with_origins(str(error)), fix))
         except Exception as error:  # noqa: BLE001 - other checks go on; the error's text may have a secret
             fix = "report it: a fault of the check itself, not of what it looked at"
             return self._add(Finding(name, Status.FAILED, f"unexpected {type(error).__name__}", fix))

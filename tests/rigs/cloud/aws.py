@@ -100,8 +100,9 @@ class Aws(Cloud):
         self.keys: dict[str, Credentials] = {}
         self.sessions: dict[str, float] = {}
         """End of the sessions of the instance's metadata service, by token."""
-        self.denied: set[tuple[str, str]] = set()
-        """Identities and actions, such as `("role/reader", "s3:ListBucket")`, that are not authorized."""
+        self.denied: set[tuple[str, ...]] = set()
+        """Identities and actions that are not authorized: `("role/reader", "s3:ListBucket")`, or in one bucket with its
+        name as the third member."""
         self.missing: set[str] = set()
         """Hosts that have no address."""
         self.faults: list[RefusedError] = []
@@ -189,7 +190,8 @@ class Aws(Cloud):
 
     def check_allowed(self, key: Credentials, action: str, resource: str) -> None:
         """Raises RefusedError: `denied` has the identity and the action."""
-        if (key.identity, action) in self.denied:
+        bucket = resource.rpartition(":")[2].partition("/")[0]
+        if {(key.identity, action), (key.identity, action, bucket)} & self.denied:
             kind, _, name = key.identity.partition("/")
             user = f"sts::{ACCOUNT}:assumed-role/{name}/session" if kind == "role" else f"iam::{ACCOUNT}:user/{name}"
             message = (

@@ -20,14 +20,21 @@ import pytest
 from tests.rigs.stack.azurite import azurite_program, why_no_azurite
 from tests.rigs.stack.errors import StackError
 from tests.rigs.stack.fake_gcs import fake_gcs_executable, why_no_fake_gcs
-from tests.rigs.stack.jars import cache_dir
+from tests.rigs.stack.jars import cache_dir, jar_paths
 from tests.rigs.stack.processes import log_end
 from tests.rigs.stack.versitygw import versitygw_executable, why_no_versitygw
+
+
+def _prepare_documented() -> None:
+    versitygw_executable()
+    jar_paths("kafka", "delta", "s3a")
+
 
 INSIDE = {
     "aws": (why_no_versitygw, versitygw_executable),
     "azure_cloud": (why_no_azurite, azurite_program),
     "google_cloud": (why_no_fake_gcs, fake_gcs_executable),
+    "documented": (why_no_versitygw, _prepare_documented),
 }
 """Fixtures that only a test in the namespaces may take.
 

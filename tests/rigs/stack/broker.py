@@ -34,6 +34,7 @@ class KafkaBroker:
         tier_dir: the folder that it tiers into.
         listeners: more listeners by name with their security protocol, such as `{"SASL": "SASL_PLAINTEXT"}`;
             `address(name)` returns its address. The plain one, `PLAINTEXT`, is always there.
+        ports: ports by listener; the other listeners have free ports.
         advertised: by listener, the address that clients get in place of its own, such as a proxy's.
         properties: more broker properties; they override `conf/stack/broker.properties`.
         jars: the release, as the group of its jars in `jars.tsv`.
@@ -47,6 +48,7 @@ class KafkaBroker:
         tier_dir: Path,
         *,
         listeners: Mapping[str, str] | None = None,
+        ports: Mapping[str, int] | None = None,
         advertised: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
         jvm_options: tuple[str, ...] = JVM_OPTIONS,
@@ -61,8 +63,8 @@ class KafkaBroker:
         self._properties = dict(properties or {})
         self._jvm_options = jvm_options
         self._jars = jars
-        controller, *ports = free_ports(1 + len(self._protocols))
-        self._ports = dict(zip(self._protocols, ports, strict=True))
+        controller, *free = free_ports(1 + len(self._protocols))
+        self._ports = {**dict(zip(self._protocols, free, strict=True)), **(ports or {})}
         self.node_id: int = joins.node_id + 1 if joins else CONTROLLER_NODE
         self._controller_port: int = joins._controller_port if joins else controller
         self._cluster_id: str = joins._cluster_id if joins else _new_cluster_id()
