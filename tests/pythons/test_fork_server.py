@@ -45,8 +45,12 @@ _WAIT = "import os, sys\nprint(os.getpid(), flush=True)\nsys.stdin.read()"
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[ServedPython]:
-    found = ServedPython(GIVEN, tasks=False)
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPython]:
+    found, folder = ServedPython(GIVEN, tasks=False), tmp_path_factory.mktemp("served")
+    run = command(found, folder, "import sys\nprint('boto3' in sys.modules)")
+    # On a busy machine, the server imports for longer than its clients wait.
+    while subprocess.run(run, cwd=folder, env=environment(), capture_output=True, check=True).stdout != b"True\n":
+        pass
     yield found
     found.close()
 
