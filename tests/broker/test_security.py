@@ -8,17 +8,13 @@ from pathlib import Path
 
 import pytest
 from kafka.admin import (
-    ACL,
     ACLOperation,
-    ACLPermissionType,
-    ResourcePattern,
-    ResourceType,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
 
 from tests.broker.certificates import CertificateAuthority
-from tests.broker.secure import login_module
+from tests.broker.secure import grant, login_module
 from tests.rigs.stack.broker import KafkaBroker
 from tests.rigs.stack.produce import RawProducer
 from tests.rigs.stack.rows import Record
@@ -71,17 +67,13 @@ def secure(cluster: Cluster) -> Secure:
 
 
 def _admit(broker: KafkaBroker) -> None:
-    topic = ResourcePattern(ResourceType.TOPIC, TOPIC)
-    metadata_topic = ResourcePattern(ResourceType.TOPIC, REMOTE_LOG_METADATA_TOPIC)
     read, describe = ACLOperation.READ, ACLOperation.DESCRIBE
     allowed = [
-        *(("judy", read, topic), ("ken", describe, topic), ("dave", read, topic), ("erin", read, topic)),
-        *(("judy", describe, metadata_topic), ("erin", read, metadata_topic)),
+        *(("judy", read, TOPIC), ("ken", describe, TOPIC), ("dave", read, TOPIC), ("erin", read, TOPIC)),
+        *(("judy", describe, REMOTE_LOG_METADATA_TOPIC), ("erin", read, REMOTE_LOG_METADATA_TOPIC)),
     ]
     with broker.admin() as admin:
-        admin.create_acls(
-            [ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, what) for user, operation, what in allowed]
-        )
+        admin.create_acls([acl for user, operation, topic in allowed for acl in grant(user, topic, operation)])
         admin.alter_user_scram_credentials(
             [UserScramCredentialUpsertion("dave", ScramMechanism.SCRAM_SHA_256, "dave,=secret")]
         )

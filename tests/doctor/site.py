@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 from kafka import TopicPartition
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from kafka.admin import ACLOperation
 from typer.testing import CliRunner
 
 from tests.broker.certificates import CertificateAuthority
-from tests.broker.secure import login_module
+from tests.broker.secure import grant, login_module
 from tests.reading import tier_segments
 from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.tiered_stack import TieredStack
@@ -124,10 +124,5 @@ def _fill(stack: TieredStack) -> None:
         ("carol", describe, REMOTE_LOG_METADATA_TOPIC),
     ]
     with stack.broker.admin() as admin:
-        admin.create_acls(
-            [
-                ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(ResourceType.TOPIC, topic))
-                for user, operation, topic in allowed
-            ]
-        )
+        admin.create_acls([acl for user, operation, topic in allowed for acl in grant(user, topic, operation)])
         admin.delete_records({TopicPartition(CUT, 0): 60})

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafka.admin import (
-    ACL,
     ACLOperation,
-    ACLPermissionType,
-    ResourcePattern,
-    ResourceType,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
 
 from tests.broker.certificates import CertificateAuthority
+from tests.broker.secure import grant
 from tests.gateway.running import RunningGateway
 from tests.reading import tier_segments
 from tests.rigs.stack.tiered_stack import TieredStack
@@ -83,20 +80,9 @@ def secured(folder: Path) -> Iterator[SecureGateway]:
 
 
 def _admit(stack: TieredStack) -> None:
-    allowed = [(MAY_READ, ACLOperation.READ), (MAY_NOT, ACLOperation.DESCRIBE)]
+    read, describe = ACLOperation.READ, ACLOperation.DESCRIBE
     with stack.broker.admin() as admin:
-        admin.create_acls(
-            [
-                ACL(
-                    "User:alice",
-                    "*",
-                    operation,
-                    ACLPermissionType.ALLOW,
-                    ResourcePattern(ResourceType.TOPIC, where.topic),
-                )
-                for where, operation in allowed
-            ]
-        )
+        admin.create_acls([*grant("alice", MAY_READ.topic, read), *grant("alice", MAY_NOT.topic, describe)])
         admin.alter_user_scram_credentials(
             [
                 UserScramCredentialUpsertion(user, ScramMechanism.SCRAM_SHA_256, f"{user}-secret")

@@ -15,7 +15,7 @@ from typing import Any, Self
 from uuid import UUID
 
 import pytest
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from kafka.admin import ACLOperation, ResourceType
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer.group import (
     JoinGroupRequest,
@@ -33,7 +33,7 @@ from kafka.protocol.metadata import (
 )
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from tests.broker.secure import PLAIN, login_module
+from tests.broker.secure import PLAIN, grant, login_module
 from tests.gateway.requests import fetch_response, location_fetch, produce_request, read, read_located, request
 from tests.gateway.running import RunningGateway
 from tests.reading import tier_segments
@@ -150,14 +150,10 @@ def attack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _admit(stack: TieredStack) -> None:
-    allowed = [(ResourceType.TOPIC, TOPIC, ACLOperation.DESCRIBE), (ResourceType.GROUP, GROUP, ACLOperation.READ)]
+    topic = grant("mallory", TOPIC, ACLOperation.DESCRIBE)
+    group = grant("mallory", GROUP, ACLOperation.READ, kind=ResourceType.GROUP)
     with stack.broker.admin() as admin:
-        admin.create_acls(
-            [
-                ACL("User:mallory", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(kind, name))
-                for kind, name, operation in allowed
-            ]
-        )
+        admin.create_acls([*topic, *group])
 
 
 def _prepared(gateway: RunningGateway) -> Attack:

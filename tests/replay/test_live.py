@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from kafka.admin import ACLOperation
 from pyspark.sql import SparkSession
 
+from tests.broker.secure import grant
 from tests.delta.archive import landed
 from tests.replay.topics import APPEND_TIME, CREATE_TIME, TOPICS, ReplayedTopics
 from tests.rigs.stack.broker import KafkaBroker
@@ -89,9 +90,8 @@ def guarded(tmp_path: Path) -> Iterator[KafkaBroker]:
         create_tiered_topic(broker, "guarded")
         with RawProducer(broker) as producer:
             producer.send("guarded", [Record(value=b"v")])
-        resource = ResourcePattern(ResourceType.TOPIC, "guarded")
         with broker.admin() as admin:
-            admin.create_acls([ACL("User:bob", "*", ACLOperation.DESCRIBE, ACLPermissionType.ALLOW, resource)])
+            admin.create_acls(grant("bob", "guarded", ACLOperation.DESCRIBE))
         yield broker
     finally:
         broker.stop()

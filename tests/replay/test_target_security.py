@@ -8,18 +8,14 @@ from uuid import uuid4
 
 import pytest
 from kafka.admin import (
-    ACL,
     ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ResourcePattern,
     ResourceType,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
 
 from tests.broker.certificates import CertificateAuthority
-from tests.broker.secure import login_module
+from tests.broker.secure import grant, login_module
 from tests.delta.made_batches import plain
 from tests.rigs.stack.broker import KafkaBroker
 from tests.rigs.stack.consume import read_topic
@@ -72,25 +68,20 @@ def secure(cluster: Cluster) -> Secure:
     """Frank may write as a replay does, grace to the topic only, ivan not in transactions; heidi may describe it."""
     broker = cluster.stack.broker
     create_tiered_topic(broker, TOPIC)
+    write, read, describe = ACLOperation.WRITE, ACLOperation.READ, ACLOperation.DESCRIBE
     with broker.admin() as admin:
         admin.alter_user_scram_credentials(
             [UserScramCredentialUpsertion("frank", ScramMechanism.SCRAM_SHA_256, "frank-secret")]
         )
         admin.create_acls([
-            *(grant(user, ResourceType.TOPIC, TOPIC, ACLOperation.WRITE) for user in ("frank", "grace", "ivan")),
             # The position is kept under the target topic: to commit it needs READ there, too.
-            grant("frank", ResourceType.TOPIC, TOPIC, ACLOperation.READ),
-            grant("heidi", ResourceType.TOPIC, TOPIC, ACLOperation.DESCRIBE),
-            *(grant(user, ResourceType.GROUP, "replay-", ACLOperation.READ) for user in ("frank", "ivan")),
-            grant("frank", ResourceType.TRANSACTIONAL_ID, "replay-", ACLOperation.WRITE),
+            *grant("frank", TOPIC, write, read), *grant("grace", TOPIC, write), *grant("ivan", TOPIC, write),
+            *grant("heidi", TOPIC, describe),
+            *grant("frank", "replay-", read, kind=ResourceType.GROUP, is_prefix=True),
+            *grant("ivan", "replay-", read, kind=ResourceType.GROUP, is_prefix=True),
+            *grant("frank", "replay-", write, kind=ResourceType.TRANSACTIONAL_ID, is_prefix=True),
         ])  # fmt: skip
     return Secure(broker, cluster.authority, cluster.trust_store)
-
-
-def grant(user: str, kind: ResourceType, name: str, operation: ACLOperation) -> ACL:
-    pattern = ACLResourcePatternType.LITERAL if kind is ResourceType.TOPIC else ACLResourcePatternType.PREFIXED
-    resource = ResourcePattern(kind, name, pattern)
-    return ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, resource)
 
 
 def produce(writes: TopicWrites, plan: ReplayPlan) -> None:

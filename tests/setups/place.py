@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from kafka.admin import ACLOperation
 
+from tests.broker.secure import grant
 from tests.doctor.site import Site, site
 from tests.reading import tier_segments
 from tests.rigs.bench.aiven_tier import KEY_PREFIX, write
@@ -95,9 +96,4 @@ def _allow(running: Site) -> None:
     """Alice and Carol may read the topic, and Bob describes it, as the site's other topics."""
     allowed = {"alice": ACLOperation.READ, "bob": ACLOperation.DESCRIBE, "carol": ACLOperation.READ}
     with running.stack.broker.admin() as admin:
-        admin.create_acls(
-            [
-                ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(ResourceType.TOPIC, TOPIC))
-                for user, operation in allowed.items()
-            ]
-        )
+        admin.create_acls([acl for user, operation in allowed.items() for acl in grant(user, TOPIC, operation)])

@@ -16,13 +16,13 @@ from tiered_stream.formats.json.fitting_schema import fitting_schema
 from tiered_stream.formats.open_decoder import open_decoder
 from tiered_stream.formats.rows.change_records import ChangeRecords, is_deleted
 from tiered_stream.formats.rows.envelope import unwrapped
-from tiered_stream.formats.rows.kafka_columns import FIRST_OFFSET, OFFSET, TIMESTAMP, find_column, hidden, kafka_column
+from tiered_stream.formats.rows.kafka_columns import FIRST_OFFSET, OFFSET, TIMESTAMP, hidden, kafka_column
 from tiered_stream.formats.rows.row_choices import Envelope, Evolution, Format, OnDecodeError
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, KEY, VALUE, PartFormat, RowFormat, Source
 from tiered_stream.formats.rows.row_transformation import UserTransform
 from tiered_stream.formats.rows.table_rules import RowRules
 from tiered_stream.formats.rows.time_columns import with_times
-from tiered_stream.formats.rows.unavailable_values import UNAVAILABLE
+from tiered_stream.formats.rows.unavailable_values import unavailable_names
 from tiered_stream.formats.sql.row_query import RowQuery
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
@@ -178,8 +178,7 @@ class RowDecoder:
             landed = self._no_rows
         if not self._row_format.rules:
             return landed
-        at = find_column(landed.schema, UNAVAILABLE)
-        landed, broken = self._rules.apply(landed, landed.column(at) if at >= 0 else None)
+        landed, broken = self._rules.apply(landed, None if self._changes is None else unavailable_names(landed))
         if broken and self._changes is not None:  # a delete has no row that could break a rule
             deleted = is_deleted(landed)
             broken = {row: reason for row, reason in broken.items() if not deleted[row].as_py()}

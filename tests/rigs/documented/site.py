@@ -15,18 +15,13 @@ from datetime import datetime
 from pathlib import Path
 
 from kafka.admin import (
-    ACL,
     ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ResourcePattern,
-    ResourceType,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
 
 from tests.broker.certificates import CertificateAuthority
-from tests.broker.secure import SCRAM, login_module
+from tests.broker.secure import SCRAM, grant, login_module
 from tests.reading import BY_STEP
 from tests.rigs.bench.aiven_tier import write
 from tests.rigs.cloud.aws import Aws, Credentials
@@ -146,26 +141,15 @@ def _broker(folder: Path) -> Iterator[Site]:
 
 def _authorize(broker: KafkaBroker) -> None:
     """Grant what the README lists."""
-    exact, prefix = ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED
-    both = (ACLOperation.READ, ACLOperation.DESCRIBE)
-    topics = {("orders", exact): both, ("shop.public.", prefix): both}
-    metadata = ("__remote_log_metadata", exact)
-    granted = {INGEST: {**topics, metadata: both}, NEWCOMER: {**topics, metadata: (ACLOperation.DESCRIBE,)}}
+    both, metadata = (ACLOperation.READ, ACLOperation.DESCRIBE), "__remote_log_metadata"
+    granted = [*grant(INGEST, metadata, *both), *grant(NEWCOMER, metadata, ACLOperation.DESCRIBE)]
+    for user in (INGEST, NEWCOMER):
+        granted += [*grant(user, "orders", *both), *grant(user, "shop.public.", *both, is_prefix=True)]
     with broker.admin() as admin:
         admin.alter_user_scram_credentials(
-            [UserScramCredentialUpsertion(user, ScramMechanism.SCRAM_SHA_512, PASSWORD) for user in granted]
+            [UserScramCredentialUpsertion(user, ScramMechanism.SCRAM_SHA_512, PASSWORD) for user in (INGEST, NEWCOMER)]
         )
-        admin.create_acls(
-            [
-                ACL(
-                    f"User:{user}", "*", operation, ACLPermissionType.ALLOW,
-                    ResourcePattern(ResourceType.TOPIC, name, kind),
-                )
-                for user, rights in granted.items()
-                for (name, kind), operations in rights.items()
-                for operation in operations
-            ]
-        )  # fmt: skip
+        admin.create_acls(granted)
 
 
 def _fill(broker: KafkaBroker) -> None:

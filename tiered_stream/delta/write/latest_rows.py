@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from tiered_stream.delta.write.waiting_rows import DayRows, PartitionRows
 from tiered_stream.formats.rows.change_records import is_deleted, named_column
-from tiered_stream.formats.rows.kafka_columns import OFFSET, find_column, kafka_column, table_columns
-from tiered_stream.formats.rows.unavailable_values import NAMES, UNAVAILABLE, unavailable_flags
+from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column, table_columns
+from tiered_stream.formats.rows.unavailable_values import NAMES, unavailable_flags, unavailable_names
 from tiered_stream.model import TopicPartition
 from tiered_stream.records.arrow import repeated_text
 
@@ -130,7 +130,7 @@ class LatestRows:
             name = named_column(schema, self._order_by) or self._order_by
             ranks = _dense_ranks(pa.chunked_array([batch.column(name) for batch in self._batches]))
         kinds = [np.ones(len(keys), bool)]
-        without = unavailable_flags(pa.chunked_array([_placeholders(batch) for batch in self._batches]))
+        without = unavailable_flags(pa.chunked_array([unavailable_names(batch) for batch in self._batches]))
         if self._keeps_deletes or without:
             deletes = np.concatenate([is_deleted(batch).to_numpy(zero_copy_only=False) for batch in self._batches])
             kinds += [_counting_deletes(keys, ranks, deletes)] if self._keeps_deletes else []
@@ -145,20 +145,15 @@ def staged(partition: TopicPartition, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows of one partition with the columns `STAGED` after the table's columns, and then the hidden columns."""
     shown = len(table_columns(rows.schema))
     name = repeated_text(f"{partition.topic}/{partition.partition}", rows.num_rows)
-    marks = [name, kafka_column(rows, OFFSET), is_deleted(rows), _placeholders(rows)]
+    marks = [name, kafka_column(rows, OFFSET), is_deleted(rows), unavailable_names(rows)]
     fields = [*list(rows.schema)[:shown], *STAGED, *list(rows.schema)[shown:]]
     columns = [*rows.columns[:shown], *marks, *rows.columns[shown:]]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, rows.schema.metadata))
 
 
-def _placeholders(rows: pa.RecordBatch) -> pa.ListArray:
-    at = find_column(rows.schema, UNAVAILABLE)
-    return pa.nulls(rows.num_rows, NAMES) if at < 0 else rows.column(at)
-
-
 def placeholder_columns(rows: pa.RecordBatch) -> set[str]:
     """Return the names, in lower case, of the columns of which any of the rows has a placeholder."""
-    return set(pc.unique(_placeholders(rows).flatten()).to_pylist())
+    return set(pc.unique(unavailable_names(rows).flatten()).to_pylist())
 
 
 def known_at(columns: Sequence[str], placeholders: Collection[str]) -> dict[str, str]:

@@ -26,6 +26,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tiered_stream.formats.rows.kafka_columns import find_column
 from tiered_stream.formats.rows.row_choices import placeholder_bytes
 
 UNAVAILABLE = "unavailable"
@@ -91,6 +92,12 @@ class UnavailableValues:
         numbers = (items.cast(pa.int32()) if pa.types.is_date(items.type) else items).to_numpy(zero_copy_only=False)
         equal: _Flags = (numbers.reshape(len(column), -1) == np.frombuffer(self._bytes, np.int8)).all(axis=1)
         return equal
+
+
+def unavailable_names(rows: pa.RecordBatch) -> pa.ListArray:
+    """Return the hidden column `UNAVAILABLE` of rows from `ChangeRecords.apply`; without placeholders, nulls."""
+    at = find_column(rows.schema, UNAVAILABLE)
+    return pa.nulls(rows.num_rows, NAMES) if at < 0 else rows.column(at)
 
 
 def unavailable_flags(names: pa.ListArray | pa.ChunkedArray) -> dict[str, _Flags]:
