@@ -23,7 +23,7 @@ def test_a_receiver_counts_none_of_a_flood() -> None:
         port = int(receiver.address.rpartition(":")[2])
         with flood(1_000, [port]) as sent:
             pass
-        assert sent["sent"] >= 200 and receiver.total().records == 0
+        assert sent["sent"] >= 15 and receiver.total().records == 0
 
 
 def test_the_sockets_of_a_process_are_found(tmp_path: Path) -> None:
