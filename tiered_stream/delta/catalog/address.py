@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +23,13 @@ from tiered_stream.spark.session import copied_session, is_connect
 
 _SESSION_CATALOG = "spark_catalog"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_CREATED_MEANWHILE = ("DELTA_PROTOCOL_CHANGED", "DELTA_METADATA_CHANGED", "FileAlreadyExistsException")
-"""Words in Delta's errors if two statements create the same table."""
+_CREATED_MEANWHILE = (
+    "DELTA_PROTOCOL_CHANGED", "DELTA_METADATA_CHANGED", "FileAlreadyExistsException",
+    "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",
+)  # fmt: skip
+"""Words in Delta's errors if two statements create the same table. The last is also of a folder with other files."""
+CREATION_WAITS = (0.1, 0.2, 0.4, 0.8, 1.5)
+"""Seconds between looks for a table that another run has begun to create."""
 _LOG, _STAGED_COMMITS = "_delta_log", "_staged_commits"
 
 
@@ -174,16 +180,17 @@ def replace_columns(spark: SparkSession, address: TableAddress, target: TableTar
 
 
 def _run_creation(spark: SparkSession, address: TableAddress, statement: str) -> None:
-    """Run the statement, and run it again if another run has created the table at the same moment."""
+    """Run the statement, and run it again if another run creates the table at the same moment."""
     session = _marking(spark)
-    try:
-        with spark_errors(str(address), "made"):
-            session.sql(statement)
-    except TableError as error:
-        if not any(sign in str(error) for sign in _CREATED_MEANWHILE):
-            raise
-        with spark_errors(str(address), "made"):
-            session.sql(statement)
+    for seconds in (*CREATION_WAITS, None):
+        try:
+            with spark_errors(str(address), "made"):
+                session.sql(statement)
+            return
+        except TableError as error:
+            if seconds is None or not any(sign in str(error) for sign in _CREATED_MEANWHILE):
+                raise
+        time.sleep(seconds)
 
 
 def _marking(spark: SparkSession) -> SparkSession:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.catalog.address import TableAddress, replace_columns
+from tiered_stream.delta.catalog.address import CREATION_WAITS, TableAddress, replace_columns
 from tiered_stream.delta.catalog.session_platform import platform_of
 from tiered_stream.delta.commit.committer import (
     Committer,
@@ -72,9 +72,6 @@ if TYPE_CHECKING:
     from tiered_stream.delta.commit.batch_commit import OnGap, TableCommits
 
 log = logging.getLogger(__name__)
-
-_WAITS = (0.1, 0.2, 0.4, 0.8, 1.5)
-"""Seconds between looks for a table that Spark was asked to create."""
 
 _creation = threading.Lock()
 """Lock for the creation of a table in a local folder.
@@ -272,7 +269,7 @@ def _found_soon(files: TableFiles) -> DeltaTable | None:
     """
     from tiered_stream.delta.commit.deltalake_commit import open_table
 
-    for seconds in _WAITS:
+    for seconds in CREATION_WAITS:
         if (table := open_table(files)) is not None:
             return table
         time.sleep(seconds)
