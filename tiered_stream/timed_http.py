@@ -76,9 +76,10 @@ def pool_classes(connection: type[HTTPConnection], **attributes: object) -> dict
     """Return by URL scheme a class of pools of connections, which are of a subclass of `connection`.
 
     urllib3 creates connections from a class and passes none of our arguments, so they are `attributes` of the subclass.
+    The subclass has urllib3's name, which is in the texts of errors.
     """
-    plain = type("TimedConnection", (connection,), attributes)
-    secure = type("TimedTlsConnection", (connection, HTTPSConnection), attributes)
+    plain = type(HTTPConnection.__name__, (connection,), attributes)
+    secure = type(HTTPSConnection.__name__, (connection, HTTPSConnection), attributes)
     return {
         "http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain}),
         "https": type("TimedTlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure}),

@@ -256,6 +256,14 @@ def test_a_verification_of_nothing_is_refused_before_spark_starts() -> None:
     assert result.exit_code == 2 and "--table" in result.output
 
 
+def test_a_redrive_without_a_table_for_dead_letters_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spark_commands, "spark_session", no_spark)
+    result = CliRunner().invoke(app, ["redrive", "--option", "ingest.table=a/b"])
+    assert result.exit_code == 2 and "ingest.deadLetterTable" in result.output
+
+
 @pytest.mark.parametrize("name", ["replay", "verify"])
 def test_the_help_has_the_exit_codes(name: str) -> None:
     result = CliRunner().invoke(app, [name, "--help"])

@@ -89,6 +89,7 @@ def test_where_nobody_answers_one_line_says_so() -> None:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     code, shown = watch(address, "--once")
     assert (code, len(shown.splitlines())) == (1, 1) and address in shown
+    assert ": HTTPConnection(" in shown  # urllib3's name of it
 
 
 def test_another_server_is_no_driver() -> None:

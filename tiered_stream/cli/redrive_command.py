@@ -42,13 +42,14 @@ def redrive(
     """
     # Imported late, because other commands do not need Spark.
     from tiered_stream.cli.spark_commands import spark_session
-    from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter
+    from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, dead_letter_table
     from tiered_stream.delta.redrive.redrive_run import redrive as redrive_job
 
     job = command_settings(settings, option, {})
     table = job_settings(job).get(TABLE)
     if not table:
         raise ConfigurationError("ingest.table must be set, in the settings file or with --option")
+    dead_letter_table(job)  # checked before Spark starts
     chosen = DeadLetterFilter([topic.strip() for topic in topics.split(",")] if topics else None, from_ms, to_ms)
     with spark_session("tiered-stream redrive", spark) as session:
         report = redrive_job(session, job, table, chosen, dry_run=dry_run)

@@ -108,10 +108,7 @@ def redrive(
     check_installed("pandas", "a redrive")  # Spark needs it to plan a query with mapInArrow
     _check_session(spark)
     spark = reading_all_rows(spark)
-    name = GivenOptions(settings).read(DEAD_LETTER_TABLE)
-    if name is None:
-        raise ConfigurationError(f"{DEAD_LETTER_TABLE.name} is not set: it names the table to redrive")
-    address = find_address(spark, name)
+    address = find_address(spark, name := dead_letter_table(settings))
     transaction = None if address.uri is None else DeltaSparkTable(spark, address).find()
     if transaction is None:
         raise TableError(f"the table {name} for dead letters is not there")
@@ -121,6 +118,14 @@ def redrive(
     report = run.run(chosen)
     run.raise_first()
     return report
+
+
+def dead_letter_table(settings: Mapping[str, str]) -> str:
+    """Return the path or name of the table for dead letters; raise ConfigurationError if the settings name none."""
+    name = GivenOptions(settings).read(DEAD_LETTER_TABLE)
+    if name is None:
+        raise ConfigurationError(f"{DEAD_LETTER_TABLE.name} is not set: it names the table to redrive")
+    return name
 
 
 def _check_session(spark: SparkSession) -> None:
