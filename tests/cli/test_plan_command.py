@@ -70,6 +70,7 @@ def test_a_jobs_settings_file_will_do(tmp_path: Path) -> None:
         ({**archive_options(PLAIN), "startingOffsets": "soon"}, (), "startingOffsets"),
         ({**archive_options(PLAIN), "startingOffsets": "latest"}, (), "startingOffsets must not be latest"),
         ({**archive_options(PLAIN), "minPartitions": "none"}, (), "minPartitions"),
+        ({**archive_options(PLAIN), "ingest.tragetFileSize": "1m"}, (), "ingest.targetFileSize"),
         (archive_options(PLAIN), ("--subscribe-pattern", "x", "--assign", "{}"), "exactly one"),
     ],
 )

@@ -20,6 +20,7 @@ from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.model import TopicPartition
+from tiered_stream.options.offset_json import LastOffsets, Notes, StreamOffsets
 
 S3A_TABLE = {"ingest.table": f"s3a://{LAKE}/orders", "ingest.checkpointLocation": f"s3a://{LAKE}/checkpoints/orders"}
 
@@ -109,6 +110,16 @@ def _landed(site: Site, folder: Path) -> Planted:
     commits = TableCommits(DeltalakeTable(files), planned(files), lambda *_: None)
     commits.commit("an earlier query", 0, writer.finish())
     return Planted({})
+
+
+def _planned_before(site: Site, folder: Path) -> Planted:
+    """The same, and a start that was refused for it; now the offsets are corrected, but not the checkpoint."""
+    partition = TopicPartition(TIERED, 0)
+    plan = LastOffsets().to_dict(StreamOffsets({partition: 91}, Notes(start={partition: 20})))
+    (folder / "checkpoint" / "offsets").mkdir(parents=True)
+    (folder / "checkpoint" / "offsets" / "0").write_text("\n".join(["v1", "{}", json.dumps(plan)]))
+    _landed(site, folder)
+    return Planted({"startingOffsets": json.dumps({TIERED: {"0": 80}})})
 
 
 def _checkpoint(topic: str, offset: int) -> Callable[[Site, Path], Planted]:
@@ -221,6 +232,9 @@ FAULTS: dict[str, Fault] = {
     "a table with records of a query whose checkpoint is lost": Fault(
         _landed, "records of other queries", f"{TIERED}-0 20 to 80. The query an earlier query landed them",
         'startingOffsets={"' + TIERED + '":{"0":80}}',
+    ),
+    "a checkpoint with the plan of a start that was refused": Fault(
+        _planned_before, "records of other queries", f"{TIERED}-0 20 to 80", "delete the folder of a refused start",
     ),
     "a checkpoint below the log start": Fault(
         _checkpoint(CUT, 20), "offsets of the checkpoint", "its log starts at 60: 40 offsets are lost",

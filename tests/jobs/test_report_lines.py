@@ -175,3 +175,10 @@ def test_what_is_under_way_is_told_apart_from_what_was_reported(
     monkeypatch.setattr(ingest_run, "_SECONDS_BETWEEN_REPORTS", -1.0)
     ingest.has_ended()
     assert "so far 4 rows, 5.0 MiB from storage" in capsys.readouterr().out
+
+
+def test_a_run_whose_checkpoint_another_run_has_used_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = ingest_run.Outcome()
+    ingest_run._failed(outcome, "orders", RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log"))
+    assert outcome.failed["orders"].startswith("another run has used its checkpoint")
+    assert "CONCURRENT_STREAM_LOG_UPDATE" in " ".join(capsys.readouterr().out.split())

@@ -194,6 +194,12 @@ def test_what_looks_like_a_known_name_is_ignored_with_a_warning(
     assert name.lower() in said and nearest in said
 
 
+def test_settings_of_a_job_are_said_to_have_no_effect_on_the_source(caplog: pytest.LogCaptureFixture) -> None:
+    stream(**{"ingest.value.format": "json", "ingest.table": "orders"})
+    (said,) = caplog.messages
+    assert said.startswith("ingest.table, ingest.value.format: no effect")
+
+
 @pytest.mark.contract("1.2 names in any case")
 @pytest.mark.parametrize("name", ["path", "mergeSchema", "kafka.fetch.min.bytes", "kafka.security.protocol", "topic"])
 def test_other_unknown_options_are_ignored_in_silence(name: str, caplog: pytest.LogCaptureFixture) -> None:

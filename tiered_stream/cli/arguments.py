@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tiered_stream.delta.settings.ingest_settings import source_options
+from tiered_stream.delta.settings.ingest_settings import JOB_SETTINGS, check_names, source_options
 from tiered_stream.errors import (
     BrokerAuthorizationError,
     ConfigurationError,
@@ -75,9 +75,12 @@ class SettingsArguments:
         """Return the options of the source: all settings except `ingest.*`, from the file and the command line.
 
         Raises:
-            ConfigurationError: the file cannot be read or is malformed, or a text of `--option` has no name or no `=`.
+            ConfigurationError: the file cannot be read or is malformed, a setting of the job is unknown, or a text of
+                `--option` has no name or no `=`.
         """
-        return source_options(self.all_settings())
+        settings = self.all_settings()
+        check_names(settings, JOB_SETTINGS)
+        return source_options(settings)
 
 
 @dataclass(frozen=True, kw_only=True)

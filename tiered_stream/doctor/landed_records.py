@@ -18,10 +18,14 @@ from tiered_stream.plan.starting import fitted_initial_offsets
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Offsets at which a query continues (empty: nothing is committed yet), and its id (None: it has none yet)."""
+    """Offsets at which a query continues (empty: nothing is planned yet), and its id (None: it has none yet).
+
+    `is_committed` is true if a micro-batch is committed, and false if at most the first one is planned.
+    """
 
     positions: PartitionOffsets
     query_id: str | None
+    is_committed: bool = False
 
 
 def check_landed(
@@ -54,6 +58,6 @@ def check_landed(
     found = landed_before(TableLog(files), "it", checkpoint.query_id, wanted, ids, table.version())
     if found is None:
         return Result(True, "its newest commits have no offsets that this query is still to land")
-    if checkpoint.positions or GivenOptions(job.settings).read(ON_LANDED_OFFSETS) == LAND:
+    if checkpoint.is_committed or GivenOptions(job.settings).read(ON_LANDED_OFFSETS) == LAND:
         return Result(True, f"{found.text}: this query lands them again", "let one query land each topic in a table")
     raise FaultError(found.text, found.advice)

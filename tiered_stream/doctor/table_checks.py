@@ -15,6 +15,7 @@ from botocore import exceptions as aws
 
 from tiered_stream import errors
 from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_SETTINGS
+from tiered_stream.delta.checkpoint.batch_offsets import micro_batch_offsets
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.requirements.lane import check_fit, columns_left_null, table_schema, why_not_direct
@@ -46,6 +47,7 @@ from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, table_session
 _USE = replace(TABLES, prefix="spark.hadoop.fs.s3a or ingest.storage.")
 """Words for a table's bucket. Settings may be Spark's, so the advice names both prefixes."""
 _REFUSED_CONDITION = (409, 412)
+_NOT_COMMITTED = "nothing is committed in it yet: the query begins"
 _NEW_CHECKPOINT = "with a new checkpoint the query lands everything again, so that it needs a new table, too"
 _FIXES: Fixes = {
     errors.TableAccessError: "correct spark.hadoop.fs.s3a.* or ingest.storage.*, and grant s3:GetObject, s3:PutObject, "
@@ -312,7 +314,7 @@ def _refuses_second(client: object, bucket: str, key: str) -> bool:
 def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Result[Checkpoint]:
     """Return the offsets at which the query continues, by partition, from its checkpoint, and the query's id.
 
-    The offsets are empty if no micro-batch is committed yet.
+    If no micro-batch is committed yet, they are the planned one's, or empty.
 
     Raises:
         FaultError: the settings have no checkpoint, or the checkpoint cannot be read, or belongs to another query.
@@ -324,20 +326,25 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
     try:
         stored = SparkCheckpoint(StoredFolder(checkpoint, files.uri, files.storage))
         query_id, committed = stored.query_id(), stored.committed()
+        planned = micro_batch_offsets(stored, 0) if committed is None else None
     except OSError as error:
         raise FaultError(f"it cannot be read: {type(error).__name__}", _FIXES[errors.TableAccessError]) from None
     except errors.CorruptDataError as error:
         raise FaultError(str(error), f"restore the file from a backup of the checkpoint: {_NEW_CHECKPOINT}") from None
     except errors.UnsupportedDataError as error:
         raise FaultError(str(error), f"update tiered_stream, and keep the checkpoint: {_NEW_CHECKPOINT}") from None
+    if planned is not None:
+        start = "with the offsets of its planned micro-batch 0, whatever startingOffsets are"
+        return Result(Checkpoint(planned.starts, query_id), f"{_NOT_COMMITTED} {start} ({description})", fix)
     if committed is None:
-        description = f"nothing is committed in it yet: the query begins at startingOffsets ({description})"
-        return Result(Checkpoint({}, query_id), description, fix)
+        return Result(Checkpoint({}, query_id), f"{_NOT_COMMITTED} at startingOffsets ({description})", fix)
     batch, ends = committed
     if not ends.positions:
         raise FaultError(f"offsets/{batch} has no topic's offsets: the checkpoint is of another query",
                          "set ingest.checkpointLocation to the checkpoint of this query")  # fmt: skip
-    return Result(Checkpoint(ends.positions, query_id), f"batch {batch} is the last that is committed", fix)
+    return Result(
+        Checkpoint(ends.positions, query_id, is_committed=True), f"batch {batch} is the last that is committed", fix
+    )
 
 
 def _check_positions(job: Job, checkpoint: Checkpoint, ranges: PartitionRanges, source: LogSource) -> Result[bool]:

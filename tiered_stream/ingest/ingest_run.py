@@ -53,6 +53,8 @@ _RECENT_PROGRESS, _MIN_RECENT = "spark.sql.streaming.numRecentProgressUpdates", 
 
 Lines come from there. With fewer, some would be gone before the next look.
 """
+_RUN_TWICE = "CONCURRENT_STREAM_LOG_UPDATE"
+"""Spark's error class if a checkpoint has a micro-batch already that another run has planned or committed."""
 _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
 
 
@@ -64,7 +66,9 @@ class Ended:
     tables: tuple[LandedRows, ...] | None
 
     def __str__(self) -> str:
-        return f"{describe_rows(self.cost.records, self.tables)}, {describe(self.cost)}"
+        read = f"{self.cost.records:,} rows read"  # a failed micro-batch may have landed none of them
+        rows = read if self.tables is None else describe_rows(self.cost.records, self.tables)
+        return f"{rows}, {describe(self.cost)}"
 
     def by_table(self) -> list[str]:
         """Return one line for each table, at most 100; none if there is only one table."""
@@ -348,7 +352,13 @@ def _wait_for_an_end(spark: SparkSession, seconds: float) -> None:
 
 
 def _failed(outcome: Outcome, name: str, error: Exception) -> None:
-    outcome.failed[name] = with_origins(own_error(str(error))[1] or type(error).__name__)
+    text = own_error(str(error))[1] or type(error).__name__
+    if _RUN_TWICE in text:
+        text = (
+            "another run has used its checkpoint meanwhile, and a checkpoint is for one query. That run lands "
+            f"the records ({text})"
+        )
+    outcome.failed[name] = with_origins(text)
     console.print(f"{name}: failed: {outcome.failed[name]}", style="red", markup=False)
 
 

@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 _SHOWN_CHARACTERS = 200
 _NAMES = {option.name.lower(): option.name for option in OPTIONS}
+_JOB_PREFIX = "ingest."
 
 
 def is_known(name: str) -> bool:
@@ -94,7 +95,7 @@ class GivenOptions:
         """Log a warning for each given option without effect, and for each unknown name that looks like a typing error.
 
         An option has no effect if it is only for the other kind of query (streaming or batch), or if it is
-        `kafka.group.id`.
+        `kafka.group.id`. Settings of an ingest job (`ingest.*`) have none either.
 
         Args:
             queries: the kind of this query.
@@ -106,6 +107,8 @@ class GivenOptions:
         for option in OPTIONS:
             if option.queries not in (Queries.ALL, queries) and self.has(option) and option not in honoured:
                 logger.warning("option %s is ignored in %s queries", option.name, queries.value)
+        if of_job := sorted(name for name in self._values if name.startswith(_JOB_PREFIX)):
+            logger.warning("%s: no effect on format('tiered_stream'), but on `land` and ingest jobs", ", ".join(of_job))
         if self.has(GROUP_ID):
             logger.warning("option %s has no effect: no consumer group is joined", GROUP_ID.name)
 

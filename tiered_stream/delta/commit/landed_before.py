@@ -36,9 +36,11 @@ class LandedBefore:
     def advice(self) -> str:
         """Text that says how to continue."""
         return (
-            "Go on with the old checkpoint. If it is lost, go on at the table's end with a new one and "
-            f"startingOffsets={offsets_to_json(ends_of(self.landed))}. To fill a gap, use tiered-stream replay. To "
-            f"land these records again, set {ON_LANDED_OFFSETS.name}={LAND}"
+            "Go on with the old checkpoint. If it is lost, go on at the table's end with "
+            f"startingOffsets={offsets_to_json(ends_of(self.landed))} and a checkpoint folder that does not exist: "
+            "delete the folder of a refused start, which holds the plan of its first micro-batch, or name another "
+            "folder. To fill a gap, use tiered-stream replay. To land these records again, set "
+            f"{ON_LANDED_OFFSETS.name}={LAND}"
         )
 
 
