@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 _SHOWN_CHARACTERS = 200
 _NAMES = {option.name.lower(): option.name for option in OPTIONS}
-_JOB_PREFIX = "ingest."
+JOB_PREFIX = "ingest."
+"""Prefix of the settings of an ingest job and of `land`, which the source does not read."""
 
 
 def is_known(name: str) -> bool:
@@ -107,7 +108,7 @@ class GivenOptions:
         for option in OPTIONS:
             if option.queries not in (Queries.ALL, queries) and self.has(option) and option not in honoured:
                 logger.warning("option %s is ignored in %s queries", option.name, queries.value)
-        if of_job := sorted(name for name in self._values if name.startswith(_JOB_PREFIX)):
+        if of_job := sorted(name for name in self._values if name.startswith(JOB_PREFIX)):
             logger.warning("%s: no effect on format('tiered_stream'), but on `land` and ingest jobs", ", ".join(of_job))
         if self.has(GROUP_ID):
             logger.warning("option %s has no effect: no consumer group is joined", GROUP_ID.name)

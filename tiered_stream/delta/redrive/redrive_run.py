@@ -108,7 +108,8 @@ def redrive(
     check_installed("pandas", "a redrive")  # Spark needs it to plan a query with mapInArrow
     _check_session(spark)
     spark = reading_all_rows(spark)
-    address = find_address(spark, name := dead_letter_table(settings))
+    name = dead_letter_table(settings)
+    address = find_address(spark, name)
     transaction = None if address.uri is None else DeltaSparkTable(spark, address).find()
     if transaction is None:
         raise TableError(f"the table {name} for dead letters is not there")

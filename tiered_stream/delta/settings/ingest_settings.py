@@ -21,7 +21,7 @@ from tiered_stream.formats.rows.row_choices import REGISTRY_PREFIX, Evolution
 from tiered_stream.options import types
 from tiered_stream.options.command_settings import without
 from tiered_stream.options.fields import declared, of, read_fields
-from tiered_stream.options.given import GivenOptions, is_known
+from tiered_stream.options.given import JOB_PREFIX, GivenOptions, is_known
 from tiered_stream.options.parsing import StorageOptions, StoreAccess
 from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.properties_files import read_settings
@@ -141,7 +141,7 @@ S3_SCHEMES = ("s3", "s3a", "s3n")
 BUCKET_SCHEMES = (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES, HDFS_SCHEME)
 """URI schemes of the object stores to which tasks write, and of HDFS."""
 
-_INGEST_PREFIX, _SOURCE_PREFIXES = "ingest.", ("kafka.", "remote.", "rsm.", "rlmm.")
+_SOURCE_PREFIXES = "kafka.", "remote.", "rsm.", "rlmm."
 _PREFIXES = (PROPERTY_PREFIX.lower(), REGISTRY_PREFIX)
 _SEGMENTS_PREFIX = "remote.storage."
 
@@ -303,7 +303,7 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
         ConfigurationError: a name is unknown or misspelled (the error has the nearest known name), or a setting has a
             placeholder of Kafka's config providers.
     """
-    check_placeholders(settings, (_INGEST_PREFIX,))
+    check_placeholders(settings, (JOB_PREFIX,))
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
     ours = [option.name for option in INGEST_OPTIONS] + [option.name for option in ROW_OPTIONS]
     known = {name.lower(): name for name in (*ours, *own, *storage, REGISTRY_PREFIX + "url")}
@@ -317,7 +317,7 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
             continue
         # A property may have any name, so only the prefix before it can be misspelled.
         candidates = known | {(PROPERTY_PREFIX + ".".join(lower.split(".")[2:])).lower(): PROPERTY_PREFIX + "…"}
-        if lower.startswith(_INGEST_PREFIX) or is_typing_error(lower, nearest_name(lower, candidates)):
+        if lower.startswith(JOB_PREFIX) or is_typing_error(lower, nearest_name(lower, candidates)):
             raise unknown_setting(name, candidates)
         if own:
             raise unknown_setting(name, candidates | {option.name.lower(): option.name for option in OPTIONS})
@@ -334,7 +334,7 @@ def job_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 def source_options(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the options of `format("tiered_stream")` among the settings: all except `ingest.*`."""
-    return {name: value for name, value in settings.items() if not name.lower().startswith(_INGEST_PREFIX)}
+    return {name: value for name, value in settings.items() if not name.lower().startswith(JOB_PREFIX)}
 
 
 def read_options(path: str | PathLike[str]) -> dict[str, str]:
@@ -399,15 +399,15 @@ def _split_topic_setting(name: str) -> tuple[str, str]:
     Raises:
         ConfigurationError: the setting cannot be set for a single topic.
     """
-    known = [own.removeprefix(_INGEST_PREFIX) for own in (TABLE, *(option.name for option in TOPIC_OPTIONS))]
-    properties = PROPERTY_PREFIX.removeprefix(_INGEST_PREFIX)
+    known = [own.removeprefix(JOB_PREFIX) for own in (TABLE, *(option.name for option in TOPIC_OPTIONS))]
+    properties = PROPERTY_PREFIX.removeprefix(JOB_PREFIX)
     # The pattern finds the shortest topic, because a property's name may end like the name of a setting.
     forms = "|".join([f"{re.escape(properties)}.*", *map(re.escape, known)])
     match = re.fullmatch(rf"(.+?)\.({forms})", name[len(TOPIC_PREFIX) :], re.IGNORECASE | re.DOTALL)
     if match is None:
         raise ConfigurationError(f"setting {name} is unknown; a topic may have {', '.join(known)} and {properties}*")
     declared_name = next((own for own in known if own.lower() == match[2].lower()), match[2])
-    return match[1], _INGEST_PREFIX + declared_name
+    return match[1], JOB_PREFIX + declared_name
 
 
 def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) -> Mapping[str, str]:
