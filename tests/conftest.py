@@ -283,7 +283,17 @@ def google_cloud(cloud_front: Front, running_google: Google) -> Iterator[Google]
 
 
 @pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name of the test's own; the topic is not created."""
-    name = f"{request.node.name}-{zlib.crc32(request.node.path.as_posix().encode()):x}"
-    return "".join(letter if letter.isalnum() else "-" for letter in name)[-200:].strip("-")
+def topic(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A topic name of the test's own; the topic is not created.
+
+    After the test, all topics whose names begin with it are deleted, because the broker looks after each partition
+    twice a second, and a run has hundreds of topics.
+    """
+    own = f"{request.node.name}-{zlib.crc32(request.node.path.as_posix().encode()):x}"
+    name = "".join(letter if letter.isalnum() else "-" for letter in own)[-200:].strip("-")
+    broker = request.getfixturevalue("cluster").stack.broker if "cluster" in request.fixturenames else None
+    yield name
+    if broker is not None:
+        from tests.rigs.stack.topics import delete_topics_of
+
+        delete_topics_of(broker, name)

@@ -79,6 +79,13 @@ def delete_topic(broker: KafkaBroker, topic: str) -> None:
         wait_until(lambda: topic not in admin.list_topics(), f"{topic} to be gone", pause=0.05)
 
 
+def delete_topics_of(broker: KafkaBroker, prefix: str) -> None:
+    """Delete all topics whose names begin with the prefix, without waiting."""
+    with broker.admin() as admin:
+        if topics := [topic for topic in admin.list_topics() if topic.startswith(prefix)]:
+            admin.delete_topics(topics)
+
+
 def recreate_topic(
     broker: KafkaBroker,
     topic: str,

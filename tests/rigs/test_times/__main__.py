@@ -1,4 +1,4 @@
-"""Print where the time of a measured test run went, as tables of Markdown."""
+"""Print where the time and the CPU of a measured test run went, as tables of Markdown."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ def main(folder: Path, top: int = TOP) -> None:
     for stack in (False, True):
         chosen = [line for line in phases if line["stack"] is stack]
         tests = {line["test"] for line in chosen}
-        print(f"\n## {'With' if stack else 'Without'} services: {len(tests)} tests, {_sum(chosen):.0f} s\n")
+        took = f"{_sum(chosen, 'seconds'):.0f} s, {_sum(chosen, 'cpu'):.0f} core seconds"
+        print(f"\n## {'With' if stack else 'Without'} services: {len(tests)} tests, {took}\n")
         _table("cause", _causes(chosen), top)
-        _table("folder", _by(chosen, lambda test: "/".join(test.split("::")[0].split("/")[:2])), top)
-        _table("file", _by(chosen, lambda test: test.split("::")[0]), top)
-        _table("test", _by(chosen, lambda test: test), top)
+        for what in ("seconds", "cpu"):
+            unit = "s" if what == "seconds" else "core seconds"
+            _table("folder", _by(chosen, what, lambda test: "/".join(test.split("::")[0].split("/")[:2])), top, unit)
+            _table("file", _by(chosen, what, lambda test: test.split("::")[0]), top, unit)
+            _table("test", _by(chosen, what, lambda test: test), top, unit)
     fixtures: dict[str, float] = defaultdict(float)
     for line in lines:
         if line["kind"] == "fixture":
@@ -31,8 +34,8 @@ def main(folder: Path, top: int = TOP) -> None:
     _table("fixture", fixtures, top)
 
 
-def _sum(lines: Iterable[dict[str, Any]]) -> float:
-    return math.fsum(line["seconds"] for line in lines)
+def _sum(lines: Iterable[dict[str, Any]], what: str) -> float:
+    return math.fsum(line[what] for line in lines)
 
 
 def _causes(lines: Iterable[dict[str, Any]]) -> dict[str, float]:
@@ -43,15 +46,15 @@ def _causes(lines: Iterable[dict[str, Any]]) -> dict[str, float]:
     return seconds
 
 
-def _by(lines: Iterable[dict[str, Any]], key: Callable[[str], str]) -> dict[str, float]:
+def _by(lines: Iterable[dict[str, Any]], what: str, key: Callable[[str], str]) -> dict[str, float]:
     seconds: dict[str, float] = defaultdict(float)
     for line in lines:
-        seconds[key(line["test"])] += line["seconds"]
+        seconds[key(line["test"])] += line[what]
     return seconds
 
 
-def _table(title: str, seconds: dict[str, float], top: int) -> None:
-    print(f"| {title} | s |\n|---|---:|")
+def _table(title: str, seconds: dict[str, float], top: int, unit: str = "s") -> None:
+    print(f"| {title} | {unit} |\n|---|---:|")
     for name, took in sorted(seconds.items(), key=lambda each: -each[1])[:top]:
         print(f"| {name} | {took:.1f} |")
     print()
