@@ -72,7 +72,10 @@ demo: venv java ## Tier a topic, read it straight from the object store, and lan
 emulators: venv ## Build the emulators of clouds' storage that tests use
 	@$(BIN)/python -m tests.rigs.stack.emulators
 
-test: venv java kerberos emulators ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests, TIMES=FOLDER measures
+build/spark.jsa: $(STAMP) # the JVMs of tests take half the CPU with it
+	@$(BIN)/python -m tests.rigs.stack.class_archive
+
+test: venv java kerberos emulators build/spark.jsa ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests, TIMES=FOLDER measures
 	$(if $(SLOW),DEEP=1) $(if $(TIMES),TEST_TIMES=$(TIMES)) $(PYTEST) $(FIVE_AT_ONCE) $(if $(SLOW),-m "slow or not slow") \
 	    $(if $(TIMES),-p tests.rigs.test_times.plugin)
 

@@ -162,9 +162,10 @@ def topics(cluster: Cluster) -> ReplayedTopics:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One local Spark for the whole session, with Delta, Spark's own `kafka` source and `s3a`."""
-    from tests.rigs.stack.spark import SHORT_LIVED, spark_session
+    from tests.rigs.stack.spark import FEW_ROWS, SHORT_LIVED, spark_session
 
-    session = spark_session("tiered_stream tests", ("delta", "spark-kafka", "spark-avro", "s3a"), SHORT_LIVED)
+    groups = ("delta", "spark-kafka", "spark-avro", "s3a")
+    session = spark_session("tiered_stream tests", groups, {**SHORT_LIVED, **FEW_ROWS})
     yield session
     session.stop()
 

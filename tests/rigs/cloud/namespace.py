@@ -190,6 +190,8 @@ class Served:
 def main(descriptor: str, base: str, *files: str) -> int:
     """Run the tests of these files that the process at the other end of the connection names."""
     options = ["-m", "", "--maxfail=0", "-p", "no:cacheprovider", "--basetemp", base]
+    if "TEST_TIMES" in os.environ:
+        options += ["-p", "tests.rigs.test_times.plugin"]
     return pytest.main([*options, *files], [Served(Connection(int(descriptor)))])
 
 

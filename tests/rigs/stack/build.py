@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
+SPARK_CLASSES = ROOT / "build" / "spark.jsa"
+"""Archive of Spark's classes for the JVMs of tests (`tests/rigs/stack/class_archive.py`); it may be missing."""
 
 
 @contextmanager
