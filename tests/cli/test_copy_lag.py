@@ -18,7 +18,7 @@ from tests.rigs.stack.produce import RawProducer
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.topics import create_tiered_topic, roll, wait_until_tiered_to
 from tiered_stream.broker.client import open_client
-from tiered_stream.broker.topic_configs import topic_configs
+from tiered_stream.broker.list_offsets import topic_configs
 from tiered_stream.model import Split
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.copy_lag import COPY_LAG_CONFIGS, copy_lag

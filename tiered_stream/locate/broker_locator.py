@@ -15,8 +15,8 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.location_fetch import LocationTerms, locate_segments
 from tiered_stream.broker.wire.location_messages import LocatedPartition, RemoteLogSegmentLocation, decode_segments
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
+from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import (
     ByteRange,
     OffsetRange,
@@ -177,10 +177,7 @@ class BrokerLocator(Locator):
                     parts[number] = own
 
     def signed_url(self, location: SegmentLocation) -> str | None:
-        """Return a new signed URL of the location; None if the segment no longer exists, or the broker signs no URL.
-
-        Raises: the errors of `locate`.
-        """
+        """Return a new signed URL of the location; None if the segment no longer exists, or the broker signs no URL."""
         partition, segment_id = location.segment.topic_partition, location.segment.segment_id
         renewed = self._request({partition: location.offsets}, replace(self._terms, part_bytes=0))[partition]
         return next((part.signed_url for part in renewed if part.segment.segment_id == segment_id), None)
@@ -191,10 +188,6 @@ class BrokerLocator(Locator):
         A response may locate only the beginning of a range. Then the rest of the range is requested, for all partitions
         together. With `falls_back`, a partition whose leader fails with a retriable error has only the locations that
         earlier responses named.
-
-        Raises:
-            BrokerError: a leader fails, and `falls_back` is false or the error is not retriable.
-            CorruptDataError: a response contradicts itself or the request, or the responses do not reach a range's end.
         """
         located: PartitionLocations = dict.fromkeys(ranges, ())
         left = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
@@ -224,9 +217,6 @@ class BrokerLocator(Locator):
         """Return the locations in `answer`, the response for one partition; empty if the response names no segment.
 
         Bytes that are equal to the bytes of the last response for the partition are not decoded again.
-
-        Raises:
-            CorruptDataError: the response is malformed, or names offsets outside of `offsets`, which were requested.
         """
         end, segments = answer.located_end_offset, answer.remote_log_segments
         if 0 <= end < offsets.start:
@@ -314,11 +304,7 @@ def _cut_at(
 
 
 def _decode_locations(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:
-    """Decode the segment locations `data` in the response for one partition.
-
-    Raises:
-        CorruptDataError: `data` has no location, some locations overlap, or one is malformed.
-    """
+    """Decode the segment locations `data` in the response for one partition."""
     try:
         locations = tuple(_location(partition, topic_id, entry) for entry in decode_segments(data))
     except ValueError as error:

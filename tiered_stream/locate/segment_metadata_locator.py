@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from tiered_stream.errors import StorageError
 from tiered_stream.locate.aborted_transactions import find_aborted
-from tiered_stream.locate.fallback import SegmentsLeftOut, UnreachableCount
-from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES, IndexCache
-from tiered_stream.locate.indexes.offset_index import SegmentPositions
-from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
+from tiered_stream.locate.index_files import DEFAULT_CACHE_BYTES, IndexCache
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
+from tiered_stream.locate.offset_index import SegmentPositions
+from tiered_stream.locate.storage_failures import SegmentsLeftOut, UnreachableCount
+from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import (
     AbortedTransaction,
     ByteRange,
@@ -247,8 +247,6 @@ class SegmentMetadataLocator(Locator):
         """Return the location of `offsets`, which lie in the segment `visible[at]`.
 
         If `committed` is true, the location has the aborted transactions that touch its offsets.
-
-        Raises: the errors of `locate`.
         """
         segment = visible[at].segment
         if not committed:

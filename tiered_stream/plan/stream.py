@@ -15,13 +15,10 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
 from tiered_stream.options.offset_json import Notes, StreamOffsets, notes_of
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import AtOffsets
-from tiered_stream.plan.backlog import Backlog
-from tiered_stream.plan.byte_limit import ends_at_segments, ends_by_bytes, must_wait, proportional_ends
-from tiered_stream.plan.data_loss import DataLossPolicy
-from tiered_stream.plan.first_batch import FirstBatch
-from tiered_stream.plan.lookup import Assignment, OffsetLookup
-from tiered_stream.plan.partitions import check_topic_ids, ends_within, offset_ranges, within_log
-from tiered_stream.plan.stream_end import StreamEnd, check_target
+from tiered_stream.plan.batch_limits import Backlog, ends_at_segments, ends_by_bytes, must_wait, proportional_ends
+from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids, ends_within, offset_ranges, within_log
+from tiered_stream.plan.offset_lookup import Assignment, OffsetLookup
+from tiered_stream.plan.stream_bounds import FirstBatch, StreamEnd, check_target
 
 
 class StreamPlanner:
