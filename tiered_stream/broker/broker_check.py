@@ -36,6 +36,15 @@ PROBE_AFTER_S = 1.0
 """Seconds without a response after which the listeners are examined."""
 _PROBE_S = 2.0
 _MAX_PROBED = 10
+_CORRELATION_ID = b"tist"
+_CLIENT_ID = b"tiered-stream probe\r\n\r\n"
+_NO_MECHANISM = b"\r\n\r\n"
+_SASL_HANDSHAKE, _VERSION = 17, 1
+_ILLEGAL_SASL_STATE = 34
+"""Error code of a listener without SASL."""
+_MOST_BYTES = 4096
+_MECHANISM = re.compile(r"[A-Z0-9_-]{1,20}")
+"""Form of the name of a SASL mechanism (RFC 4422, 3.1)."""
 
 
 def meet_brokers(client: BrokerClient, *, advertised: bool = True) -> None:
@@ -112,17 +121,6 @@ def wrong_listeners(config: BrokerConfig, seconds: float) -> str:
 
 def _is_done(call: Future[None], seconds: float) -> bool:
     return bool(concurrent.futures.wait([call], max(0.0, seconds)).done)
-
-
-_CORRELATION_ID = b"tist"
-_CLIENT_ID = b"tiered-stream probe\r\n\r\n"
-_NO_MECHANISM = b"\r\n\r\n"
-_SASL_HANDSHAKE, _VERSION = 17, 1
-_ILLEGAL_SASL_STATE = 34
-"""Error code of a listener without SASL."""
-_MOST_BYTES = 4096
-_MECHANISM = re.compile(r"[A-Z0-9_-]{1,20}")
-"""Form of the name of a SASL mechanism (RFC 4422, 3.1)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -372,7 +372,7 @@ def open_client(properties: Mapping[str, str]) -> BrokerClient:
     when nothing refers to it any more.
 
     Raises:
-        ConfigurationError: as `BrokerClient`.
+        ConfigurationError: a property is missing, malformed or not supported.
     """
     return _clients.get(properties, lambda: BrokerClient(properties))
 

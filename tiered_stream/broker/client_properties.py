@@ -1,7 +1,7 @@
 """Check of Kafka's Java client properties, and conversion into kafka-python's settings.
 
 Names, defaults and ranges are as in Kafka's `ConsumerConfig` and `AdminClientConfig`. So properties that a user gave to
-Spark's `kafka` source mean the same here. `property_table` declares each property.
+Spark's `kafka` source mean the same here. `kafka_properties` declares each property.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ _NO_OFFSET = -1
 _ONE_COORDINATOR, _TOPIC_NAMES, _ONE_GROUP = 3, 9, 7
 """Newest versions of FindCoordinator for one coordinator, OffsetCommit by topic name, and OffsetFetch for one group."""
 _PATIENCE_MS = 10_000
+log = logging.getLogger(__name__)
 
 
 class GroupOffsets:
@@ -159,9 +160,6 @@ class GroupOffsets:
             raise BrokerUnavailableError(f"{subject}: the coordinator responded with {code_name(error_code)}")
         if error_code:
             raise response_fault(error_code, subject, "READ on the group and on the topic")
-
-
-log = logging.getLogger(__name__)
 
 
 class GroupCommitter:

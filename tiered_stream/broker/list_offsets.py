@@ -45,6 +45,15 @@ _REQUEST_PARTITION = Struct(">iiqx")
 _THROTTLE_TIME = Struct(">i")
 _RESPONSE_PARTITION = Struct(">ihqqix")
 _MIN_TOPIC_BYTES = 3
+EARLIEST_LOCAL, LATEST_TIERED = -4, -5
+_NO_OFFSET = -1
+_PATIENCE_MS = 5_000
+"""Maximum time to wait for a leader that is only asked how far its partition is tiered."""
+_UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+# First ListOffsets versions with a special timestamp: -3 = offset of the latest timestamp (KIP-734), EARLIEST_LOCAL
+# (KIP-405), LATEST_TIERED (KIP-1005). A user may give these numbers as timestamps.
+_VERSION_OF_TIMESTAMP = {-3: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_TOPIC_RESOURCE = 2
 
 
 class ListOffsetsPartition(NamedTuple):
@@ -135,18 +144,6 @@ def _decode_topic(body: Reader) -> ListOffsetsTopicResponse:
     partitions = list(starmap(ListOffsetsPartitionResponse, body.structs(_RESPONSE_PARTITION)))
     body.tags()
     return ListOffsetsTopicResponse(name, partitions)
-
-
-EARLIEST_LOCAL, LATEST_TIERED = -4, -5
-
-_NO_OFFSET = -1
-_PATIENCE_MS = 5_000
-"""Maximum time to wait for a leader that is only asked how far its partition is tiered."""
-_UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
-
-# First ListOffsets versions with a special timestamp: -3 = offset of the latest timestamp (KIP-734), EARLIEST_LOCAL
-# (KIP-405), LATEST_TIERED (KIP-1005). A user may give these numbers as timestamps.
-_VERSION_OF_TIMESTAMP = {-3: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
 def isolation_code(isolation: IsolationLevel) -> int:
@@ -308,9 +305,6 @@ def _earlier(first: int, second: int) -> int:
 
 def _none_where_missing(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
     return {partition: None if offset == _NO_OFFSET else offset for partition, offset in offsets.items()}
-
-
-_TOPIC_RESOURCE = 2
 
 
 def topic_configs(client: BrokerClient, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str]]:

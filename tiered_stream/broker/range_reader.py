@@ -40,7 +40,9 @@ def read_range(
     Raises:
         FetchTimeoutError: no whole batch came within `poll_timeout_ms` of waiting, although the log has more offsets.
         CorruptDataError: a response is not a sequence of batches, or does not reach the requested offset.
-        OffsetOutOfRangeError, TopicRecreatedError, UnknownTopicError, BrokerAuthorizationError: as `fetch_records`.
+        OffsetOutOfRangeError: an offset of the range lies outside the log.
+        TopicRecreatedError: the topic does not have the id `topic_id` any more.
+        UnknownTopicError, BrokerAuthorizationError: the broker refused the request.
     """
     if not len(offsets):
         return

@@ -33,6 +33,8 @@ from tiered_stream.options.offset_json import EARLIEST, LATEST
 # Fetch versions: 4 = first with isolation level and record batches, 12 = last by topic name, 13 = first by topic id
 # (KIP-516), 17 = last with a change for consumers.
 _OLDEST, _LAST_BY_NAME, _NEWEST = 4, 12, 17
+_RESPONSE_BYTES = 16 << 20
+"""Maximum number of record bytes in one response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def fetch_records(
 async def fetch(
     client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, deadline: Deadline
 ) -> FetchedRecords:
-    """Fetch records of a partition from an offset on, with the result and the errors of `fetch_records`.
+    """Fetch records of a partition from an offset on, as `fetch_records` does.
 
     Runs on the network thread.
     """
@@ -216,10 +218,6 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
 
     def subject(self, partition: TopicPartition) -> str:
         return f"partition {partition}, offset {self._offsets[partition]}"
-
-
-_RESPONSE_BYTES = 16 << 20
-"""Maximum number of record bytes in one response."""
 
 
 def fetch_first_batches(

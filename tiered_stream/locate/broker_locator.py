@@ -105,12 +105,11 @@ class BrokerLocator(Locator):
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return by partition an end offset (exclusive): about `SegmentShare.bytes` bytes of its segment lie before it.
+        """Return end offsets at which brokers have cut the segments (see `Locator.ends_inside`).
 
-        The bytes are counted from the start of `SegmentShare.offsets`. The end offsets come from the brokers'
-        responses. Partitions with similar numbers of bytes are requested together. The brokers cut the segments into
-        parts of a quarter of the smallest number of bytes in a request. A partition is left out of the result if the
-        response has no part of its segment.
+        Partitions with similar numbers of bytes are requested together. The brokers cut the segments into parts of a
+        quarter of the smallest number of bytes in a request. A partition is left out of the result if the response has
+        no part of its segment.
         """
         ends = {}
         for similar in _by_similar_size([(partition, share.bytes) for partition, share in shares.items()]):
@@ -126,11 +125,11 @@ class BrokerLocator(Locator):
         return ends
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Let brokers cut each location into parts of about the given size in bytes, and return the parts.
+        """Let brokers cut each location into parts of about the given size (see `Locator.cut_all`).
 
-        `cuts` has pairs of a location and a size; the result has the same order. Pairs of similar sizes are requested
-        together, with the smallest of their sizes. A location that has no more bytes than its size stays whole. A
-        location also stays whole if its parts in the response do not have exactly its offsets.
+        Pairs of similar sizes are requested together, with the smallest of their sizes. A location that has no more
+        bytes than its size stays whole. A location also stays whole if its parts in the response do not have exactly
+        its offsets.
         """
         locations = [location for location, _ in cuts]
         parts: list[Sequence[SegmentLocation]] = [[location] for location in locations]
@@ -142,12 +141,10 @@ class BrokerLocator(Locator):
         return parts
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Cut each location at the given offsets, and return the parts of each location.
+        """Cut each location at the given offsets (see `Locator.cut_at`).
 
-        `cuts` has pairs of a location and ascending offsets inside it; the result has the same order. Each given offset
-        is the first offset of a part. To get byte ranges, brokers cut the locations into smaller parts, which have a
-        quarter of the average size of the returned parts. If brokers do not cut a location, each of its returned parts
-        has all bytes of the location.
+        To get byte ranges, brokers cut the locations into smaller parts, which have a quarter of the average size of
+        the returned parts. If brokers do not cut a location, each of its returned parts has all bytes of the location.
         """
         sizes = [max(1, len(location.bytes) // (4 * (len(starts) + 1))) for location, starts in cuts]
         fine = self.cut_all([(location, size) for (location, _), size in zip(cuts, sizes, strict=True)])

@@ -61,6 +61,15 @@ _TRANSACTION_ENTRY = np.dtype(
 )
 
 Int64s = npt.NDArray[np.int64]
+_EPOCH_LINE = re.compile(r"(\d{1,10}) (\d{1,19})")
+_HEADER = struct.Struct(">hIi")  # version, crc, count
+_CRC_COVERS_FROM = 6
+_PRODUCER = struct.Struct(">qhiqiqiq")  # the eight fields of a producer's entry
+_PRODUCER_SNAPSHOT_VERSION = 1
+DEFAULT_CACHE_BYTES = 64 << 20
+_ENTRY_OVERHEAD = 512
+"""Assumed memory of an entry in bytes in addition to its data, so that the number of empty entries is bounded too."""
+_Indexes = dict[IndexType, bytes]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,14 +177,6 @@ def check_entries(name: str, *faults: tuple[str, npt.NDArray[np.bool_]]) -> None
             raise CorruptDataError(f"{name}: it has {fault}")
 
 
-_EPOCH_LINE = re.compile(r"(\d{1,10}) (\d{1,19})")
-
-_HEADER = struct.Struct(">hIi")  # version, crc, count
-_CRC_COVERS_FROM = 6
-_PRODUCER = struct.Struct(">qhiqiqiq")  # the eight fields of a producer's entry
-_PRODUCER_SNAPSHOT_VERSION = 1
-
-
 @dataclass(frozen=True, slots=True)
 class ProducerState:
     """State of a producer at the end of a segment. `current_txn_first_offset` is None if no transaction is open."""
@@ -248,14 +249,6 @@ def parse_producer_snapshot(data: bytes) -> tuple[ProducerState, ...]:
             raise CorruptDataError(f"producer snapshot: producer {producer_id} has a transaction from offset {first}")
         producers.append(ProducerState(producer_id, epoch, last_offset, None if first == -1 else first))
     return tuple(producers)
-
-
-DEFAULT_CACHE_BYTES = 64 << 20
-
-_ENTRY_OVERHEAD = 512
-"""Assumed memory of an entry in bytes in addition to its data, so that the number of empty entries is bounded too."""
-
-_Indexes = dict[IndexType, bytes]
 
 
 class IndexCache:

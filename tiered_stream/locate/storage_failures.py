@@ -40,23 +40,28 @@ Any other response means that the settings must change, unless the storage gives
 """
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+_MAX_OTHER_SEGMENTS = 4
+"""Maximum number of other segments whose index is requested after a refusal, to check the credentials."""
+_MAX_UNREACHABLE = 16
+"""Number of failures to reach the storage after which the storage is not asked for any further segment.
+
+The brokers then serve all further segments. Each failure may take a whole timeout.
+"""
 
 
 class StorageCheck:
     """Check that the storage returns segments: one byte of one segment for each of the two sources of object keys.
 
-    Either a segment's metadata or the settings name the keys of its objects. If `falls_back` is false,
-    every error of the storage is raised, because no broker replaces the storage.
+    Either a segment's metadata or the settings name the keys of its objects. If `falls_back` is false, every error of
+    the storage is raised, because no broker replaces the storage.
     """
 
     def __init__(self, fetcher: RemoteStorageFetcher, *, falls_back: bool) -> None:
         self._falls_back = falls_back
         self._fetcher = fetcher
         self._checked: set[bool] = set()
-        """Kinds of segments that were checked.
-
-        True: the segment's metadata names the keys of its objects. False: the settings determine the keys.
-        """
+        """Sources of object keys that were checked. True: the segment's metadata. False: the settings."""
 
     @property
     def is_done(self) -> bool:
@@ -72,7 +77,7 @@ class StorageCheck:
 
         Raises:
             StorageBucketNotFoundError: the bucket or folder does not exist.
-            ConfigurationError: `check_place` raises it.
+            ConfigurationError: the settings name a bucket, folder or key prefix that does not have the segments.
             StorageError: the storage refuses all these objects (StorageAccessError, or another response that brokers do
                 not make up for), or it fails otherwise, and the query does not fall back to brokers.
         """
@@ -171,17 +176,6 @@ def check_place(
     misplaced = fetcher.find_misplacement(segment)
     if misplaced is not None and (misplaced.actual_place or not gives_another()):
         raise errors.ConfigurationError(f"{missing}; {misplaced}") from missing
-
-
-T = TypeVar("T")
-
-_MAX_OTHER_SEGMENTS = 4
-"""Maximum number of other segments whose index is requested after a refusal, to check the credentials."""
-_MAX_UNREACHABLE = 16
-"""Number of failures to reach the storage after which the storage is not asked for any further segment.
-
-The brokers then serve all further segments. Each failure may take a whole timeout.
-"""
 
 
 class UnreachableCount:

@@ -23,6 +23,13 @@ OPTIONS = (*OPTIONS_WITHOUT_LIMITS, *remote_options.LIMIT_OPTIONS.values())
 
 
 _PLACEHOLDER = re.compile(r"\$\{(?P<provider>[A-Za-z0-9_.-]+):[^}]*\}")
+T = TypeVar("T")
+_OPTION = "option"
+logger = logging.getLogger("tiered_stream.options.parsing")
+_SHOWN_CHARACTERS = 200
+_NAMES = {option.name.lower(): option.name for option in OPTIONS}
+JOB_PREFIX = "ingest."
+"""Prefix of the settings of an ingest job and of `land`, which the source does not read."""
 
 
 def check_placeholders(values: Mapping[str, str], prefixes: tuple[str, ...]) -> None:
@@ -46,10 +53,6 @@ def check_placeholders(values: Mapping[str, str], prefixes: tuple[str, ...]) -> 
                 f"option {name} has a placeholder ${{{provider}:…}}, which only a broker or Kafka Connect fills in "
                 f"(config.providers={provider}): give the value itself"
             )
-
-
-T = TypeVar("T")
-_OPTION = "option"
 
 
 def of(option: Option[T]) -> T:
@@ -77,15 +80,6 @@ def read_fields(kind: type[Any], given: GivenOptions, queries: Queries = Queries
         for name, option in declared(kind).items()
         if queries is Queries.ALL or option.queries in (Queries.ALL, queries)
     }
-
-
-logger = logging.getLogger("tiered_stream.options.parsing")
-
-
-_SHOWN_CHARACTERS = 200
-_NAMES = {option.name.lower(): option.name for option in OPTIONS}
-JOB_PREFIX = "ingest."
-"""Prefix of the settings of an ingest job and of `land`, which the source does not read."""
 
 
 def is_known(name: str) -> bool:

@@ -45,12 +45,10 @@ class KnownProperty:
         return self.use is Use.REFUSED and value.strip().lower() not in ("", *map(str.lower, self.accepted))
 
 
-def properties_of(
-    use: Use, names_by_doc: Mapping[str, str], replaced_by: tuple[Option[Any], ...] = ()
-) -> Iterator[KnownProperty]:
-    """Yield the declaration of each property in `names_by_doc`, all with the effect `use` and with `replaced_by`.
+def properties_of(use: Use, names_by_doc: Mapping[str, str]) -> Iterator[KnownProperty]:
+    """Yield the declaration of each property in `names_by_doc`, all with the effect `use`.
 
     A key of `names_by_doc` is a declaration's `doc`; its value has the properties' names, separated by blanks.
     """
     for doc, names in names_by_doc.items():
-        yield from (KnownProperty(name, use, doc, replaced_by=replaced_by) for name in names.split())
+        yield from (KnownProperty(name, use, doc) for name in names.split())

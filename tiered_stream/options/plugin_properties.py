@@ -1,4 +1,4 @@
-"""Properties of storage plugins: those of Aiven's tiered storage plugin (1.1.1), and what they say of the storage.
+"""Properties of Aiven's tiered storage plugin (1.1.1), and the storage layout and place that plugin properties name.
 
 The names come from the plugin's page `docs/configs.rst` and its classes `RemoteStorageManagerConfig` and `ProxyConfig`.
 A `*` in a name stands for any text.

@@ -15,6 +15,10 @@ from tiered_stream.model import PartitionOffsets, TopicPartition
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 
 EPOCH = datetime.fromtimestamp(0, UTC)
+FORMS = "write 2026-11-01T00:00:00Z, 1793491200000 (milliseconds since the epoch), or back from now: -90m, -3h, -2d"
+_MILLISECOND = timedelta(milliseconds=1)
+_AGO = re.compile(r"-([0-9]{1,12})(s|m|h|d|w)", re.ASCII)
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
 
 class LogEnd(Enum):
@@ -114,13 +118,6 @@ def names_log_end(position: Position) -> bool:
         case AtTimestamp(timestamp):
             return timestamp < 0
     return isinstance(position, LogEnd)
-
-
-FORMS = "write 2026-11-01T00:00:00Z, 1793491200000 (milliseconds since the epoch), or back from now: -90m, -3h, -2d"
-
-_MILLISECOND = timedelta(milliseconds=1)
-_AGO = re.compile(r"-([0-9]{1,12})(s|m|h|d|w)", re.ASCII)
-_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
 
 def ago_ms(text: str) -> int | None:

@@ -14,6 +14,21 @@ from tiered_stream.options import spark_options as spark
 
 _SPARKS_BLANKS = "".join(map(chr, range(33))).replace("\r", "").replace("\n", "")
 """Characters that Spark strips from values of its properties file (Spark: `Utils.trimExceptCRLF`)."""
+SUBSCRIPTION = (spark.SUBSCRIBE.name, spark.SUBSCRIBE_PATTERN.name, spark.ASSIGN.name)
+STARTS = (spark.STARTING_TIMESTAMP.name, spark.STARTING_OFFSETS_BY_TIMESTAMP.name, spark.STARTING_OFFSETS.name)
+ENDS = (spark.ENDING_TIMESTAMP.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name, spark.ENDING_OFFSETS.name)
+_COMMAND_LINE = "command line"
+_SPARK_OPTION = "--spark-conf"
+_SPARKS_OWN = "Spark's configuration"
+_ON_COMMAND_LINE = (_COMMAND_LINE, _SPARK_OPTION)
+_HADOOP = "spark.hadoop."
+_MAX_SHOWN = 5
+_origins: dict[str, str] = {}
+"""Where each setting of the command that runs in this process was written, by name. `command_settings` fills it."""
+_spark_origins: dict[str, str] = {}
+"""Where each of Spark's settings was written, by name. `spark_settings` and `note_session_settings` fill it."""
+POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
+"""Names of all options that say which topics to read, where to start and where to end."""
 
 
 def read_settings(*paths: Path) -> dict[str, str]:
@@ -83,23 +98,6 @@ def _parse_assignment(text: str, option: str) -> tuple[str, str]:
     if not equals or not name:
         raise ConfigurationError(f"{option} needs name=value, got {name!r}")
     return name, value
-
-
-SUBSCRIPTION = (spark.SUBSCRIBE.name, spark.SUBSCRIBE_PATTERN.name, spark.ASSIGN.name)
-STARTS = (spark.STARTING_TIMESTAMP.name, spark.STARTING_OFFSETS_BY_TIMESTAMP.name, spark.STARTING_OFFSETS.name)
-ENDS = (spark.ENDING_TIMESTAMP.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name, spark.ENDING_OFFSETS.name)
-_COMMAND_LINE = "command line"
-_SPARK_OPTION = "--spark-conf"
-_SPARKS_OWN = "Spark's configuration"
-_ON_COMMAND_LINE = (_COMMAND_LINE, _SPARK_OPTION)
-_HADOOP = "spark.hadoop."
-_MAX_SHOWN = 5
-_origins: dict[str, str] = {}
-"""Where each setting of the command that runs in this process was written, by name. `command_settings` fills it."""
-_spark_origins: dict[str, str] = {}
-"""Where each of Spark's settings was written, by name. `spark_settings` and `note_session_settings` fill it."""
-POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
-"""Names of all options that say which topics to read, where to start and where to end."""
 
 
 def command_settings(file: Path | None, assignments: Sequence[str] | None, reads: Mapping[str, str]) -> dict[str, str]:

@@ -50,7 +50,7 @@ def batch_offsets(options: Options, source: LogSource) -> tuple[dict[TopicPartit
 
     Raises:
         ConfigurationError: a start lies beyond its end, or positions do not fit the partitions.
-        DataLossError: `starting.batch_ranges` raises it, or a topic's id differs from the id in the options.
+        DataLossError: a range reaches beyond its log, or a topic's id differs from the id in the options.
         BrokerError, StorageError: offsets cannot be looked up.
     """
     lookup = OffsetLookup.of(options, source.offset_reader)

@@ -14,6 +14,14 @@ from tiered_stream.locate.locator import Locator, SegmentShare
 from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, PartitionOffsets, RemoteLogSegment, TopicPartition
 
+_USUAL_BATCH_BYTES = 1 << 20
+"""Usual size limit of a record batch in bytes (default of `message.max.bytes`)."""
+_MAX_BATCH_BYTES = 1 << 31
+"""Size limit of a record batch in bytes, because its length has 32 bits.
+
+If `maxBytesPerTrigger` allows one batch of this size for each offset to read, no segment sizes are requested.
+"""
+
 
 def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:
     """Return by partition a micro-batch's end offset (exclusive), so that the micro-batch has about `limit` offsets.
@@ -57,15 +65,6 @@ def must_wait(
     """
     new_offsets = sum(end - start.get(partition, 0) for partition, end in latest.items())
     return waited_ms < delay_ms and new_offsets < minimum
-
-
-_USUAL_BATCH_BYTES = 1 << 20
-"""Usual size limit of a record batch in bytes (default of `message.max.bytes`)."""
-_MAX_BATCH_BYTES = 1 << 31
-"""Size limit of a record batch in bytes, because its length has 32 bits.
-
-If `maxBytesPerTrigger` allows one batch of this size for each offset to read, no segment sizes are requested.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
     inside segments are requested from the locator at once.
 
     Raises:
-        StorageError, BrokerError, CorruptDataError: the errors of `Locator.locate`.
+        StorageError, BrokerError, CorruptDataError: the segments cannot be determined.
     """
     ends = dict(backlog.latest)
     if sum(map(len, backlog.ranges.values())) * _MAX_BATCH_BYTES <= limit:
@@ -213,7 +212,7 @@ class Backlog:
         Offsets that are not tiered are assumed to have as many bytes per offset as these segments.
 
         Raises:
-            StorageError, BrokerError, CorruptDataError: the errors of `Locator.locate`.
+            StorageError, BrokerError, CorruptDataError: the segments cannot be determined.
         """
         if self.locator is None:
             return {}

@@ -99,7 +99,7 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
     """Return by partition the offset range of a batch query; `earliest` and `latest` mean current log starts and ends.
 
     Raises:
-        ConfigurationError: `initial_offsets` raises it, or a start lies beyond its end.
+        ConfigurationError: a position does not fit the partitions, or a start lies beyond its end.
         DataLossError: a range reaches beyond its log, and `failOnDataLoss` is true.
         OpenTransactionError: an end lies beyond the first offset of an open transaction, and `failOnDataLoss` is true.
             Otherwise the range ends there, with a warning, as with Spark's `kafka` source.

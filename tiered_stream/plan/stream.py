@@ -26,7 +26,7 @@ class StreamPlanner:
 
     It keeps the initial offsets, the time of the last trigger, the run's target, and topic ids. Every method raises
     BrokerError or StorageError if a look-up fails after all retries, and DataLossError as described in
-    `plan.partitions`. `clock` returns milliseconds, `sleep` takes seconds.
+    `plan.data_loss`. `clock` returns milliseconds, `sleep` takes seconds.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class StreamPlanner:
             limited: the options with limits `…PerTrigger` apply. If not, no other batch follows this one.
 
         Raises:
-            ConfigurationError: `starting.initial_offsets` raises it.
+            ConfigurationError: the start position in the options does not fit the partitions.
         """
         notes = notes_of(start)
         self._take_over(notes)
@@ -111,9 +111,9 @@ class StreamPlanner:
         A first micro-batch starts at the start in the notes of `end`, whatever the options mean now.
 
         Raises:
-            DataLossError: `partitions.offset_ranges`, `partitions.within_log`, `stream_end.check_target` or
-                `FirstBatch.check_start` raises it.
-            OpenTransactionError: `OffsetLookup.bounds` raises it.
+            DataLossError: records of the ranges are gone, or partitions were deleted, added or recreated, and the
+                policy is to fail.
+            OpenTransactionError: offsets up to `end` cannot be read while a transaction is open.
         """
         self._take_over(notes_of(end))
         self._take_over(notes_of(start))

@@ -29,6 +29,8 @@ from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.starting import InitialOffsets, check_assigned, fitted_initial_offsets, initial_offsets
 
 logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
+_ADVICE = "restart the query; if it happens again, topics are being deleted or created again while it runs"
 
 
 @dataclass(slots=True)
@@ -124,11 +126,6 @@ class FirstBatch:
 
     def _moved_start(self, partition: TopicPartition, until: int) -> int:
         return until if partition in self.initial.at_end else min(self.initial.offsets[partition], until)
-
-
-log = logging.getLogger(__name__)
-
-_ADVICE = "restart the query; if it happens again, topics are being deleted or created again while it runs"
 
 
 def check_target(target: PartitionOffsets, end: PartitionOffsets, latest: PartitionOffsets) -> None:

@@ -15,6 +15,12 @@ from cachetools import LRUCache
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
+T = TypeVar("T")
+MAX_OBJECTS = 16
+"""Maximum number of objects that one `PerProcess` keeps; if there are more, the least recently used is evicted."""
+_DIGEST_KEY = os.urandom(32)
+_FILES = (".location", ".file")
+"""Suffixes of the names of options whose value is the path of a file with keys or certificates."""
 
 
 class SingleFlightCache(Generic[_K, _V]):
@@ -53,16 +59,6 @@ class SingleFlightCache(Generic[_K, _V]):
                 self._values[key] = value
         loading.set_result(value)
         return value
-
-
-T = TypeVar("T")
-
-MAX_OBJECTS = 16
-"""Maximum number of objects that one `PerProcess` keeps; if there are more, the least recently used is evicted."""
-
-_DIGEST_KEY = os.urandom(32)
-_FILES = (".location", ".file")
-"""Suffixes of the names of options whose value is the path of a file with keys or certificates."""
 
 
 class PerProcess(Generic[T]):

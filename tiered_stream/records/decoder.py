@@ -26,6 +26,33 @@ from tiered_stream.records.header import MAGIC
 from tiered_stream.records.legacy import locate_messages
 from tiered_stream.records.memory import allocate
 
+MAX_ROWS = 16_384
+"""Default maximum number of rows in one Arrow batch: a size that Spark's JVM handles well."""
+TARGET_BYTES = 7 << 20
+"""Uncompressed size in bytes at which a unit ends. A unit is the record batches that are decoded together. A larger
+batch is a unit of its own.
+
+Larger units save no time, and two or three units are in a worker's memory at once. Two units of 7 MiB fit into the
+memory of a response of 16 MiB. With a target of 8 MiB, only one unit would fit, because the last batch of a unit
+exceeds the target.
+"""
+LISTED_BATCHES = 1 << 14
+"""Maximum number of batches in one table of `scan_batches`. Each table has a fixed cost."""
+ONE_RECORD = bytes.fromhex(
+    "0000000000000000" "0000003a" "ffffffff" "02" "c6fdac91" "0000" "00000000" "0000000000000000" "0000000000000000"
+    "ffffffffffffffff" "ffff" "ffffffff" "00000001" "10" "00" "00" "00" "02" "61" "02" "62" "00"
+)  # fmt: skip
+"""Bytes of a record batch that has one record, at offset 0."""
+_FIRST_KEY_SHARE, _KEY_MARGIN = 0.25, 1.25
+"""Fraction of the records' bytes that is reserved for keys at first, and the factor by which later fractions exceed the
+measured fraction.
+"""
+_LEAST_KEY_BYTES = 1 << 20
+"""Minimum number of bytes reserved for keys. A smaller reserve saves little memory, but can lead to one more Arrow
+batch.
+"""
+Table = np.ndarray[Any, np.dtype[np.int64]]
+
 
 @dataclass(frozen=True, slots=True)
 class PartBounds:
@@ -64,36 +91,6 @@ class PartBounds:
                 f"the batches end before offset {next_offset}, the offset index says between {first} and {last}: one "
                 "of the two was altered"
             )
-
-
-MAX_ROWS = 16_384
-"""Default maximum number of rows in one Arrow batch: a size that Spark's JVM handles well."""
-TARGET_BYTES = 7 << 20
-"""Uncompressed size in bytes at which a unit ends. A unit is the record batches that are decoded together. A larger
-batch is a unit of its own.
-
-Larger units save no time, and two or three units are in a worker's memory at once. Two units of 7 MiB fit into the
-memory of a response of 16 MiB. With a target of 8 MiB, only one unit would fit, because the last batch of a unit
-exceeds the target.
-"""
-LISTED_BATCHES = 1 << 14
-"""Maximum number of batches in one table of `scan_batches`. Each table has a fixed cost."""
-ONE_RECORD = bytes.fromhex(
-    "0000000000000000" "0000003a" "ffffffff" "02" "c6fdac91" "0000" "00000000" "0000000000000000" "0000000000000000"
-    "ffffffffffffffff" "ffff" "ffffffff" "00000001" "10" "00" "00" "00" "02" "61" "02" "62" "00"
-)  # fmt: skip
-"""Bytes of a record batch that has one record, at offset 0."""
-
-_FIRST_KEY_SHARE, _KEY_MARGIN = 0.25, 1.25
-"""Fraction of the records' bytes that is reserved for keys at first, and the factor by which later fractions exceed the
-measured fraction.
-"""
-_LEAST_KEY_BYTES = 1 << 20
-"""Minimum number of bytes reserved for keys. A smaller reserve saves little memory, but can lead to one more Arrow
-batch.
-"""
-
-Table = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class RecordBatchDecoder:

@@ -26,6 +26,8 @@ from tiered_stream.spark.source import register
 from tiered_stream.spark.stream_reader import has_read_limits
 
 log = logging.getLogger(__name__)
+_BUS_MS = 10_000
+LINES = ("text", "json", "none")
 
 
 class BatchReporter(Protocol):
@@ -150,10 +152,6 @@ def _is_ours(source: listener.SourceProgress) -> bool:
 
 if TYPE_CHECKING:
     from tiered_stream.observe.open_telemetry import OtlpSender
-
-
-_BUS_MS = 10_000
-LINES = ("text", "json", "none")
 
 
 class QueryReports(AbstractContextManager["QueryReports"]):

@@ -70,6 +70,33 @@ _ERRORS_WITHOUT_SECRETS = (
 
 Texts of other errors may contain a part of a response.
 """
+_NO_CREDENTIALS = (
+    "AWS's chain has no credentials on this machine: give it some (environment, ~/.aws/credentials, a role of the "
+    "instance, the container or the pod), or name a profile that has, by awsProfileName in kafka.sasl.jaas.config"
+)
+_log = logging.getLogger(__name__)
+_JAAS = "kafka.sasl.jaas.config"
+_SESSION_NAME = "aws-msk-iam-auth"
+"""Default session name of Java's module.
+
+The name is always the same, because brokers refuse a renewed session (KIP-368) with another principal.
+"""
+_ROLE_OPTIONS = (
+    "awsRoleSessionName", "awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken",
+    "awsStsRegion", "awsShouldUseFips",
+)  # fmt: skip
+_NO_EFFECT = {"awsDebugCreds": "credentials are never logged"}
+_USE_FIPS = option("awsShouldUseFips", types.boolean, "false", "")
+_ADD_DEFAULT_PROVIDERS = option("awsAddDefaultProviders", types.boolean, "false", "")
+_MAX_RETRIES = option("awsMaxRetries", types.integer(0, 100), "3", "")
+_MAX_BACK_OFF_MS = option("awsMaxBackOffTimeMs", types.integer(0, 600_000), "5000", "")
+_KNOWN = (
+    "awsProfileName", "awsRoleArn", *_ROLE_OPTIONS, _MAX_RETRIES.name, _MAX_BACK_OFF_MS.name,
+    _ADD_DEFAULT_PROVIDERS.name, "awsMskRegionProvider", *_NO_EFFECT,
+)  # fmt: skip
+_SESSION_NAME_RULE, _MAX_EXTERNAL_ID_LENGTH = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII), 1224
+"""Rules of STS for a role session's name, and for the length of an external id."""
+_ARN = re.compile(r"arn:[a-z-]+:iam::\d+:role/.+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,12 +275,6 @@ class _NoCredentialsError(ConfigurationError):
     """
 
 
-_NO_CREDENTIALS = (
-    "AWS's chain has no credentials on this machine: give it some (environment, ~/.aws/credentials, a role of the "
-    "instance, the container or the pod), or name a profile that has, by awsProfileName in kafka.sasl.jaas.config"
-)
-
-
 def _open_session(profile: str | None) -> Session:
     session = botocore.session.Session(profile=profile)
     if region := os.environ.get("AWS_REGION"):  # AWS's other SDKs read it; Lambda, EKS and ECS set it
@@ -286,32 +307,6 @@ def _fault(origin: str, error: Exception) -> TieredStreamError:
         return BrokerUnavailableError(f"{origin}: AWS's chain got no credentials: {type(error).__name__}")
     shown = f"{type(error).__name__}: {error}" if isinstance(error, _ERRORS_WITHOUT_SECRETS) else type(error).__name__
     return ConfigurationError(f"{origin}: AWS's chain got no credentials: {shown}")
-
-
-_log = logging.getLogger(__name__)
-
-_JAAS = "kafka.sasl.jaas.config"
-_SESSION_NAME = "aws-msk-iam-auth"
-"""Default session name of Java's module.
-
-The name is always the same, because brokers refuse a renewed session (KIP-368) with another principal.
-"""
-_ROLE_OPTIONS = (
-    "awsRoleSessionName", "awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken",
-    "awsStsRegion", "awsShouldUseFips",
-)  # fmt: skip
-_NO_EFFECT = {"awsDebugCreds": "credentials are never logged"}
-_USE_FIPS = option("awsShouldUseFips", types.boolean, "false", "")
-_ADD_DEFAULT_PROVIDERS = option("awsAddDefaultProviders", types.boolean, "false", "")
-_MAX_RETRIES = option("awsMaxRetries", types.integer(0, 100), "3", "")
-_MAX_BACK_OFF_MS = option("awsMaxBackOffTimeMs", types.integer(0, 600_000), "5000", "")
-_KNOWN = (
-    "awsProfileName", "awsRoleArn", *_ROLE_OPTIONS, _MAX_RETRIES.name, _MAX_BACK_OFF_MS.name,
-    _ADD_DEFAULT_PROVIDERS.name, "awsMskRegionProvider", *_NO_EFFECT,
-)  # fmt: skip
-_SESSION_NAME_RULE, _MAX_EXTERNAL_ID_LENGTH = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII), 1224
-"""Rules of STS for a role session's name, and for the length of an external id."""
-_ARN = re.compile(r"arn:[a-z-]+:iam::\d+:role/.+")
 
 
 def aws_login(options: Mapping[str, str]) -> AwsLogin:

@@ -39,6 +39,8 @@ _U2, _U4, _U8 = Struct(">H"), Struct(">I"), Struct(">Q")
 _SEQUENCE, _OCTETS = 0x30, 0x04
 _KEY_PROTECTOR = bytes.fromhex("300e060a2b060104012a021101010500")
 """AlgorithmIdentifier of 1.3.6.1.4.1.42.2.17.1.1, the only key encryption in JKS stores."""
+_MAX_BYTES = 16 << 20
+_PEM_MARK = b"-----BEGIN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +157,6 @@ def _der(reader: Reader, tag: int) -> Reader:
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
-
-_MAX_BYTES = 16 << 20
-_PEM_MARK = b"-----BEGIN"
 
 
 class StoreType(StrEnum):

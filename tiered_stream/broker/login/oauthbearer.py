@@ -33,6 +33,22 @@ from tiered_stream.timed_http import read_response, timed_pools, untrusted_certi
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750's b64token
 _MAX_CHARACTERS = 1 << 20
+_MAX_BYTES = 1_000_000
+_RETRIABLE_STATUSES = {408, 425, 429, *range(500, 600)} - {501, 505}
+"""HTTP statuses after which the same request may succeed."""
+_ERROR_CODE = re.compile(r"[a-z_]{1,40}")
+_PROVIDER = "sasl.oauthbearer.token.provider"
+_URL = "sasl.oauthbearer.token.endpoint.url"
+_RETRIEVERS = ("", "DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
+_CREDENTIALS = {
+    "clientId": "sasl.oauthbearer.client.credentials.client.id",
+    "clientSecret": "sasl.oauthbearer.client.credentials.client.secret",
+    "scope": "sasl.oauthbearer.scope",
+}
+"""Properties of Kafka 4.1 that take precedence over an option in `sasl.jaas.config`, by the option's name."""
+_EXTENSION = "extension_"
+_EXTENSION_NAME, _EXTENSION_VALUE = re.compile(r"(?!auth$)[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
+_FILE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +118,6 @@ class LoginTokens(RenewedLogin[Token], AbstractTokenProvider):  # type: ignore[m
 
     def extensions(self) -> dict[str, str]:
         return self._extensions
-
-
-_MAX_BYTES = 1_000_000
-_RETRIABLE_STATUSES = {408, 425, 429, *range(500, 600)} - {501, 505}
-"""HTTP statuses after which the same request may succeed."""
-_ERROR_CODE = re.compile(r"[a-z_]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +197,9 @@ def token_of(origin: str, status: int, content: bytes) -> Token:
     """Return the token in a token endpoint's response, given its HTTP status and body.
 
     Raises:
-        BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError: as `TokenEndpoint.obtain`.
+        BrokerAuthorizationError: the endpoint refused the client.
+        BrokerUnavailableError: the endpoint could not respond.
+        ConfigurationError: the response holds no token.
     """
     try:
         document: Any = orjson.loads(content)
@@ -210,20 +222,6 @@ def _refused(origin: str, status: int, code: object) -> BrokerUnavailableError |
         f"{origin}: the token endpoint refused the client: {shown}; check clientId, clientSecret and scope in "
         "kafka.sasl.jaas.config (or kafka.sasl.oauthbearer.client.credentials.* and kafka.sasl.oauthbearer.scope)"
     )
-
-
-_PROVIDER = "sasl.oauthbearer.token.provider"
-_URL = "sasl.oauthbearer.token.endpoint.url"
-_RETRIEVERS = ("", "DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
-_CREDENTIALS = {
-    "clientId": "sasl.oauthbearer.client.credentials.client.id",
-    "clientSecret": "sasl.oauthbearer.client.credentials.client.secret",
-    "scope": "sasl.oauthbearer.scope",
-}
-"""Properties of Kafka 4.1 that take precedence over an option in `sasl.jaas.config`, by the option's name."""
-_EXTENSION = "extension_"
-_EXTENSION_NAME, _EXTENSION_VALUE = re.compile(r"(?!auth$)[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
-_FILE_BYTES = 1 << 20
 
 
 def login_tokens(values: ConfigValues, options: Mapping[str, str]) -> LoginTokens:

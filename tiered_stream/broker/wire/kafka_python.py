@@ -193,7 +193,7 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
 
     Decoding the Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes stay the same, and the
     response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time,
-    so `offset_messages` decodes them.
+    so `list_offsets` decodes them.
     """
 
     def __init__(self, **config: Any) -> None:

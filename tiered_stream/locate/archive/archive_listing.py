@@ -45,6 +45,9 @@ _OBJECT = re.compile(
 _SUFFIXES = frozenset((".log", ".indexes", MANIFEST))
 
 Suffixes = frozenset[str]
+log = logging.getLogger(__name__)
+_MAX_SEARCHED_TOPICS = 32
+"""Maximum number of topics that are searched below other key prefixes, by one request each."""
 
 
 class SegmentCopy(NamedTuple):
@@ -179,12 +182,6 @@ class CopyListing:
             match = None if key.startswith(longer) else _OBJECT.fullmatch(key.removeprefix(prefix))
             if match is not None:
                 yield match.string.removesuffix(match["suffix"]), match["suffix"]
-
-
-log = logging.getLogger(__name__)
-
-_MAX_SEARCHED_TOPICS = 32
-"""Maximum number of topics that are searched below other key prefixes, by one request each."""
 
 
 class UnreadPlaces:

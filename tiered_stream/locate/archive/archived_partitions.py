@@ -158,7 +158,8 @@ class Archive:
 
         Raises:
             ConfigurationError: the configured key prefix is only the beginning of the real one.
-            StorageError, CorruptDataError, UnsupportedDataError: the errors of `refresh`.
+            StorageError: the store cannot be listed, or the manifest cannot be read from it.
+            CorruptDataError, UnsupportedDataError: the manifest is malformed or of an unknown version.
         """
         copy = self._listing.any_manifest()
         if copy is not None:
@@ -206,8 +207,9 @@ class Archive:
         """Return these partitions as of the last listing; partitions without segments are left out.
 
         Raises:
-            StorageError, CorruptDataError, UnsupportedDataError, ConfigurationError: the errors of `refresh`, or the
-                indexes of a partition's newest segment cannot be read or are malformed.
+            StorageError: the store cannot be listed, or a manifest or an index cannot be read from it.
+            CorruptDataError, UnsupportedDataError: a manifest or an index of a partition's newest segment is malformed.
+            ConfigurationError: several topics had one name, and no topic id is configured.
         """
         segments = {}
         for partition in partitions:
@@ -314,7 +316,7 @@ def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Arch
     """Open the archive that the storage options name.
 
     Raises:
-        ConfigurationError: the configured layout has no manifests, or `open_fetcher` raises it.
+        ConfigurationError: the configured layout has no manifests, or the settings of the storage are wrong.
     """
     if storage.layout != StorageLayout.AIVEN:
         raise ConfigurationError(

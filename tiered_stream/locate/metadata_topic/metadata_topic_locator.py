@@ -240,7 +240,8 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         be undecided. Nothing is fetched if the cache lacks only one of the offsets. A Fetch of many partitions returns
         no batch that is larger than its size limit. So offsets with larger batches stay out of the cache.
 
-        Return: the errors of the leaders that are not available, by partition.
+        Returns:
+            The errors of the leaders that are not available, by partition.
         """
         unknown = {partition: seam for partition, seam in seams.items() if self._known_aborted(partition, seam) is None}
         if len(unknown) < 2:

@@ -32,6 +32,8 @@ from tiered_stream.model import RemoteLogSegment, TopicPartition
 
 TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
 """Segment that may have objects in the storage, and the state of its copy."""
+_SUMMARY_OFFSET = 0
+"""Offset of readable records in a summary; nothing depends on it, because only errors name offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +184,6 @@ def _move(state: _PartitionState, segment: RemoteLogSegment, target: RemoteLogSe
         state.unreadable[segment_id] = segment, target
 
 
-_SUMMARY_OFFSET = 0
-"""Offset of readable records in a summary; nothing depends on it, because only errors name offsets."""
-
-
 @dataclass(slots=True)
 class TopicState:
     """State of one topic: the `table` of its segments, and the records that could not be read.
@@ -265,7 +263,7 @@ def restored_topic(
         position: offset in `log_partition` up to which (exclusive) the snapshot includes all records.
 
     Raises:
-        CorruptDataError: `values` raises it.
+        CorruptDataError: the snapshot is malformed.
     """
     topics = {topic_id: TopicState(0)}
     for offset, value in values:
