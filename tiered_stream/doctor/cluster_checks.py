@@ -37,8 +37,8 @@ from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.offset_ranges import ranges_between
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.types import host_and_port
-from tiered_stream.plan.copy_lag import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
 from tiered_stream.plan.offset_lookup import assigned
+from tiered_stream.plan.tiering_delay import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
 
 _TIERED = "remote.storage.enable"
 _DISKLESS = "diskless.enable"

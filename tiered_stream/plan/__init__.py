@@ -11,7 +11,7 @@ Files that other packages import:
 - `pruning`: conditions on topics, partitions, offsets and times that restrict a read
 - `left_to_brokers`: check whether brokers must send all tiered offsets
 - `read_cost`: estimate of a read's requests, bytes, time and money
-- `copy_lag`: delay after which brokers copy a closed segment to the tier
+- `tiering_delay`: delay after which brokers copy a closed segment to the tier
 
 `batch_limits` applies `maxOffsetsPerTrigger` and the other limits of a micro-batch. `stream_bounds` keeps the start and
 the end of a stream.

@@ -6,7 +6,7 @@ import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets
 from tiered_stream.errors import BrokerUnavailableError
-from tiered_stream.plan.copy_lag import COPY_LAG_CONFIGS, copy_lag, copy_lags
+from tiered_stream.plan.tiering_delay import COPY_LAG_CONFIGS, copy_lag, copy_lags
 
 HOUR = 3_600_000
 OF_4_4 = {
