@@ -6,8 +6,7 @@ import pytest
 
 from tests.golden import STORES
 from tiered_stream.broker.client_properties import BrokerConfig
-from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
-from tiered_stream.broker.properties.property_values import ConfigValues
+from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES, ConfigValues
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.known_properties import KnownProperty, Use

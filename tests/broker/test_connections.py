@@ -14,7 +14,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.connections import Connections, Deadline
-from tiered_stream.broker.faults import AbsentBrokerError
+from tiered_stream.broker.kafka_errors import AbsentBrokerError
 from tiered_stream.errors import BrokerUnavailableError
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "client.id": "one name", "default.api.timeout.ms": "200"}

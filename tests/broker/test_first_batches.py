@@ -7,8 +7,8 @@ import pytest
 from kafka.protocol.consumer import FetchResponse
 
 from tests.broker.scripted import TOPIC_ID, FetchRequest, MetadataRequest, ScriptedClient, metadata
-from tiered_stream.broker.first_batches import fetch_first_batches
 from tiered_stream.broker.location_fetch import LocationTerms, locate_segments
+from tiered_stream.broker.record_fetch import fetch_first_batches
 from tiered_stream.broker.wire.location_messages import FetchTopic, LocatedPartition, LocationFetchResponse
 from tiered_stream.errors import OffsetOutOfRangeError
 from tiered_stream.model import OffsetRange, TopicPartition

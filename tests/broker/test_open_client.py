@@ -8,7 +8,7 @@ import pytest
 
 from tiered_stream.broker import client as client_module
 from tiered_stream.broker.client import BrokerClient, open_client
-from tiered_stream.process.shared import MAX_OBJECTS
+from tiered_stream.process.caches import MAX_OBJECTS
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "client.id": "of test_open"}
 

@@ -25,9 +25,9 @@ from tests.records.batches import marker_batch, transactional_batch
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tiered_stream.broker.connections import Deadline
+from tiered_stream.broker.list_offsets import ListOffsetsRequest
 from tiered_stream.broker.range_reader import _Position, offset_after, read_range
 from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
-from tiered_stream.broker.wire.offset_messages import ListOffsetsRequest
 from tiered_stream.errors import (
     BrokerUnavailableError,
     CorruptDataError,
@@ -37,7 +37,7 @@ from tiered_stream.errors import (
 )
 from tiered_stream.model import AbortedTransaction, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.records.transactions import aborted_in_fetched, control_batches
+from tiered_stream.records.header import aborted_in_fetched, control_batches
 
 PARTITION = TopicPartition("t", 0)
 COMMITTED = IsolationLevel.READ_COMMITTED

@@ -7,7 +7,7 @@ from typing import Any
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 
 from tests.broker.scripted import MetadataRequest, ScriptedClient, metadata
-from tiered_stream.broker.topic_configs import topic_configs
+from tiered_stream.broker.list_offsets import topic_configs
 
 TOPIC_AUTHORIZATION_FAILED = 29
 

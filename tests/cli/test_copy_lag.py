@@ -18,11 +18,11 @@ from tests.rigs.stack.produce import RawProducer
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.topics import create_tiered_topic, roll, wait_until_tiered_to
 from tiered_stream.broker.client import open_client
-from tiered_stream.broker.topic_configs import topic_configs
+from tiered_stream.broker.list_offsets import topic_configs
 from tiered_stream.model import Split
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.copy_lag import COPY_LAG_CONFIGS, copy_lag
 from tiered_stream.plan.read_cost import NOT_TIERED_YET
+from tiered_stream.plan.tiering_delay import COPY_LAG_CONFIGS, copy_lag
 from tiered_stream.read.split_reader import read_split
 from tiered_stream.spark.source import BatchReader
 from tiered_stream.spark.split_partition import SplitPartition

@@ -16,7 +16,8 @@ from tiered_stream.cli import app
 from tiered_stream.errors import ConfigurationError, StorageBucketNotFoundError, StorageUnavailableError
 from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.options.choices import StorageLayout
-from tiered_stream.options.command_settings import (
+from tiered_stream.options.parsing import StorageOptions, parse_storage_options
+from tiered_stream.options.settings_files import (
     command_settings,
     file_settings,
     naming_lines,
@@ -25,7 +26,6 @@ from tiered_stream.options.command_settings import (
     spark_settings,
     with_origins,
 )
-from tiered_stream.options.parsing import StorageOptions, parse_storage_options
 from tiered_stream.storage.aiven.encryption import load_key_ring
 from tiered_stream.storage.open_store import open_service, open_store
 from tiered_stream.storage.s3 import S3Bucket

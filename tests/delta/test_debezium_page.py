@@ -14,7 +14,7 @@ from tests.rigs.stack.rows import Record
 from tests.rigs.stack.spark import ROOT
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
-from tiered_stream.options.properties_files import read_settings
+from tiered_stream.options.settings_files import read_settings
 
 PAGE = (ROOT / "docs/guides/debezium-json.md").read_text("utf-8")
 PROPERTIES = re.findall(r"^```properties\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)[1:]

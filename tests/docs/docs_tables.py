@@ -12,17 +12,17 @@ from typing import Any
 
 from tests.docs import cloud_identities, schema_features
 from tests.spark import abilities
-from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
+from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES
 from tiered_stream.delta.requirements.writer_requirements import render_writer_requirements
 from tiered_stream.delta.settings.ingest_settings import INGEST_OPTIONS
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS
 from tiered_stream.formats.sql.functions import FUNCTIONS, Function
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS
+from tiered_stream.options.given_options import OPTIONS_WITHOUT_LIMITS
 from tiered_stream.options.known_properties import KnownProperty, Use
-from tiered_stream.options.limit_options import LIMIT_OPTIONS
 from tiered_stream.options.plugin_properties import PLUGIN_PROPERTIES
-from tiered_stream.options.source_options import OPTIONS_WITHOUT_LIMITS
+from tiered_stream.options.remote_options import LIMIT_OPTIONS
 from tiered_stream.options.types import Option, Queries
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.locate.golden_locator import GoldenLocator
 from tests.plan.in_memory_offsets import InMemoryOffsets
-from tests.plan.test_copy_lag import OF_4_4
+from tests.plan.test_tiering_delay import OF_4_4
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.doctor import cluster_checks, tier_checks
 from tiered_stream.doctor.environment import Job

@@ -9,7 +9,7 @@ from tests.jobs.test_conf import CONF, spark_properties
 from tests.rigs.stack.build import ROOT
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.ingest.ingest_plan import plan_ingests
-from tiered_stream.options.properties_files import parse_assignments, read_settings
+from tiered_stream.options.settings_files import parse_assignments, read_settings
 
 COMPOSE = (ROOT / "examples" / "compose.yaml").read_text("utf-8")
 

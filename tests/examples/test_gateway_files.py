@@ -23,7 +23,7 @@ from tiered_stream.gateway.gateway_settings import (
     SHUTDOWN,
     GatewaySettings,
 )  # fmt: skip
-from tiered_stream.options.properties_files import read_settings
+from tiered_stream.options.settings_files import read_settings
 
 FOLDER = ROOT / "examples" / "gateway"
 MANIFESTS = (FOLDER / "kubernetes.yaml").read_text("utf-8")

@@ -17,7 +17,7 @@ from tests.rigs.stack.build import ROOT
 from tiered_stream.delta.settings.ingest_settings import JOB_SETTINGS, STOP_TIMEOUT, check_names, source_options
 from tiered_stream.observe.query_metrics import QueryMetrics
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.options.properties_files import read_settings
+from tiered_stream.options.settings_files import read_settings
 
 FOLDER = ROOT / "examples" / "operating"
 ALERTS, KUBERNETES, CRON, AIRFLOW, SERVICE, TIMER = (

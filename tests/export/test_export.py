@@ -30,7 +30,7 @@ from tiered_stream.export.export_plan import plan_export
 from tiered_stream.export.target_files import MANIFEST, ExportFolder, new_file
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.options.properties_files import read_settings
+from tiered_stream.options.settings_files import read_settings
 
 ROOT = Path(__file__).parents[2]
 SMALL_SPLITS = {"remote.split.bytes": "20k"}

@@ -9,7 +9,7 @@ from tests.broker.certificates import CertificateAuthority
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.gateway.gateway_program import name_signed_host, warn_of_plaintext
 from tiered_stream.gateway.gateway_settings import GatewaySettings
-from tiered_stream.options.properties_files import read_settings
+from tiered_stream.options.settings_files import read_settings
 
 GIVEN = {
     "kafka.bootstrap.servers": "broker:9092",

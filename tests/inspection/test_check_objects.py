@@ -9,7 +9,7 @@ import pytest
 
 from tiered_stream.errors import StorageBucketNotFoundError, StorageObjectNotFoundError
 from tiered_stream.inspection.tier_contents import PartitionTier, TierContents, check_objects
-from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import PartialAnswer, RemoteLogSegment, TopicPartition
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options, parse_options

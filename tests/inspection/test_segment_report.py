@@ -5,12 +5,13 @@ from __future__ import annotations
 import orjson
 
 from tests.locate.segments import PARTITION, segment
+from tiered_stream.broker.leader_epochs import Lineage
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.inspection.segment_report import ListedSegment, NotCounted, SegmentReport, SegmentSums
 from tiered_stream.inspection.tier_contents import PartitionTier, TierContents
-from tiered_stream.locate.lineage import Lineage, visible_segments
 from tiered_stream.locate.metadata_topic.remote_log_metadata import RemoteLogSegmentState
 from tiered_stream.locate.metadata_topic.segment_table import TrackedSegment
+from tiered_stream.locate.visible_segments import visible_segments
 from tiered_stream.model import OffsetRange, PartialAnswer, RemoteLogSegment, TopicPartition
 
 COPYING = RemoteLogSegmentState.COPY_SEGMENT_STARTED

@@ -24,7 +24,7 @@ from tiered_stream.delta.catalog.session_checks import CATALOG, DELTA_PACKAGE, E
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.ingest.ingest_plan import plan_ingests
-from tiered_stream.options.properties_files import read_settings
+from tiered_stream.options.settings_files import read_settings
 
 CONF = ROOT / "conf"
 SPARK = sorted(CONF.glob("spark-*.conf"))

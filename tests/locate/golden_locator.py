@@ -10,15 +10,15 @@ from typing import Any
 
 from tests.golden import golden
 from tests.storage import golden_aiven
-from tiered_stream.locate.lineage import END_OF_LOG, VisibleSegments, visible_segments
+from tiered_stream.broker.leader_epochs import END_OF_LOG
+from tiered_stream.locate.index_files import parse_producer_snapshot
 from tiered_stream.locate.metadata_topic.remote_log_metadata import decode_remote_log_metadata
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
+from tiered_stream.locate.visible_segments import VisibleSegments, visible_segments
 from tiered_stream.model import AbortedTransaction, ByteRange, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.records.decoder import RecordBatchDecoder
-from tiered_stream.records.part_bounds import PartBounds
-from tiered_stream.records.snapshots import parse_producer_snapshot
+from tiered_stream.records.decoder import PartBounds, RecordBatchDecoder
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 Row = tuple[int, bytes | None]

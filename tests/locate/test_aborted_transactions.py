@@ -12,8 +12,8 @@ import pytest
 from tests.locate.segments import segment
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.aborted_transactions import AbortedSearch, find_aborted
-from tiered_stream.locate.indexes.index_cache import IndexCache
-from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
+from tiered_stream.locate.index_files import IndexCache
+from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import AbortedTransaction, OffsetRange, RemoteLogSegment
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 

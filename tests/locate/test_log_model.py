@@ -19,9 +19,9 @@ from tests.tier.segments import TieredSegment
 from tiered_stream.locate.archive.archive_locator import ArchiveLocator
 from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
 from tiered_stream.locate.archive.archived_partitions import Archive
-from tiered_stream.locate.lineage import VisibleSegments, lineage_of, visible_segments
 from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
+from tiered_stream.locate.visible_segments import VisibleSegments, lineage_of, visible_segments
 from tiered_stream.model import AbortedTransaction, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options

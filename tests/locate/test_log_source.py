@@ -13,8 +13,7 @@ from tests.broker.scripted import ScriptedClient, metadata
 from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
-from tiered_stream.locate.log_source import LogSource, open_log_source
-from tiered_stream.locate.prefer_local import PreferLocal
+from tiered_stream.locate.log_source import LogSource, PreferLocal, open_log_source
 from tiered_stream.options.parsing import parse_options
 
 NOBODY = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}

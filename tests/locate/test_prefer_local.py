@@ -9,7 +9,7 @@ import pytest
 from tests.locate.segments import segment_ends
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.locate.prefer_local import PreferLocal
+from tiered_stream.locate.log_source import PreferLocal
 from tiered_stream.model import OffsetRange, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

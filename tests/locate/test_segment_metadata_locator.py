@@ -15,8 +15,8 @@ from tests.golden import NAMES, golden
 from tests.locate.golden_locator import PLAIN, GoldenLocator, expected, read
 from tests.locate.segments import PARTITION as SEGMENT_PARTITION
 from tests.locate.segments import segment, segment_ends
-from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
+from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import (
     ByteRange,
     OffsetRange,

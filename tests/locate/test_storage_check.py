@@ -13,9 +13,9 @@ from tests.locate.golden_locator import GoldenLocator
 from tests.storage.clouds import CLOUDS
 from tests.storage.scripted_http import ScriptedHttp, error
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageBucketNotFoundError, StorageError
-from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
-from tiered_stream.locate.storage_check import CheckedStorage
+from tiered_stream.locate.storage_failures import CheckedStorage
+from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import (
     ByteRange,
     OffsetRange,

@@ -4,7 +4,7 @@ import pytest
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.offset_json import (
     offsets_from_dict,
     offsets_to_dict,

@@ -14,7 +14,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import ReportAddress, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.options.limit_options import LIMIT_OPTIONS
+from tiered_stream.options.given_options import OPTIONS
 from tiered_stream.options.parsing import (
     FetchOptions,
     Options,
@@ -25,7 +25,7 @@ from tiered_stream.options.parsing import (
     parse_storage_options,
 )
 from tiered_stream.options.positions import AtGroup, AtOffsets, AtTimestamp, AtTimestamps, BeforeNow, LogEnd
-from tiered_stream.options.source_options import OPTIONS
+from tiered_stream.options.remote_options import LIMIT_OPTIONS
 from tiered_stream.options.types import COLUMNS
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 from tiered_stream.spark.source import spark_schema

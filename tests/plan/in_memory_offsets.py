@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import TieredStreamError, UnknownTopicError
-from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import OffsetRange, RemoteLogSegment, TopicDescription, TopicPartition
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from uuid import UUID
 
-from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
+from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
 
 MADE_UP_ID = UUID(int=1)

@@ -4,7 +4,7 @@ import pytest
 
 from tiered_stream.errors import DataLossError
 from tiered_stream.model import TopicPartition
-from tiered_stream.plan.stream_end import check_target
+from tiered_stream.plan.stream_bounds import check_target
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Offsets = dict[TopicPartition, int]

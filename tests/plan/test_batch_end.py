@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.plan.in_memory_offsets import SegmentEnds
 from tiered_stream.locate.locator import Locator
 from tiered_stream.model import PartitionOffsets, TopicPartition
-from tiered_stream.plan.backlog import Backlog
-from tiered_stream.plan.byte_limit import ends_at_segments, must_wait, proportional_ends
+from tiered_stream.plan.batch_limits import Backlog, ends_at_segments, must_wait, proportional_ends
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tests.plan.in_memory_offsets import InMemoryOffsets
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
-from tests.plan.test_copy_lag import OF_4_4
+from tests.plan.test_tiering_delay import OF_4_4
 from tiered_stream.inspection.read_plan import cost_of
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, TopicPartition

@@ -8,7 +8,7 @@ from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tiered_stream.errors import ConfigurationError, DataLossError, OpenTransactionError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.starting import InitialOffsets, batch_ranges, fitted_initial_offsets, initial_offsets
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))

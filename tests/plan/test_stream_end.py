@@ -10,9 +10,9 @@ from tiered_stream.errors import ConfigurationError, DataLossError
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
 from tiered_stream.options.offset_json import LastOffsets, notes_of
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.stream import StreamPlanner
-from tiered_stream.plan.stream_end import StreamEnd
+from tiered_stream.plan.stream_bounds import StreamEnd
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BASE = {

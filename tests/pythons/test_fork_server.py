@@ -431,7 +431,7 @@ _SUBMITTED = """
 from pyspark.sql import SparkSession
 from tiered_stream import register
 from tiered_stream.pythons import forked_python
-from tiered_stream.spark.session import forgo_source_lookup, start_pythons
+from tiered_stream.spark.executor_python import forgo_source_lookup, start_pythons
 
 start_pythons()
 early = forked_python._served

@@ -28,7 +28,7 @@ from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.model import AbortedTransaction
 from tiered_stream.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS
 from tiered_stream.records.decoder import LISTED_BATCHES, MAX_ROWS, RecordBatchDecoder
-from tiered_stream.records.transactions import aborted_in_fetched
+from tiered_stream.records.header import aborted_in_fetched
 
 EVERYTHING = 1 << 60
 

@@ -12,9 +12,8 @@ from tests.rigs.stack.batches import ProducerState, record_batch
 from tests.rigs.stack.rows import Record
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import AbortedTransaction
-from tiered_stream.records.decoder import RecordBatchDecoder
+from tiered_stream.records.decoder import PartBounds, RecordBatchDecoder
 from tiered_stream.records.header import CONTROL_BIT
-from tiered_stream.records.part_bounds import PartBounds
 
 ANYWHERE = PartBounds(0, 1 << 40)
 P, Q = 5, 6

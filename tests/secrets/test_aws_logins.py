@@ -19,7 +19,7 @@ MSK = "b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com"
 EVERY_LOGIN = f"""
 import logging, sys
 logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
-from tiered_stream.broker.properties.property_values import ConfigValues
+from tiered_stream.broker.kafka_properties import ConfigValues
 from tiered_stream.broker.login.sasl import sasl_settings
 for options in sys.stdin.read().splitlines():
     given = {{"sasl.mechanism": "AWS_MSK_IAM", "sasl.jaas.config": f"{MODULE} required {{options}};"}}

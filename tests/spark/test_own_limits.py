@@ -17,9 +17,9 @@ from tests.archives import COMMITTED, PLAIN, archive_options, consumed
 from tests.delta.archive import LONG
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.spark.own_limits import WRAPPER, StreamWithOwnLimits
-from tiered_stream.spark.session import register_source
+from tiered_stream.spark.executor_python import register_source
 from tiered_stream.spark.source import TieredStreamDataSource
+from tiered_stream.spark.stream_reader import WRAPPER, StreamWithOwnLimits
 
 LIMIT = 4000
 Offsets = dict[str, Any]

@@ -15,7 +15,7 @@ from tiered_stream.observe import metrics_receiver
 from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
-from tiered_stream.spark.query_listener import BatchLines, QueryListener
+from tiered_stream.spark.reporting import BatchLines, QueryListener
 
 
 def ended(*, json: bool) -> list[str]:

@@ -13,7 +13,7 @@ from tests.storage.segment import segment
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import RemoteLogSegment
 from tiered_stream.options.parsing import StorageOptions, parse_options
-from tiered_stream.process.shared import MAX_OBJECTS
+from tiered_stream.process.caches import MAX_OBJECTS
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.local_layout import object_key
 from tiered_stream.storage.open_fetcher import fetcher_for, open_fetcher

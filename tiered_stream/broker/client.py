@@ -22,10 +22,10 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import PartitionMetadata, TopicMetadata, metadata_request, read_topics
 from tiered_stream.broker.connections import Connections, Deadline
-from tiered_stream.broker.faults import AbsentBrokerError, code_name, is_retriable, response_fault
+from tiered_stream.broker.kafka_errors import AbsentBrokerError, code_name, is_retriable, response_fault
 from tiered_stream.errors import BrokerError, BrokerUnavailableError, UnknownTopicError
 from tiered_stream.model import NO_TOPIC_ID, TopicPartition
-from tiered_stream.process.shared import PerProcess
+from tiered_stream.process.caches import PerProcess
 
 T = TypeVar("T")
 
@@ -224,8 +224,6 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
 
         New metadata is requested if `refresh` is true, or if the cached metadata lacks a partition or is older than
         `metadata.max.age.ms`. While a partition has no leader, its `leader_id` is -1.
-
-        Raises: as `metadata`, and UnknownTopicError if a topic exists but does not have the partition.
         """
         known = {} if refresh else self._known_leaders(partitions)
         stale = {partition.topic for partition in partitions if partition not in known}
@@ -253,11 +251,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         return {partition: leader for partition, leader in leaders.items() if leader is not None}
 
     def _partition(self, partition: TopicPartition) -> PartitionMetadata:
-        """Return the cached metadata of the partition, whose topic must be in the cache.
-
-        Raises:
-            UnknownTopicError: the topic does not have the partition.
-        """
+        """Return the cached metadata of the partition, whose topic must be in the cache."""
         leaders = self._topics[partition.topic][1].partitions
         if partition.partition not in leaders:
             raise UnknownTopicError(
@@ -270,8 +264,6 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
 
         Runs on the network thread. Errors that may pass are retried until `deadline`. A topic that brokers do not know
         is retried for 1 s. If `topics` is None, topics with an error are left out.
-
-        Raises: as `metadata`.
         """
         grace = Deadline(min(_UNKNOWN_TOPIC_GRACE_MS, deadline.remaining_ms))
         attempt = 0
@@ -308,8 +300,6 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
 
         Runs on the network thread. At least one attempt is made, and no further attempt begins after `deadline`.
         `build` returns a new request message for each attempt.
-
-        Raises: as `ask_any_broker`.
         """
         begin, attempt = time.monotonic(), 0
         reason: BrokerUnavailableError | None = None
@@ -332,11 +322,6 @@ def _check_error_codes(error_codes: Mapping[str, int], grace: Deadline, deadline
 
     `error_codes` has the codes by topic. `grace` is the deadline for topics that the brokers do not know. `deadline` is
     the deadline for all topics with an error, and is not before `grace`.
-
-    Raises:
-        UnknownTopicError: `grace` has passed, and brokers do not know a topic.
-        BrokerUnavailableError: `deadline` has passed.
-        BrokerError: another error code is permanent; BrokerAuthorizationError if an ACL is missing.
     """
     missing = sorted(topic for topic, code in error_codes.items() if code == _UNKNOWN_TOPIC_CODE)
     for topic, code in error_codes.items():
@@ -387,7 +372,7 @@ def open_client(properties: Mapping[str, str]) -> BrokerClient:
     when nothing refers to it any more.
 
     Raises:
-        ConfigurationError: as `BrokerClient`.
+        ConfigurationError: a property is missing, malformed or not supported.
     """
     return _clients.get(properties, lambda: BrokerClient(properties))
 

@@ -1,7 +1,7 @@
 """Check of Kafka's Java client properties, and conversion into kafka-python's settings.
 
 Names, defaults and ranges are as in Kafka's `ConsumerConfig` and `AdminClientConfig`. So properties that a user gave to
-Spark's `kafka` source mean the same here. `property_table` declares each property.
+Spark's `kafka` source mean the same here. `kafka_properties` declares each property.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tiered_stream.broker import kafka_properties as kafka
+from tiered_stream.broker.kafka_properties import ConfigValues
 from tiered_stream.broker.login.sasl import sasl_settings
 from tiered_stream.broker.login.tls import tls_context
-from tiered_stream.broker.properties import property_table as kafka
-from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.options.fields import declared, of
+from tiered_stream.options.given_options import declared, of
 from tiered_stream.options.types import INT_MAX, Option
 
 if TYPE_CHECKING:

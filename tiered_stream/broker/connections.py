@@ -18,7 +18,7 @@ from kafka.errors import NodeNotReadyError
 from kafka.future import Future
 
 from tiered_stream.broker.client_properties import BrokerConfig
-from tiered_stream.broker.faults import AbsentBrokerError, connection_fault
+from tiered_stream.broker.kafka_errors import AbsentBrokerError, connection_fault
 from tiered_stream.broker.wire.kafka_python import ConnectionManager, NetworkSelector
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.process.logs import muted
@@ -232,10 +232,6 @@ class Connections:
         """Wait for the token, the credentials or the ticket of a login, if a new connection to the node needs them.
 
         A token, credentials or a ticket may take longer to come than a connection may take to be set up.
-
-        Raises:
-            BrokerUnavailableError: they did not come before `deadline`. Other errors of their source are raised
-                unchanged.
         """
         login = self._config.renewed_login
         broker = self._manager.cluster.broker_metadata(node_id)

@@ -1,13 +1,16 @@
 """Committed offsets of a consumer group, read and written without joining it (Kafka: `OffsetFetch`, `OffsetCommit`).
 
 A group accepts commits from a client that is not a member while the group has no members
-(Kafka: `GroupMetadataManager.validateOffsetCommit`).
+(Kafka: `GroupMetadataManager.validateOffsetCommit`). `GroupCommitter` commits a query's offsets (option
+`kafka.consumer.commit.groupid`).
 """
 
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Awaitable, Callable, Collection
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from kafka.protocol.consumer.group import (
@@ -18,11 +21,11 @@ from kafka.protocol.consumer.group import (
 )
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
-from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.client import BrokerClient, open_client
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.faults import code_name, is_retriable, response_fault
-from tiered_stream.broker.leaders import by_topic
-from tiered_stream.errors import BrokerUnavailableError, CorruptDataError
+from tiered_stream.broker.kafka_errors import code_name, is_retriable, response_fault
+from tiered_stream.broker.leader_requests import by_topic
+from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, TieredStreamError
 from tiered_stream.model import PartitionOffsets, TopicPartition
 
 T = TypeVar("T")
@@ -31,6 +34,7 @@ _NO_OFFSET = -1
 _ONE_COORDINATOR, _TOPIC_NAMES, _ONE_GROUP = 3, 9, 7
 """Newest versions of FindCoordinator for one coordinator, OffsetCommit by topic name, and OffsetFetch for one group."""
 _PATIENCE_MS = 10_000
+log = logging.getLogger(__name__)
 
 
 class GroupOffsets:
@@ -141,11 +145,7 @@ class GroupOffsets:
         self._results(await self._client.request(await self._coordinator(deadline), request, deadline))
 
     def _results(self, response: Any) -> list[tuple[TopicPartition, Any]]:
-        """Return the partitions of a response, each with its result.
-
-        Raises:
-            BrokerError: a partition has an error code; BrokerUnavailableError if the request may succeed later.
-        """
+        """Return the partitions of a response, each with its result."""
         results = [
             (TopicPartition(topic.name, result.partition_index), result)
             for topic in response.topics or ()
@@ -160,3 +160,58 @@ class GroupOffsets:
             raise BrokerUnavailableError(f"{subject}: the coordinator responded with {code_name(error_code)}")
         if error_code:
             raise response_fault(error_code, subject, "READ on the group and on the topic")
+
+
+class GroupCommitter:
+    """Committer of a query's offsets to a consumer group, so that lag tools show the query.
+
+    Commits run in the background, one at a time, and always with the newest offsets. If a commit fails, only a warning
+    is logged.
+    """
+
+    def __init__(self, offsets: GroupOffsets) -> None:
+        self._offsets = offsets
+        self._newest: PartitionOffsets = {}
+        self._committed: PartitionOffsets = {}
+        self._commit: Future[None] | None = None
+        self._warned = False
+
+    def begin(self, initial: PartitionOffsets) -> None:
+        """Set the start offsets of the query; they are not committed."""
+        self._newest = self._committed = initial
+
+    def commit(self, offsets: PartitionOffsets) -> None:
+        """Commit `offsets`, before which all records are processed, in the background.
+
+        If a commit is still running, a later call of `commit` or `settle` commits the newest offsets.
+        """
+        self._newest = offsets
+        if self._commit is not None and self._commit.done():
+            self._report(self._commit.exception())
+            self._commit = None
+        if self._commit is None and offsets and offsets != self._committed:
+            self._committed = offsets
+            try:
+                self._commit = self._offsets.start_commit(offsets)
+            except TieredStreamError as error:  # the client was closed
+                self._report(error)
+
+    def settle(self) -> None:
+        """Wait until the commit of the newest offsets has succeeded or failed; each commit has a deadline."""
+        while self._commit is not None:
+            wait([self._commit])
+            self.commit(self._newest)
+
+    def _report(self, error: BaseException | None) -> None:
+        """Log a warning for the first of consecutive failed commits; `error` is None if the commit succeeded."""
+        if error is not None and not self._warned:
+            log.warning(
+                "the query's offsets are not committed to the consumer group %s, and lag tools do not see how far it "
+                "is; the query itself goes on: %s", self._offsets.group, error,
+            )  # fmt: skip
+        self._warned = error is not None
+
+
+def open_group(properties: Mapping[str, str], group: str) -> GroupCommitter:
+    """Return the committer for the consumer group `group` in the cluster that the client's `properties` name."""
+    return GroupCommitter(GroupOffsets(open_client(properties), group))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, by_topic
+from tiered_stream.broker.leader_requests import LeaderRequest, Leaders, ask_each_leader, by_topic
 from tiered_stream.broker.list_offsets import isolation_code
 from tiered_stream.broker.wire.location_messages import (
     FetchPartition,

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.leaders import ask_leaders
+from tiered_stream.broker.leader_requests import ask_leaders
 from tiered_stream.broker.list_offsets import ListOffsets
 from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, FetchTimeoutError
@@ -40,7 +40,9 @@ def read_range(
     Raises:
         FetchTimeoutError: no whole batch came within `poll_timeout_ms` of waiting, although the log has more offsets.
         CorruptDataError: a response is not a sequence of batches, or does not reach the requested offset.
-        OffsetOutOfRangeError, TopicRecreatedError, UnknownTopicError, BrokerAuthorizationError: as `fetch_records`.
+        OffsetOutOfRangeError: an offset of the range lies outside the log.
+        TopicRecreatedError: the topic does not have the id `topic_id` any more.
+        UnknownTopicError, BrokerAuthorizationError: the broker refused the request.
     """
     if not len(offsets):
         return
@@ -80,10 +82,6 @@ class _Position:
 
         None: the log ends at the next offset. If a batch does not fit into `max_bytes`, the Fetch is repeated with
         twice the limit.
-
-        Raises:
-            FetchTimeoutError: no whole batch came within `kafkaConsumer.pollTimeoutMs`.
-            CorruptDataError: a response is malformed, or the largest possible response has no whole batch.
         """
         patience, reason = self.patience(), BrokerUnavailableError("the responses had no record")
         while True:

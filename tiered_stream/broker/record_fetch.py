@@ -1,13 +1,14 @@
 """Fetch of raw record bytes from a partition's leader, or from the replica that the leader names (Kafka: KIP-392).
 
-We use no fetch session (KIP-227), because a split reads only one partition, which each Fetch can name. `first_batches`
-fetches from many partitions at once. `location_fetch` asks for segment locations, not for records.
+We use no fetch session (KIP-227), because a split reads only one partition, which each Fetch can name.
+`fetch_first_batches` fetches from many partitions at once. `location_fetch` asks for segment locations instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,16 +16,25 @@ from kafka.protocol.consumer import FetchRequest
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, ask_node, by_topic
+from tiered_stream.broker.leader_requests import (
+    LeaderRequest,
+    Leaders,
+    ask_each_leader,
+    ask_leaders,
+    ask_node,
+    by_topic,
+)
 from tiered_stream.broker.list_offsets import ListOffsets, isolation_code
 from tiered_stream.errors import OffsetOutOfRangeError, TopicRecreatedError
-from tiered_stream.model import NO_TOPIC_ID, TopicPartition, uuid_to_text
+from tiered_stream.model import NO_TOPIC_ID, PartialAnswer, TopicPartition, uuid_to_text
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 
 # Fetch versions: 4 = first with isolation level and record batches, 12 = last by topic name, 13 = first by topic id
 # (KIP-516), 17 = last with a change for consumers.
 _OLDEST, _LAST_BY_NAME, _NEWEST = 4, 12, 17
+_RESPONSE_BYTES = 16 << 20
+"""Maximum number of record bytes in one response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,7 @@ def fetch_records(
 async def fetch(
     client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, deadline: Deadline
 ) -> FetchedRecords:
-    """Fetch records of a partition from an offset on, with the result and the errors of `fetch_records`.
+    """Fetch records of a partition from an offset on, as `fetch_records` does.
 
     Runs on the network thread.
     """
@@ -208,3 +218,34 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
 
     def subject(self, partition: TopicPartition) -> str:
         return f"partition {partition}, offset {self._offsets[partition]}"
+
+
+def fetch_first_batches(
+    client: BrokerClient,
+    offsets: Mapping[TopicPartition, int],
+    max_bytes: int,
+    isolation: IsolationLevel,
+    patience_ms: int | None = None,
+) -> PartialAnswer[TopicPartition, FetchedRecords]:
+    """Fetch at most `max_bytes` of records from each partition's offset on, without waiting for new records.
+
+    The result has the records or an error for each partition. If a partition's first batch is larger than `max_bytes`,
+    the broker usually returns no records for the partition (KIP-74). Partitions are requested in groups whose records
+    fit into 16 MiB, one group after the other, with one request to each leader.
+
+    `patience_ms` is the time limit of one group; None: `default.api.timeout.ms`.
+
+    Raises:
+        BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
+            exist.
+    """
+    answer: PartialAnswer[TopicPartition, FetchedRecords] = PartialAnswer({}, {})
+    terms = FetchTerms(isolation, max_bytes, max_wait_ms=0, response_bytes=_RESPONSE_BYTES)
+    partitions, request_size = list(offsets), max(1, _RESPONSE_BYTES // max_bytes)
+    for start in range(0, len(partitions), request_size):
+        requested = {partition: offsets[partition] for partition in partitions[start : start + request_size]}
+        request = RecordFetch(client, requested, terms)
+        fetched = client.run(partial(ask_each_leader, client, request, requested, patience_ms))
+        answer.found.update(fetched.found)
+        answer.faults.update(fetched.faults)
+    return answer

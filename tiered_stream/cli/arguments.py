@@ -24,7 +24,7 @@ from tiered_stream.errors import (
 )
 from tiered_stream.extras import naming_extras
 from tiered_stream.observe.standard_output import open_console, write_bytes
-from tiered_stream.options.command_settings import command_settings, with_origins
+from tiered_stream.options.settings_files import command_settings, with_origins
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,7 +9,7 @@ import typer
 
 from tiered_stream.cli.arguments import exit_codes
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.options.command_settings import file_settings
+from tiered_stream.options.settings_files import file_settings
 
 GATEWAY_EXIT_CODES = "Exit codes: 0 stopped by SIGTERM or Ctrl-C; 1 failed; 2 the settings are refused."
 

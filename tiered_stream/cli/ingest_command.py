@@ -22,7 +22,7 @@ from tiered_stream.cli.arguments import (
 )
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE, TRIGGER
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.options.command_settings import command_settings, with_origins
+from tiered_stream.options.settings_files import command_settings, with_origins
 
 INGEST_EXIT_CODES = (
     "Exit codes: 0 all rows are landed; 1 a query failed, or no broker responds; 2 refused, and no query was started; "

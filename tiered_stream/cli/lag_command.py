@@ -14,7 +14,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     source_options,
 )
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.command_settings import POSITIONS, command_settings, without
+from tiered_stream.options.settings_files import POSITIONS, command_settings, without
 
 
 @command

@@ -9,7 +9,7 @@ import typer
 from tiered_stream.cli.arguments import Assignments, Json, SettingsFile, SparkArguments, command, show
 from tiered_stream.delta.settings.ingest_settings import TABLE, job_settings
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.command_settings import command_settings
+from tiered_stream.options.settings_files import command_settings
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from tiered_stream.cli.arguments import FAILED, Json, SettingsArguments, command, show
-from tiered_stream.options.command_settings import ENDS, STARTS, without
+from tiered_stream.options.settings_files import ENDS, STARTS, without
 
 
 @command

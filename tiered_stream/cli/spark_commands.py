@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream import errors
-from tiered_stream.broker.first_contact import check_brokers
+from tiered_stream.broker.broker_check import check_brokers
 from tiered_stream.cli.arguments import (
     DIFFERS,
     FAILED,
@@ -42,7 +42,7 @@ from tiered_stream.doctor.spark_conf import read_spark_conf
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console
-from tiered_stream.options.command_settings import with_origins, without
+from tiered_stream.options.settings_files import with_origins, without
 from tiered_stream.plan.read_cost import prices_or_default
 from tiered_stream.process.cores import usable_cores
 from tiered_stream.replay.dry_run import estimate_without_spark, why_spark

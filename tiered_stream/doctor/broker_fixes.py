@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
+from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES
 from tiered_stream.doctor.finding import Fixes
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError, UnknownTopicError
 

@@ -9,17 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiered_stream import errors
+from tiered_stream.broker.broker_check import meet_brokers, mismatch
 from tiered_stream.broker.client import api_versions, open_client, supported_feature
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_request
-from tiered_stream.broker.first_contact import meet_brokers
-from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.listener_probe import mismatch
+from tiered_stream.broker.list_offsets import BrokerOffsetReader, ListOffsetsRequest, topic_configs
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
-from tiered_stream.broker.topic_configs import topic_configs
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
-from tiered_stream.broker.wire.offset_messages import ListOffsetsRequest
 from tiered_stream.doctor.broker_fixes import kafka_tool, login_fixes, request_fixes
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import (
@@ -40,8 +37,8 @@ from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.offset_ranges import ranges_between
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.types import host_and_port
-from tiered_stream.plan.copy_lag import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
-from tiered_stream.plan.lookup import assigned
+from tiered_stream.plan.offset_lookup import assigned
+from tiered_stream.plan.tiering_delay import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
 
 _TIERED = "remote.storage.enable"
 _DISKLESS = "diskless.enable"

@@ -10,10 +10,10 @@ from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import NotNeededError, Result
 from tiered_stream.doctor.spark_conf import SparkConf
-from tiered_stream.options.command_settings import gives, origin_of
-from tiered_stream.options.plugin_layout import place_property
+from tiered_stream.options.given_options import OPTIONS
+from tiered_stream.options.plugin_properties import place_property
 from tiered_stream.options.remote_options import LAYOUT, RSM_CONFIG_PREFIX, STORAGE_MANAGER, STORAGE_URI
-from tiered_stream.options.source_options import OPTIONS
+from tiered_stream.options.settings_files import gives, origin_of
 
 MAX_CHARACTERS = 100_000
 """Maximum number of characters of a description: a job may have several hundred settings."""

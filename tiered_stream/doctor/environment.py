@@ -33,9 +33,9 @@ from tiered_stream.doctor.finding import Examination, FaultError, Known, Result,
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import LocatorName
-from tiered_stream.options.command_settings import gives, without
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.options.settings_files import gives, without
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES
 
 SETTINGS = "settings"

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from tiered_stream.errors import ConfigurationError, TieredStreamError
-from tiered_stream.options.command_settings import with_origins
 from tiered_stream.options.remote_options import RSM_CONFIG_PREFIX
+from tiered_stream.options.settings_files import with_origins
 
 T = TypeVar("T")
 

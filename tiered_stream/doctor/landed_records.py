@@ -11,8 +11,8 @@ from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges
-from tiered_stream.options.given import GivenOptions
-from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.options.given_options import GivenOptions
+from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.starting import fitted_initial_offsets
 
 

@@ -6,7 +6,7 @@ import socket
 import ssl
 from dataclasses import dataclass
 
-from tiered_stream.broker.faults import certificate_fix
+from tiered_stream.broker.kafka_errors import certificate_fix
 
 _OPEN_THE_WAY = "open the way there: security group, firewall or route"
 _SPEAK_TLS = "check that the address speaks TLS (for brokers: kafka.security.protocol), and which versions"

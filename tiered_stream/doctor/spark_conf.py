@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tiered_stream.options.command_settings import spark_settings
+from tiered_stream.options.settings_files import spark_settings
 from tiered_stream.storage.hadoop.client_settings import DEFAULT_FS, default_file_system
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from tiered_stream.doctor.landed_records import Checkpoint, check_landed
 from tiered_stream.doctor.spark_conf import SparkConf
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import PartitionRanges
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.process.logs import muted
 from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME, TABLES
 from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, table_session

@@ -10,10 +10,10 @@ from tiered_stream import errors
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Known, NotNeededError, Result, collected_warnings
-from tiered_stream.locate.lineage import VisibleSegments
 from tiered_stream.locate.locator import Locator, WrappedLocator
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
+from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import (

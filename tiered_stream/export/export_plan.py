@@ -25,10 +25,10 @@ from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.spark_types import parse_spark_schema
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, Split, TopicPartition
-from tiered_stream.options.command_settings import ENDS, STARTS, without
 from tiered_stream.options.offset_ranges import Ranges
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.positions import TimeRange
+from tiered_stream.options.settings_files import ENDS, STARTS, without
 from tiered_stream.plan.batch import batch_offsets
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.records.arrow import record_schema

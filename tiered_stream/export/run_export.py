@@ -22,9 +22,9 @@ from tiered_stream.export.row_reader import RowReader
 from tiered_stream.export.target_files import ExportFolder, Manifest, new_file
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.observe.metrics import ReadMetrics
-from tiered_stream.options.command_settings import POSITIONS
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.remote_options import COLUMNS
+from tiered_stream.options.settings_files import POSITIONS
 from tiered_stream.options.spark_options import INCLUDE_HEADERS, ISOLATION_LEVEL
 from tiered_stream.process.cores import usable_cores
 from tiered_stream.read.scanner import read_in_threads

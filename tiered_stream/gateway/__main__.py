@@ -10,7 +10,7 @@ import tiered_stream
 from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.gateway.gateway_program import log_to_standard_error, run_gateway
 from tiered_stream.gateway.gateway_settings import GatewaySettings
-from tiered_stream.options.command_settings import file_settings, with_origins
+from tiered_stream.options.settings_files import file_settings, with_origins
 
 _FAILED, _REFUSED = 1, 2
 

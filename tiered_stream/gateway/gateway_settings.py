@@ -10,16 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES, ConfigValues
 from tiered_stream.broker.login.tls import tls_context
-from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
-from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.gateway.listener_tls import PREFIX, ListenerTls
 from tiered_stream.options import remote_options, types
-from tiered_stream.options.fields import of, read_fields
-from tiered_stream.options.given import GivenOptions, is_known
+from tiered_stream.options.given_options import GivenOptions, check_placeholders, is_known, of, read_fields
 from tiered_stream.options.parsing import StorageOptions, parse_storage_options, storage_option_names
-from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.remote_options import METADATA_SNAPSHOT_DIR
 from tiered_stream.options.types import Option, declared_in, option, optional
 from tiered_stream.options.unknown_names import unknown_setting

@@ -10,10 +10,10 @@ import logging
 import ssl
 from collections.abc import Mapping
 
+from tiered_stream.broker.kafka_properties import ConfigValues
 from tiered_stream.broker.login.tls import load_trust
-from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.process.shared import file_state
+from tiered_stream.process.caches import file_state
 
 log = logging.getLogger(__name__)
 

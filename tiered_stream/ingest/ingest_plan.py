@@ -10,8 +10,8 @@ from tiered_stream.delta.schema.table_names import table_for
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import TOPIC
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.command_settings import without
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
+from tiered_stream.options.settings_files import without
 from tiered_stream.options.spark_options import SUBSCRIBE
 
 

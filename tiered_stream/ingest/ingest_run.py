@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tiered_stream.broker.first_contact import check_brokers
+from tiered_stream.broker.broker_check import check_brokers
 from tiered_stream.delta.catalog.java_errors import own_error
 from tiered_stream.delta.catalog.session_builder import note_session
 from tiered_stream.delta.landing.land import plan_query
@@ -34,12 +34,12 @@ from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.progress import MicroBatch, describe_batch, finished_batch
 from tiered_stream.observe.query_metrics import QuerySums
 from tiered_stream.observe.standard_output import open_console
-from tiered_stream.options.command_settings import with_origins
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.remote_options import REPORT_ADDRESSES
+from tiered_stream.options.settings_files import with_origins
+from tiered_stream.spark.executor_python import forgo_source_lookup, start_pythons
 from tiered_stream.spark.report_addresses import addresses_option, open_receiver
 from tiered_stream.spark.reporting import report_queries
-from tiered_stream.spark.session import forgo_source_lookup, start_pythons
 
 console = open_console()
 MAX_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))

@@ -22,7 +22,7 @@ from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import FetchOptions, Options
 from tiered_stream.options.positions import show_time
-from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.read_cost import PartitionCost, broker_read_lines
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.read.split_reader import read_split

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tiered_stream.inspection.tier_contents import PartitionTier, TierContents
-from tiered_stream.locate.lineage import VisibleSegment, visible_segments
 from tiered_stream.locate.metadata_topic.remote_log_metadata import RemoteLogSegmentState
+from tiered_stream.locate.visible_segments import VisibleSegment, visible_segments
 from tiered_stream.model import OffsetRange, RemoteLogSegment, TopicPartition, uuid_to_text
 from tiered_stream.options.positions import show_time
 

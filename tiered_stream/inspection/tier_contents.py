@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
 
+from tiered_stream.broker.broker_check import meet_brokers
 from tiered_stream.broker.client import BrokerClient, open_client, supported_feature
 from tiered_stream.broker.cluster_metadata import TopicMetadata
-from tiered_stream.broker.first_contact import meet_brokers
+from tiered_stream.broker.leader_epochs import BrokerLineages, Lineage
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE
 from tiered_stream.errors import ConfigurationError, TieredStreamError
-from tiered_stream.locate.broker_lineage import BrokerLineages
 from tiered_stream.locate.broker_locator import BrokerLocator
-from tiered_stream.locate.lineage import Lineage, VisibleSegment, visible_segments
 from tiered_stream.locate.log_source import no_location_feature
 from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog, check_readable
 from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
@@ -33,13 +32,14 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     TopicIdPartition,
 )
 from tiered_stream.locate.metadata_topic.segment_table import TrackedSegment
+from tiered_stream.locate.visible_segments import VisibleSegment, visible_segments
 from tiered_stream.model import ByteRange, OffsetRange, PartialAnswer, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel, LocatorName
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 from tiered_stream.options.offset_ranges import ranges_between
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.remote_options import LOCATOR
-from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.offset_lookup import OffsetLookup
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _ISOLATION = IsolationLevel.READ_UNCOMMITTED  # with this level, a log ends at the high watermark
@@ -118,7 +118,7 @@ def check_objects(options: Options, contents: TierContents) -> None:
     if options.storage.uri is None and options.fetcher_class is None:
         return
     # Imported here, because the list of segments needs no storage.
-    from tiered_stream.locate.storage_check import StorageCheck
+    from tiered_stream.locate.storage_failures import StorageCheck
     from tiered_stream.storage.open_fetcher import fetcher_for
 
     locations = [

@@ -12,11 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiered_stream.errors import CorruptDataError, naming
-from tiered_stream.locate.indexes.index_cache import IndexCache
-from tiered_stream.locate.indexes.index_files import parse_transaction_index
-from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
+from tiered_stream.locate.index_files import (
+    IndexCache,
+    open_transactions,
+    parse_producer_snapshot,
+    parse_transaction_index,
+)
+from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import AbortedTransaction, OffsetRange, touching
-from tiered_stream.records.snapshots import open_transactions, parse_producer_snapshot
 from tiered_stream.storage.fetcher import IndexType
 
 TRANSACTION_INDEXES = (IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT)

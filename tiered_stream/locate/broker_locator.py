@@ -15,8 +15,8 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.location_fetch import LocationTerms, locate_segments
 from tiered_stream.broker.wire.location_messages import LocatedPartition, RemoteLogSegmentLocation, decode_segments
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
+from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import (
     ByteRange,
     OffsetRange,
@@ -105,12 +105,11 @@ class BrokerLocator(Locator):
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return by partition an end offset (exclusive): about `SegmentShare.bytes` bytes of its segment lie before it.
+        """Return end offsets at which brokers have cut the segments (see `Locator.ends_inside`).
 
-        The bytes are counted from the start of `SegmentShare.offsets`. The end offsets come from the brokers'
-        responses. Partitions with similar numbers of bytes are requested together. The brokers cut the segments into
-        parts of a quarter of the smallest number of bytes in a request. A partition is left out of the result if the
-        response has no part of its segment.
+        Partitions with similar numbers of bytes are requested together. The brokers cut the segments into parts of a
+        quarter of the smallest number of bytes in a request. A partition is left out of the result if the response has
+        no part of its segment.
         """
         ends = {}
         for similar in _by_similar_size([(partition, share.bytes) for partition, share in shares.items()]):
@@ -126,11 +125,11 @@ class BrokerLocator(Locator):
         return ends
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Let brokers cut each location into parts of about the given size in bytes, and return the parts.
+        """Let brokers cut each location into parts of about the given size (see `Locator.cut_all`).
 
-        `cuts` has pairs of a location and a size; the result has the same order. Pairs of similar sizes are requested
-        together, with the smallest of their sizes. A location that has no more bytes than its size stays whole. A
-        location also stays whole if its parts in the response do not have exactly its offsets.
+        Pairs of similar sizes are requested together, with the smallest of their sizes. A location that has no more
+        bytes than its size stays whole. A location also stays whole if its parts in the response do not have exactly
+        its offsets.
         """
         locations = [location for location, _ in cuts]
         parts: list[Sequence[SegmentLocation]] = [[location] for location in locations]
@@ -142,12 +141,10 @@ class BrokerLocator(Locator):
         return parts
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Cut each location at the given offsets, and return the parts of each location.
+        """Cut each location at the given offsets (see `Locator.cut_at`).
 
-        `cuts` has pairs of a location and ascending offsets inside it; the result has the same order. Each given offset
-        is the first offset of a part. To get byte ranges, brokers cut the locations into smaller parts, which have a
-        quarter of the average size of the returned parts. If brokers do not cut a location, each of its returned parts
-        has all bytes of the location.
+        To get byte ranges, brokers cut the locations into smaller parts, which have a quarter of the average size of
+        the returned parts. If brokers do not cut a location, each of its returned parts has all bytes of the location.
         """
         sizes = [max(1, len(location.bytes) // (4 * (len(starts) + 1))) for location, starts in cuts]
         fine = self.cut_all([(location, size) for (location, _), size in zip(cuts, sizes, strict=True)])
@@ -177,10 +174,7 @@ class BrokerLocator(Locator):
                     parts[number] = own
 
     def signed_url(self, location: SegmentLocation) -> str | None:
-        """Return a new signed URL of the location; None if the segment no longer exists, or the broker signs no URL.
-
-        Raises: the errors of `locate`.
-        """
+        """Return a new signed URL of the location; None if the segment no longer exists, or the broker signs no URL."""
         partition, segment_id = location.segment.topic_partition, location.segment.segment_id
         renewed = self._request({partition: location.offsets}, replace(self._terms, part_bytes=0))[partition]
         return next((part.signed_url for part in renewed if part.segment.segment_id == segment_id), None)
@@ -191,10 +185,6 @@ class BrokerLocator(Locator):
         A response may locate only the beginning of a range. Then the rest of the range is requested, for all partitions
         together. With `falls_back`, a partition whose leader fails with a retriable error has only the locations that
         earlier responses named.
-
-        Raises:
-            BrokerError: a leader fails, and `falls_back` is false or the error is not retriable.
-            CorruptDataError: a response contradicts itself or the request, or the responses do not reach a range's end.
         """
         located: PartitionLocations = dict.fromkeys(ranges, ())
         left = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
@@ -224,9 +214,6 @@ class BrokerLocator(Locator):
         """Return the locations in `answer`, the response for one partition; empty if the response names no segment.
 
         Bytes that are equal to the bytes of the last response for the partition are not decoded again.
-
-        Raises:
-            CorruptDataError: the response is malformed, or names offsets outside of `offsets`, which were requested.
         """
         end, segments = answer.located_end_offset, answer.remote_log_segments
         if 0 <= end < offsets.start:
@@ -314,11 +301,7 @@ def _cut_at(
 
 
 def _decode_locations(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:
-    """Decode the segment locations `data` in the response for one partition.
-
-    Raises:
-        CorruptDataError: `data` has no location, some locations overlap, or one is malformed.
-    """
+    """Decode the segment locations `data` in the response for one partition."""
     try:
         locations = tuple(_location(partition, topic_id, entry) for entry in decode_segments(data))
     except ValueError as error:

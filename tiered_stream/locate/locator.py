@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import (
     OffsetRange,
     PartitionLocations,
@@ -66,8 +66,6 @@ class Locator(ABC):
 
         An entry is None if all batches of the location are older. A locator without timestamps returns the locations
         unchanged.
-
-        Raises: the errors of `locate`.
         """
         return list(locations)
 
@@ -77,8 +75,6 @@ class Locator(ABC):
 
         The offsets of a returned segment may be cut off at the range's ends. Byte positions are not determined, so no
         offset index is read.
-
-        Raises: the errors of `locate`.
         """
 
     @abstractmethod
@@ -88,8 +84,6 @@ class Locator(ABC):
         `shares` has one request for each partition. The bytes are counted from the start of `SegmentShare.offsets`. A
         returned offset is the offset after a batch, or the end of `SegmentShare.offsets`. All requests are looked up
         together. A partition is left out of the result if the byte positions in its segment are not available.
-
-        Raises: the errors of `locate`.
         """
 
     @abstractmethod
@@ -99,8 +93,6 @@ class Locator(ABC):
         `cuts` has pairs of a location and a size; the result has the same order. A location is cut where batches begin.
         Its parts together have exactly its offsets. Adjacent parts may share the bytes of one interval of the offset
         index, but no more.
-
-        Raises: the errors of `locate`.
         """
 
     @abstractmethod
@@ -111,8 +103,6 @@ class Locator(ABC):
         is the first offset of a part. Adjacent parts may share the bytes of one interval of the offset index. If the
         byte positions in the segment are not available, the location stays whole, or each part has all bytes of the
         location.
-
-        Raises: the errors of `locate`.
         """
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> Sequence[str]:

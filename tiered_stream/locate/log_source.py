@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from tiered_stream.broker.broker_check import meet_brokers
 from tiered_stream.broker.client import BrokerClient, open_client, supported_feature
-from tiered_stream.broker.first_contact import meet_brokers
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
 from tiered_stream.errors import BrokerAuthorizationError, BrokerError, ConfigurationError
 from tiered_stream.locate.broker_locator import BrokerLocator
-from tiered_stream.locate.locator import Locator
+from tiered_stream.locate.locator import Locator, SegmentFilter, WrappedLocator, every_segment
 from tiered_stream.locate.metadata_topic.metadata_log import check_readable
 from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import PATIENCE_MS, MetadataTopicLocator
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
-from tiered_stream.locate.prefer_local import PreferLocal
-from tiered_stream.locate.storage_check import CheckedStorage
+from tiered_stream.locate.storage_failures import CheckedStorage
+from tiered_stream.model import OffsetRange, PartitionLocations, PartitionRanges
 from tiered_stream.options.choices import Fallback, LocatorName, Prefer
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.remote_options import FALLBACK, LOCATOR, RSM_CONFIG_PREFIX, STORAGE_URI
@@ -97,7 +97,7 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
             return locator
     if options.locator is LocatorName.NONE:
         return None
-    why_brokers = _why_not_followed(options, client) if options.locator is LocatorName.AUTO else None
+    why_brokers = _why_no_metadata_topic(options, client) if options.locator is LocatorName.AUTO else None
     if why_brokers is not None:
         return why_brokers
     fetcher = fetcher_for(options)
@@ -116,9 +116,6 @@ def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
 
     It can be used if the brokers support KIP-1248. In addition, the brokers must sign locations, or the options must
     name a storage.
-
-    Raises:
-        ConfigurationError: `remote.log.locator` is `broker`, and this locator cannot be used.
     """
     version, readable = supported_feature(client, LOCATION_FEATURE), _has_fetcher(options)
     if version >= SIGNED_LOCATIONS or (version and readable):
@@ -151,13 +148,8 @@ def _has_fetcher(options: Options) -> bool:
     return options.storage.uri is not None or options.fetcher_class is not None
 
 
-def _why_not_followed(options: Options, client: BrokerClient) -> WhyBrokers | None:
-    """Return the reason if no storage is configured, or if `__remote_log_metadata` cannot be read; else None.
-
-    Raises:
-        BrokerAuthorizationError: the user has no READ on the topic, and `remote.fallback=broker` is not set.
-        BrokerError: the brokers do not report whether the user may read the topic.
-    """
+def _why_no_metadata_topic(options: Options, client: BrokerClient) -> WhyBrokers | None:
+    """Return the reason if no storage is configured, or if `__remote_log_metadata` cannot be read; else None."""
     if not _has_fetcher(options):
         fix = f"Set it, or copy the brokers' own {RSM_CONFIG_PREFIX.default}*"
         return WhyBrokers("no_storage", f"no {STORAGE_URI.name} says where tiered segments are. {fix}")
@@ -180,3 +172,28 @@ def _why_not_followed(options: Options, client: BrokerClient) -> WhyBrokers | No
 
 def _no_metadata(error: BrokerError) -> WhyBrokers:
     return WhyBrokers("no_metadata", f"{REMOTE_LOG_METADATA_TOPIC} cannot be read: {error}")
+
+
+class PreferLocal(WrappedLocator):
+    """Locator that returns another locator's locations only for offsets before the start of the leader's local log.
+
+    Args:
+        locator: the other locator.
+        offsets: reader of the offsets at which local logs start.
+        patience_ms: maximum time in ms to wait for a leader. A partition whose leader does not respond in that time
+            gets no locations. None: a leader that does not respond is an error.
+    """
+
+    def __init__(self, locator: Locator, offsets: BrokerOffsetReader, patience_ms: int | None = None) -> None:
+        super().__init__(locator)
+        self._offsets = offsets
+        self._patience_ms = patience_ms
+
+    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
+        local = self._offsets.earliest_local(ranges, self._patience_ms)
+        not_local = {
+            partition: OffsetRange(offsets.start, min(offsets.end, max(offsets.start, begin)))
+            for partition, offsets in ranges.items()
+            if (begin := local[partition]) is not None
+        }
+        return self.wrapped.locate(not_local, needed)

@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from tiered_stream.errors import StorageError
 from tiered_stream.locate.aborted_transactions import find_aborted
-from tiered_stream.locate.fallback import SegmentsLeftOut, UnreachableCount
-from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES, IndexCache
-from tiered_stream.locate.indexes.offset_index import SegmentPositions
-from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
+from tiered_stream.locate.index_files import DEFAULT_CACHE_BYTES, IndexCache
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
+from tiered_stream.locate.offset_index import SegmentPositions
+from tiered_stream.locate.storage_failures import SegmentsLeftOut, UnreachableCount
+from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import (
     AbortedTransaction,
     ByteRange,
@@ -141,10 +141,10 @@ class SegmentMetadataLocator(Locator):
         return locations
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        """Return each location without the first batches that its time index shows to be older than `timestamp` (ms).
+        """Return each location without its first batches, by the segments' time indexes (see `Locator.since_all`).
 
-        An entry is None if all batches of the location are older. The indexes of all locations are read in parallel. If
-        the storage fails and `falls_back` is true, the location is returned unchanged.
+        The indexes are read in parallel. If the storage fails and `falls_back` is true, the location is returned
+        unchanged.
         """
 
         def since(location: SegmentLocation) -> SegmentLocation | None:
@@ -164,11 +164,10 @@ class SegmentMetadataLocator(Locator):
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Return by partition an end offset (exclusive): about `SegmentShare.bytes` bytes of its segment lie before it.
+        """Return end offsets by the segments' offset indexes (see `Locator.ends_inside`).
 
-        The bytes are counted from the start of `SegmentShare.offsets`. The end offsets come from the segments' offset
-        indexes. The indexes are read in parallel, and no request is sent to brokers. If the storage fails and
-        `falls_back` is true, the partition is left out of the result.
+        The indexes are read in parallel, and no request is sent to brokers. If the storage fails and `falls_back` is
+        true, the partition is left out of the result.
         """
         shared = {partition: [VisibleSegment(share.segment, share.offsets)] for partition, share in shares.items()}
         # `locate` has the same failures later, and logs them.
@@ -188,19 +187,18 @@ class SegmentMetadataLocator(Locator):
         return self._cut(location, partial(self._positions.cut, location, target_bytes))
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Cut each location into parts of about the given size in bytes, and return the parts of each location.
+        """Cut each location into parts of about the given size (see `Locator.cut_all`).
 
-        `cuts` has pairs of a location and a size; the result has the same order. The offset indexes are read in
-        parallel. If the storage fails and `falls_back` is true, the location stays whole.
+        The offset indexes are read in parallel. If the storage fails and `falls_back` is true, the location stays
+        whole.
         """
         return self._cut_each([(location, partial(self._positions.cut, location, size)) for location, size in cuts])
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Cut each location at the given offsets, and return the parts of each location.
+        """Cut each location at the given offsets (see `Locator.cut_at`).
 
-        `cuts` has pairs of a location and ascending offsets inside it; the result has the same order. Each given offset
-        is the first offset of a part. The offset indexes are read in parallel. If the storage fails and `falls_back` is
-        true, the location stays whole.
+        The offset indexes are read in parallel. If the storage fails and `falls_back` is true, the location stays
+        whole.
         """
         return self._cut_each([(location, partial(self._positions.cut_at, location, at)) for location, at in cuts])
 
@@ -247,8 +245,6 @@ class SegmentMetadataLocator(Locator):
         """Return the location of `offsets`, which lie in the segment `visible[at]`.
 
         If `committed` is true, the location has the aborted transactions that touch its offsets.
-
-        Raises: the errors of `locate`.
         """
         segment = visible[at].segment
         if not committed:

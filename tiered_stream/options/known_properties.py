@@ -11,7 +11,7 @@ from tiered_stream.options.types import Option
 
 
 class Use(Enum):
-    """Effect of a property of another program on the source: honoured, accepted without effect, or refused."""
+    """Effect of a property of another program on the source: as in that program, none, or an error."""
 
     HONOURED = "honoured"
     NO_EFFECT = "without effect"
@@ -23,7 +23,8 @@ class KnownProperty:
     """Declaration of a property of Kafka's clients or of the storage plugin.
 
     Args:
-        doc: the effect of an honoured property; for another property, the reason why it has no effect or is refused.
+        doc: the effect of a property with the use HONOURED; for another property, the reason why it has no effect or is
+            refused.
         default: the default value, as the documentation shows it; empty: the property has no default.
         accepted: values with which a refused property is not an error; upper and lower case are the same.
         replaced_by: options that replace a refused property. If one of them is given, the property is not an error.
@@ -44,12 +45,10 @@ class KnownProperty:
         return self.use is Use.REFUSED and value.strip().lower() not in ("", *map(str.lower, self.accepted))
 
 
-def properties_of(
-    use: Use, names_by_doc: Mapping[str, str], replaced_by: tuple[Option[Any], ...] = ()
-) -> Iterator[KnownProperty]:
-    """Yield the declaration of each property in `names_by_doc`, all with the effect `use` and with `replaced_by`.
+def properties_of(use: Use, names_by_doc: Mapping[str, str]) -> Iterator[KnownProperty]:
+    """Yield the declaration of each property in `names_by_doc`, all with the effect `use`.
 
     A key of `names_by_doc` is a declaration's `doc`; its value has the properties' names, separated by blanks.
     """
     for doc, names in names_by_doc.items():
-        yield from (KnownProperty(name, use, doc, replaced_by=replaced_by) for name in names.split())
+        yield from (KnownProperty(name, use, doc) for name in names.split())

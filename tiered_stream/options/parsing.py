@@ -14,12 +14,17 @@ from tiered_stream.model import ReportAddress, TopicPartition, listed
 from tiered_stream.options import choices
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
-from tiered_stream.options.fields import declared, of, read_fields
-from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.limit_options import LIMIT_OPTIONS
-from tiered_stream.options.plugin_layout import chosen_layout, missing_place, oracle_settings, plugin_uri
-from tiered_stream.options.plugin_properties import check_plugin_properties, warn_of_unknown_properties
+from tiered_stream.options.given_options import GivenOptions, declared, of, read_fields
+from tiered_stream.options.plugin_properties import (
+    check_plugin_properties,
+    chosen_layout,
+    missing_place,
+    oracle_settings,
+    plugin_uri,
+    warn_of_unknown_properties,
+)
 from tiered_stream.options.positions import AtOffsets, AtTimestamps, LogEnd, Position, TimeRange, names_log_end
+from tiered_stream.options.remote_options import LIMIT_OPTIONS
 from tiered_stream.options.types import Option, Queries
 
 _STARTS = (spark.STARTING_TIMESTAMP, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_OFFSETS)
@@ -207,7 +212,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     given = GivenOptions(raw)
     options = _parsed(given, streaming)
     queries = Queries.STREAMING if streaming else Queries.BATCH
-    given.warn(queries, honoured=_ENDS if streaming and given.read(spark.BOUNDED_STREAMING) else ())
+    given.warn(queries, effective=_ENDS if streaming and given.read(spark.BOUNDED_STREAMING) else ())
     if options.storage.layout is choices.StorageLayout.AIVEN:
         warn_of_unknown_properties(options.storage.rsm_config, given.plugin_prefix)
     return options
@@ -316,11 +321,7 @@ def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position
 
 
 def _bounded_positions(given: GivenOptions) -> tuple[Position, Position]:
-    """Return the start and the end of a bounded stream (`boundedStreaming`).
-
-    Raises:
-        ConfigurationError: the end is earliest or latest for a partition, and so can differ from run to run.
-    """
+    """Return the start and the end of a bounded stream (`boundedStreaming`)."""
     ending = _position(given, _ENDS, LogEnd.LATEST)
     if names_log_end(ending):
         raise ConfigurationError(
@@ -341,9 +342,6 @@ def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> Non
     """Check that `position`, the value of `option` in a batch query, is not `wrong` for any topic or partition.
 
     `wrong` is LATEST for a start, and EARLIEST for an end: the query would read nothing.
-
-    Raises:
-        ConfigurationError: `position` is `wrong` somewhere. The message names the option, and the topic or partition.
     """
     word = wrong.name.lower()
     if position is wrong:
@@ -358,11 +356,7 @@ def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> Non
 
 
 def _check_order(starting: Position, ending: Position) -> None:
-    """Check the start against the end if both are offsets by partition, or both are timestamps by partition.
-
-    Raises:
-        ConfigurationError: start and end do not name the same partitions, or a partition's start lies beyond its end.
-    """
+    """Check the start against the end if both are offsets by partition, or both are timestamps by partition."""
     match starting, ending:
         # For a topic with `earliest` or `latest` in place of offsets, the option names no partitions to compare.
         case AtOffsets(starts, start_words), AtOffsets(ends, end_words) if not (start_words or end_words):
@@ -389,9 +383,6 @@ def _check_trigger_limits(given: GivenOptions, queries: Queries) -> None:
 
     Unlike in Spark, a stream's `maxOffsetsPerTrigger` must be at least 1, because otherwise the query would never read
     anything.
-
-    Raises:
-        ConfigurationError: one of the two options is wrong. The message names the option and its value.
     """
     low, high = spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER
     if queries is Queries.STREAMING and (maximum := given.read(high)) is not None and maximum < 1:

@@ -1,4 +1,4 @@
-"""Properties of Aiven's tiered storage plugin (1.1.1), all of them: honoured, without effect, or refused.
+"""Properties of Aiven's tiered storage plugin (1.1.1), and the storage layout and place that plugin properties name.
 
 The names come from the plugin's page `docs/configs.rst` and its classes `RemoteStorageManagerConfig` and `ProxyConfig`.
 A `*` in a name stands for any text.
@@ -9,14 +9,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.known_properties import KnownProperty, Use, properties_of
-from tiered_stream.options.remote_options import ACCESS_KEY_ID, SECRET_ACCESS_KEY, STORAGE_URI
+from tiered_stream.options.remote_options import (
+    ACCESS_KEY_ID,
+    LAYOUT,
+    S3_ENDPOINT_URL,
+    S3_PATH_STYLE,
+    S3_REGION,
+    SECRET_ACCESS_KEY,
+    STORAGE_MANAGER,
+    STORAGE_URI,
+)
 from tiered_stream.options.spark_options import FETCHER_CLASS
 from tiered_stream.options.types import Option
-from tiered_stream.options.unknown_names import is_typing_error, nearest_name
+from tiered_stream.options.unknown_names import hint_for
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +97,7 @@ _CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 _CREDENTIALS = (
     f"give {ACCESS_KEY_ID.name} and what goes with it, or remove the property, so that AWS's credential chain is used"
 )
-_PLACES = (STORAGE_URI, FETCHER_CLASS)
+_STORAGE_OPTIONS = (STORAGE_URI, FETCHER_CLASS)
 _PROXIES = {
     "SOCKS proxies are not spoken: remove the property if the storage is reached without, or by an HTTP proxy in the "
     "environment variable HTTPS_PROXY": """
@@ -98,7 +109,7 @@ _REFUSED = (
         "only S3's, Google's, Azure's and Oracle's storage, HDFS and folders are read. If the objects can also be "
         f"read by S3's API, set {STORAGE_URI.name}. Otherwise give a class of your own in {FETCHER_CLASS.name}, or "
         "read everything through the brokers by remote.log.locator=none",
-        accepted=(_S3, _GOOGLE, _AZURE, HDFS_BACKEND, _ORACLE, _FOLDER), replaced_by=_PLACES,
+        accepted=(_S3, _GOOGLE, _AZURE, HDFS_BACKEND, _ORACLE, _FOLDER), replaced_by=_STORAGE_OPTIONS,
     ),
     KnownProperty(
         "storage.oci.bucket.name", Use.REFUSED,
@@ -179,6 +190,106 @@ def warn_of_unknown_properties(properties: Mapping[str, str], prefix: str) -> No
     """
     for name in sorted(properties):
         if plugin_property(name) is None:
-            nearest = nearest_name(name, PLUGIN_PROPERTIES)
-            hint = f"; did you mean {prefix}{nearest}?" if is_typing_error(name, nearest) else ""
+            hint = hint_for(name, PLUGIN_PROPERTIES, f"; did you mean {prefix}{{}}?")
             log.warning("option %s%s is no known property of the Aiven plugin, and has no effect%s", prefix, name, hint)
+
+
+_PLACES: dict[StorageLayout, dict[str, Callable[[str], str | None]]] = {
+    StorageLayout.LOCAL: {"dir": lambda folder: Path(folder, "kafka-tiered-storage").absolute().as_uri()},
+    StorageLayout.AIVEN: {
+        "storage.s3.bucket.name": "s3://{}".format,
+        "storage.gcs.bucket.name": "gs://{}".format,
+        "storage.azure.container.name": "az://{}".format,
+        "storage.hdfs.root": lambda root: root if "://" in root else f"hdfs:///{root.strip('/')}",
+        "storage.oci.bucket.name": lambda bucket: f"s3://{bucket}" if bucket else None,
+        "storage.root": lambda folder: Path(folder).absolute().as_uri(),
+        "storage.backend.class": lambda backend: "hdfs:///" if backend.strip() == HDFS_BACKEND else None,
+    },
+}
+"""Functions from a plugin property's value to the URI of the bucket, container or folder, by layout and property.
+
+A function returns None if the value names no place. The first property that names one counts.
+"""
+
+
+def layout_of_properties(rsm_config: Mapping[str, str]) -> StorageLayout | None:
+    """Return the layout of the storage plugin that has these `rsm.config.*` properties; None: no known plugin fits.
+
+    The plugin's class name is not needed, because pasted properties may lack it: Strimzi has a separate field for the
+    class name.
+    """
+    if any(plugin_property(name) or name.startswith("storage.") for name in rsm_config):
+        return StorageLayout.AIVEN
+    return StorageLayout.LOCAL if "dir" in rsm_config else None
+
+
+def chosen_layout(
+    named: StorageLayout | None, of_plugin: StorageLayout | None, rsm_config: Mapping[str, str], prefix: str
+) -> StorageLayout:
+    """Return the storage layout: `named`, or `of_plugin`, or the layout that fits `rsm_config`; LOCAL if all are empty.
+
+    Args:
+        named: the layout in `remote.storage.layout`; None: the option is not given.
+        of_plugin: the layout of the class in `remote.log.storage.manager.class.name`; None: the option is not given.
+        rsm_config: the plugin's properties, by name without `prefix`.
+        prefix: the prefix of the plugin's properties among the options, for the message.
+
+    Raises:
+        ConfigurationError: `named` and `of_plugin` contradict each other, or only `rsm_config` is given and fits no
+            layout.
+    """
+    if named and of_plugin and named != of_plugin:
+        raise ConfigurationError(
+            f"option {LAYOUT.name} is {named}, but {STORAGE_MANAGER.name} names the plugin of the layout {of_plugin}; "
+            "take one of the two away"
+        )
+    layout = named or of_plugin or layout_of_properties(rsm_config)
+    if rsm_config and layout is None:
+        raise ConfigurationError(
+            f"{prefix}* is given, but not whose properties these are: add {STORAGE_MANAGER.name}, or {LAYOUT.name}"
+        )
+    return layout or StorageLayout.LOCAL
+
+
+def plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | None:
+    """Return the URI of the bucket, container or folder that the plugin's properties name, without the key prefix.
+
+    None: the properties name no bucket, container or folder.
+    """
+    return _place(layout, rsm_config)[1]
+
+
+def _place(layout: StorageLayout, rsm_config: Mapping[str, str]) -> tuple[str, str | None]:
+    """Return the property that names the segments' place, and the place's URI; ("", None): no property names one."""
+    places = ((name, uri_of(rsm_config[name])) for name, uri_of in _PLACES[layout].items() if name in rsm_config)
+    return next(((name, uri) for name, uri in places if uri is not None), ("", None))
+
+
+def oracle_settings(rsm_config: Mapping[str, str]) -> dict[str, str]:
+    """Return the plugin's `storage.oci.*` as our options for the S3 interface of Oracle's storage, by name.
+
+    The result is empty if the properties do not name a namespace and a region.
+    """
+    names = ("storage.oci.namespace.name", "storage.oci.region")
+    namespace, region = (rsm_config.get(name, "").strip() for name in names)
+    if not (namespace and region):
+        return {}
+    return {
+        S3_ENDPOINT_URL.name: f"https://{namespace}.compat.objectstorage.{region}.oraclecloud.com",
+        S3_REGION.name: region,
+        S3_PATH_STYLE.name: "true",
+    }
+
+
+def place_property(layout: StorageLayout, rsm_config: Mapping[str, str], uri: str | None) -> str:
+    """Return the plugin's property that has named the segments' place `uri`, without prefix; empty: an option has."""
+    name, named_uri = _place(layout, rsm_config)
+    return name if named_uri == uri else ""
+
+
+def missing_place(layout: StorageLayout, prefix: str) -> ConfigurationError:
+    """Return the error for plugin properties that do not name the bucket or folder, if no option names it either."""
+    usual = next(iter(_PLACES[layout]))
+    return ConfigurationError(
+        f"{prefix}* is given, but not where the segments are: add {prefix}{usual}, or {STORAGE_URI.name}"
+    )

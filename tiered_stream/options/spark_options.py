@@ -10,8 +10,16 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.options import types
 from tiered_stream.options.choices import GroupStrategy, IsolationLevel, TimestampStrategy
 from tiered_stream.options.offset_json import parse_partition_timestamps, parse_partitions, parse_specific_offsets
-from tiered_stream.options.positions import AtGroup, AtOffsets, AtTimestamp, AtTimestamps, BeforeNow, LogEnd
-from tiered_stream.options.time_forms import ago_ms, iso_ms
+from tiered_stream.options.positions import (
+    AtGroup,
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    BeforeNow,
+    LogEnd,
+    ago_ms,
+    iso_ms,
+)
 from tiered_stream.options.types import Option, Queries, option, optional
 
 GROUP = "group:"

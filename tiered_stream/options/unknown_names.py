@@ -21,6 +21,12 @@ def is_typing_error(name: str, known: str) -> bool:
     return difflib.SequenceMatcher(None, name, known).ratio() >= MIN_SIMILARITY
 
 
+def hint_for(name: str, known: Iterable[str], form: str) -> str:
+    """Return `form` with the nearest known name in place of `{}`; empty: no known name is similar to `name`."""
+    nearest = nearest_name(name, known)
+    return form.replace("{}", nearest) if is_typing_error(name.lower(), nearest.lower()) else ""
+
+
 def is_one_letter_away(name: str, known: str) -> bool:
     """Return whether one letter of `name` is missing, wrong or too many, or two are exchanged, to be `known`."""
     pairs = enumerate(zip(name, known, strict=False))

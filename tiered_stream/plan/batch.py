@@ -8,10 +8,9 @@ from uuid import UUID
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import Options
-from tiered_stream.plan.data_loss import DataLossPolicy
+from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids
 from tiered_stream.plan.left_to_brokers import LeftToBrokers
-from tiered_stream.plan.lookup import OffsetLookup
-from tiered_stream.plan.partitions import check_topic_ids
+from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.pruning import NeededSegments, Pruning
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.starting import batch_ranges
@@ -24,7 +23,6 @@ def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = No
 
     Segments that `pruning` excludes are in no split, and a log line says how many there are.
 
-    Raises: the errors of `batch_offsets` and `LeftToBrokers`; BrokerError, StorageError if locations cannot be
     determined.
     """
     left_to_brokers = LeftToBrokers(options, source)
@@ -52,7 +50,7 @@ def batch_offsets(options: Options, source: LogSource) -> tuple[dict[TopicPartit
 
     Raises:
         ConfigurationError: a start lies beyond its end, or positions do not fit the partitions.
-        DataLossError: `starting.batch_ranges` raises it, or a topic's id differs from the id in the options.
+        DataLossError: a range reaches beyond its log, or a topic's id differs from the id in the options.
         BrokerError, StorageError: offsets cannot be looked up.
     """
     lookup = OffsetLookup.of(options, source.offset_reader)

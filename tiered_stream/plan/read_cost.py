@@ -22,7 +22,7 @@ from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, Split, TopicPartition
 from tiered_stream.options.choices import Prefer
 from tiered_stream.options.parsing import Options
-from tiered_stream.plan.copy_lag import copy_lags
+from tiered_stream.plan.tiering_delay import copy_lags
 from tiered_stream.read.task_storage import split_fetcher
 from tiered_stream.storage.read_ahead import requests_of
 

@@ -57,11 +57,7 @@ def splits_for(
 
 
 def _archived_splits(splits: Sequence[Split], locator: Locator | None, data_loss: DataLossPolicy) -> list[Split]:
-    """Return the splits that have locations; report the offsets of the other splits as data loss.
-
-    Raises:
-        DataLossError: a split has no locations, and the policy is to fail.
-    """
+    """Return the splits that have locations; report the offsets of the other splits as data loss."""
     for split in splits:
         if not split.locations:
             first, last = split.offsets.start, split.offsets.end - 1

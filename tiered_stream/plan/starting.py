@@ -15,9 +15,8 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, l
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import AtGroup, AtOffsets, AtTimestamp, AtTimestamps, BeforeNow, LogEnd, Position
-from tiered_stream.plan.data_loss import DataLossPolicy
-from tiered_stream.plan.lookup import OffsetLookup, check_decided
-from tiered_stream.plan.partitions import within_log
+from tiered_stream.plan.data_loss import DataLossPolicy, within_log
+from tiered_stream.plan.offset_lookup import OffsetLookup, check_decided
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +99,7 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
     """Return by partition the offset range of a batch query; `earliest` and `latest` mean current log starts and ends.
 
     Raises:
-        ConfigurationError: `initial_offsets` raises it, or a start lies beyond its end.
+        ConfigurationError: a position does not fit the partitions, or a start lies beyond its end.
         DataLossError: a range reaches beyond its log, and `failOnDataLoss` is true.
         OpenTransactionError: an end lies beyond the first offset of an open transaction, and `failOnDataLoss` is true.
             Otherwise the range ends there, with a warning, as with Spark's `kafka` source.
@@ -155,10 +154,6 @@ def _positions(
         which: `starting` or `ending`, for errors.
         no_match: result for a partition for which a timestamp or group gives no offset: `error`, `earliest` or
             `latest`.
-
-    Raises:
-        ConfigurationError: `position` names other partitions than `partitions`, or `no_match` is `error` and a
-            partition has no offset.
     """
     reader = lookup.reader
     position = position.at(lookup.now_ms()) if isinstance(position, BeforeNow) else position
@@ -185,9 +180,6 @@ def _offsets_of(
     """Return by partition the offset that the consumer group `group` has committed.
 
     A partition without a committed offset gets EARLIEST or LATEST, as `no_match` says.
-
-    Raises:
-        ConfigurationError: a partition has no committed offset, and `no_match` is `error`.
     """
     committed = reader.committed(group, partitions)
     without = [partition for partition, offset in committed.items() if offset is None]
@@ -206,9 +198,6 @@ def _offsets_for(
     """Return by partition the first offset at or after its timestamp (ms).
 
     As in Kafka, the timestamp -1 gives LATEST, and -2 gives EARLIEST. A partition without such an offset gets LATEST.
-
-    Raises:
-        ConfigurationError: a partition has no such offset, and `no_match` is `error`.
     """
     words = {partition: timestamp for partition, timestamp in timestamps.items() if timestamp in (EARLIEST, LATEST)}
     times = {partition: timestamp for partition, timestamp in timestamps.items() if partition not in words}

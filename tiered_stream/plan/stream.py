@@ -15,13 +15,10 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
 from tiered_stream.options.offset_json import Notes, StreamOffsets, notes_of
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import AtOffsets
-from tiered_stream.plan.backlog import Backlog
-from tiered_stream.plan.byte_limit import ends_at_segments, ends_by_bytes, must_wait, proportional_ends
-from tiered_stream.plan.data_loss import DataLossPolicy
-from tiered_stream.plan.first_batch import FirstBatch
-from tiered_stream.plan.lookup import Assignment, OffsetLookup
-from tiered_stream.plan.partitions import check_topic_ids, ends_within, offset_ranges, within_log
-from tiered_stream.plan.stream_end import StreamEnd, check_target
+from tiered_stream.plan.batch_limits import Backlog, ends_at_segments, ends_by_bytes, must_wait, proportional_ends
+from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids, ends_within, offset_ranges, within_log
+from tiered_stream.plan.offset_lookup import Assignment, OffsetLookup
+from tiered_stream.plan.stream_bounds import FirstBatch, StreamEnd, check_target
 
 
 class StreamPlanner:
@@ -29,7 +26,7 @@ class StreamPlanner:
 
     It keeps the initial offsets, the time of the last trigger, the run's target, and topic ids. Every method raises
     BrokerError or StorageError if a look-up fails after all retries, and DataLossError as described in
-    `plan.partitions`. `clock` returns milliseconds, `sleep` takes seconds.
+    `plan.data_loss`. `clock` returns milliseconds, `sleep` takes seconds.
     """
 
     def __init__(
@@ -89,7 +86,7 @@ class StreamPlanner:
             limited: the options with limits `…PerTrigger` apply. If not, no other batch follows this one.
 
         Raises:
-            ConfigurationError: `starting.initial_offsets` raises it.
+            ConfigurationError: the start position in the options does not fit the partitions.
         """
         notes = notes_of(start)
         self._take_over(notes)
@@ -114,9 +111,9 @@ class StreamPlanner:
         A first micro-batch starts at the start in the notes of `end`, whatever the options mean now.
 
         Raises:
-            DataLossError: `partitions.offset_ranges`, `partitions.within_log`, `stream_end.check_target` or
-                `FirstBatch.check_start` raises it.
-            OpenTransactionError: `OffsetLookup.bounds` raises it.
+            DataLossError: records of the ranges are gone, or partitions were deleted, added or recreated, and the
+                policy is to fail.
+            OpenTransactionError: offsets up to `end` cannot be read while a transaction is open.
         """
         self._take_over(notes_of(end))
         self._take_over(notes_of(start))

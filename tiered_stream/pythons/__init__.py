@@ -1,0 +1,10 @@
+"""Python processes of the driver, which are forked with all imports done.
+
+Files that other packages import:
+
+- `forked_python`: program that Spark runs in place of Python
+- `forks`: check and preparation of a process that forks itself
+- `pyspark_archives`: bytecode in Spark's archives
+
+`fork_server` and `fork_client` are programs.
+"""

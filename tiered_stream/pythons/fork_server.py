@@ -241,11 +241,7 @@ def run(request: Request, client: socket.socket) -> None:
 
 
 def _wait_for_go(client: socket.socket) -> list[int]:
-    """Wait for the client's b"!" and return the three standard descriptors that come with it.
-
-    Raises:
-        SystemExit: the client has ended or given up, so no module is run.
-    """
+    """Wait for the client's b"!" and return the three standard descriptors that come with it."""
     client.settimeout(None)  # the client sends b"!", or ends and closes the connection
     try:
         message, descriptors, _, _ = socket.recv_fds(client, 1, len(STANDARD_DESCRIPTORS))
@@ -261,9 +257,6 @@ def _end_with(client: socket.socket) -> None:
 
     A program that replaces this process (exec) inherits the connection. So the client waits for the end of that
     program, too.
-
-    Raises:
-        SystemExit: the client has already closed the connection.
     """
     client.set_inheritable(True)
     fcntl.fcntl(client, fcntl.F_SETOWN, os.getpid())

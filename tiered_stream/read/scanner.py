@@ -68,8 +68,6 @@ def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.
     The function checks the topics for new records again and again. The records of one check come partition by
     partition, each partition in offset order. After a check without new records, the function waits `pause_ms`
     milliseconds.
-
-    Raises: the errors of `scan`, and of the reader that `scan` returns.
     """
     parsed = parse_options(options, streaming=True)
     with closing(open_log_source(parsed)) as source:
@@ -99,8 +97,6 @@ def read_in_threads(
     Args:
         threads: number of splits that are read at the same time.
         waiting_bytes: maximum bytes of batches that wait for the consumer; a single batch may be larger.
-
-    Raises: the errors of `read`.
     """
     return _ThreadedReader(splits, read, threads, waiting_bytes).batches(ordered=True)
 
@@ -135,10 +131,7 @@ class _ThreadedReader:
         self._stopped = False
 
     def batches(self, *, ordered: bool) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the batches of all splits: in the order of the splits if `ordered`, otherwise as they are decoded.
-
-        Raises: an error of any thread, as soon as it occurs.
-        """
+        """Yield the batches of all splits: in the order of the splits if `ordered`, otherwise as they are decoded."""
         count = len(self._splits)
         self._queues = [deque() for _ in range(count)] if ordered else [deque()] * count
         for _ in range(min(self._threads, count)):
@@ -153,10 +146,7 @@ class _ThreadedReader:
                 self._changed.notify_all()
 
     def _take(self, number: int) -> pa.RecordBatch | None:
-        """Wait for the next entry in the queue of split `number` and return it: a batch, or None at the end of a split.
-
-        Raises: an error of any thread.
-        """
+        """Wait for the next entry in the queue of split `number`, and return it; None: the end of a split."""
         queue = self._queues[number]
         with self._changed:
             self._consumed = number

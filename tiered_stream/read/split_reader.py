@@ -22,9 +22,8 @@ from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.read.task_storage import TaskStorage
 from tiered_stream.records.compiled import release_compiler
-from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
-from tiered_stream.records.part_bounds import PartBounds
-from tiered_stream.records.transactions import aborted_in_fetched
+from tiered_stream.records.decoder import MAX_ROWS, PartBounds, RecordBatchDecoder
+from tiered_stream.records.header import aborted_in_fetched
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.throttle import pace_of
 
@@ -74,10 +73,7 @@ class SplitReader:
         self.metrics = ReadMetrics()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the split's records in offset order, without records outside of the times in the options.
-
-        Raises: the errors of `read_split`.
-        """
+        """Yield the split's records in offset order, without records outside of the times in the options."""
         for batch in within_times(self._read(), self._options.times):
             self.metrics.records += batch.num_rows
             self.metrics.record_bytes += batch.nbytes
@@ -176,9 +172,6 @@ class SplitReader:
 
         The new position is the log start offset if that offset is within the rest of the split. Otherwise, or if the
         topic was created again, it is the end of the split.
-
-        Raises:
-            DataLossError: `failOnDataLoss` is true.
         """
         partition, start, end = self._split.topic_partition, self._position, self._split.offsets.end
         if self._options.fail_on_data_loss:

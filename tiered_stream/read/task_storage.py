@@ -33,7 +33,7 @@ class TaskStorage:
 
     @cached_property
     def fetcher(self) -> RemoteStorageFetcher:
-        """Fetcher for the locations of all splits, made at the first use. Raises: the errors of `split_fetcher`."""
+        """Fetcher for the locations of all splits, made at the first use."""
         return split_fetcher(self._locations, self._options)
 
     def bytes_of(
@@ -46,8 +46,6 @@ class TaskStorage:
 
         Args:
             on_fetch: called with the size in bytes and the duration in seconds of each request.
-
-        Raises: the errors of `read_ahead`.
         """
         while self._splits[0] is not split:
             self._splits.popleft()

@@ -1,8 +1,14 @@
-"""Decoder of a log's bytes, as they arrive, to Arrow batches, for tiered objects and broker responses alike."""
+"""Decoder of a log's bytes, as they arrive, to Arrow batches, for tiered objects and broker responses alike.
+
+A batch's CRC-32C does not cover its base offset, and an offset index has no checksum at all. But a segment's metadata
+and its offset index both state which offsets the bytes must have (`PartBounds`). Other offsets show that the log or the
+index is altered.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -16,9 +22,9 @@ from tiered_stream.model import AbortedTransaction
 from tiered_stream.records import header, kernels
 from tiered_stream.records.arrow import RecordBuffers, record_schema
 from tiered_stream.records.codecs import Buffer, DecompressedRecords
+from tiered_stream.records.header import MAGIC
 from tiered_stream.records.legacy import locate_messages
 from tiered_stream.records.memory import allocate
-from tiered_stream.records.part_bounds import PartBounds
 
 MAX_ROWS = 16_384
 """Default maximum number of rows in one Arrow batch: a size that Spark's JVM handles well."""
@@ -37,7 +43,6 @@ ONE_RECORD = bytes.fromhex(
     "ffffffffffffffff" "ffff" "ffffffff" "00000001" "10" "00" "00" "00" "02" "61" "02" "62" "00"
 )  # fmt: skip
 """Bytes of a record batch that has one record, at offset 0."""
-
 _FIRST_KEY_SHARE, _KEY_MARGIN = 0.25, 1.25
 """Fraction of the records' bytes that is reserved for keys at first, and the factor by which later fractions exceed the
 measured fraction.
@@ -46,8 +51,46 @@ _LEAST_KEY_BYTES = 1 << 20
 """Minimum number of bytes reserved for keys. A smaller reserve saves little memory, but can lead to one more Arrow
 batch.
 """
-
 Table = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class PartBounds:
+    """Bounds for the offsets of the batches in a part of a segment. Methods raise CorruptDataError for other offsets.
+
+    No batch may have an offset below `lowest` or above `highest`. The first batch must begin at offset `first` or
+    before it. The offset after the last batch must lie between `following[0]` and `following[1]`, both included. A
+    bound that is None is not checked.
+    """
+
+    lowest: int
+    highest: int
+    first: int | None = None
+    following: tuple[int, int] | None = None
+
+    def check_first(self, base_offset: int, magic: int) -> None:
+        """Check the part's first batch: its base offset against `lowest` and, for magic 2, against `first`."""
+        if base_offset < self.lowest:
+            raise CorruptDataError(f"its first batch begins at offset {base_offset}, before its segment")
+        if magic >= MAGIC and self.first is not None and base_offset > self.first:
+            raise CorruptDataError(
+                f"the batch where offset {self.first} was looked for begins at {base_offset}: log or offset index was "
+                "altered"
+            )
+
+    def check_next(self, next_offset: int) -> None:
+        """Check `next_offset`, the offset after a batch of the part, against `highest`."""
+        if next_offset > self.highest + 1:
+            raise CorruptDataError(f"a batch ends at offset {next_offset - 1}, beyond its segment")
+
+    def check_end(self, next_offset: int) -> None:
+        """Check `next_offset`, the offset after the part's last batch, against `following`."""
+        if self.following is not None and not self.following[0] <= next_offset <= self.following[1]:
+            first, last = self.following
+            raise CorruptDataError(
+                f"the batches end before offset {next_offset}, the offset index says between {first} and {last}: one "
+                "of the two was altered"
+            )
 
 
 class RecordBatchDecoder:

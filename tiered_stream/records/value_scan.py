@@ -135,7 +135,7 @@ def scan_values(
     """Yield, for several batches at a time, the offset after them and an iterator of (offset, value) pairs.
 
     Values that are surely about other topics than `topic_ids` are left out, except in batches that `read_values` must
-    read. Raises the errors of `read_values`.
+    read.
     """
     pairs = sorted(np.frombuffer(topic_id, ">i8").tolist() for topic_id in topic_ids)
     sorted_ids = np.array(pairs, np.int64).reshape(-1, 2)

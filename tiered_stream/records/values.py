@@ -48,7 +48,7 @@ def read_values(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> It
 
 
 def _uncompressed(batch: bytes, limits: Limits) -> DefaultRecordBatch:
-    """Check one whole batch, and return it without compression. Raises the errors of `read_values`."""
+    """Check one whole batch, and return it without compression."""
     base_offset, length, epoch, magic, crc, attributes, last_delta, *others, count = header.HEADER.unpack_from(batch)
     if not header.crc_is_right(batch):
         raise CorruptDataError("its CRC-32C is wrong")

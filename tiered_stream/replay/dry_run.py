@@ -28,7 +28,7 @@ from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.upsert_settings import is_upsert
 from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.errors import ConfigurationError, StorageError
-from tiered_stream.options.command_settings import gives, without
+from tiered_stream.options.settings_files import gives, without
 from tiered_stream.options.spark_options import INCLUDE_HEADERS, MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.plan.read_cost import Prices
 from tiered_stream.replay.estimate import Estimate, estimate

@@ -18,10 +18,10 @@ from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, uuid_from_text, uuid_to_text
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
-from tiered_stream.options.command_settings import POSITIONS, without
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict, offsets_to_json
 from tiered_stream.options.offset_ranges import Ranges, ends_of, starting_at
 from tiered_stream.options.positions import TimeRange
+from tiered_stream.options.settings_files import POSITIONS, without
 
 _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)

@@ -26,9 +26,8 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, 
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options, Subscription
 from tiered_stream.options.positions import TimeRange, show_time
-from tiered_stream.plan.data_loss import DataLossPolicy
-from tiered_stream.plan.lookup import Assignment, OffsetLookup
-from tiered_stream.plan.partitions import check_topic_ids
+from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids
+from tiered_stream.plan.offset_lookup import Assignment, OffsetLookup
 
 log = logging.getLogger(__name__)
 

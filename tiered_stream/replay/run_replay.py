@@ -22,10 +22,10 @@ from tiered_stream.delta.settings.query_settings import check_all_columns
 from tiered_stream.errors import ConfigurationError, ReplayStoppedError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.observe.metrics import ReadMetrics
-from tiered_stream.options.command_settings import POSITIONS, SUBSCRIPTION, without
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.remote_options import REPORT_ADDRESSES
+from tiered_stream.options.settings_files import POSITIONS, SUBSCRIPTION, without
 from tiered_stream.plan.read_cost import Prices
 from tiered_stream.replay.estimate import Estimate, estimate
 from tiered_stream.replay.follow import Follow, follower

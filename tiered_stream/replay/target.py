@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun
-from tiered_stream.options.command_settings import gives
+from tiered_stream.options.settings_files import gives
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.replay.replay_plan import ReplayPlan
 

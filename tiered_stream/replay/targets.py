@@ -25,9 +25,9 @@ from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
 from tiered_stream.delta.settings.upsert_settings import MODE, ORDER_BY, UPSERT, is_upsert
 from tiered_stream.errors import ConfigurationError, TableError
-from tiered_stream.options.command_settings import without
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.remote_options import MAX_BYTES_PER_SECOND
+from tiered_stream.options.settings_files import without
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.options.types import LONG_MAX
 from tiered_stream.replay.latest_table import overtaken, why_not_latest

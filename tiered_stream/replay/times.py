@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.positions import TimeRange, show_time
-from tiered_stream.options.time_forms import ago_ms, iso_ms
+from tiered_stream.options.positions import TimeRange, ago_ms, iso_ms, show_time
 
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 _LEAST_NUMBER = 10**11

@@ -13,15 +13,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tiered_stream.broker import kafka_properties as kafka
+from tiered_stream.broker.kafka_properties import ConfigValues
 from tiered_stream.broker.login.key_stores import StoreType, private_key, store_file, trusted_certificates
 from tiered_stream.broker.login.sasl import credentials
 from tiered_stream.broker.login.tls import check_is_pem, inline_identity, with_line_ends
-from tiered_stream.broker.properties import property_table as kafka
-from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import TopicPartition
 from tiered_stream.options import types
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.types import Option
 from tiered_stream.options.unknown_names import unknown_setting
 from tiered_stream.replay.replay_plan import ReplayPlan

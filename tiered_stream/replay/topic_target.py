@@ -31,8 +31,8 @@ from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.topic_settings import TARGET_PREFIX, TopicWrites, as_options, topic_writes
+from tiered_stream.spark.executor_python import register_source
 from tiered_stream.spark.report_addresses import reporting_options, with_reporting
-from tiered_stream.spark.session import register_source
 from tiered_stream.spark.stream_reader import StreamReader
 
 SOURCE = "tiered_stream_topic"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import SparkSession
 
 from tiered_stream.model import ReportAddress
-from tiered_stream.observe.metrics_receiver import MetricsReceiver, OnReport
+from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.options.remote_options import REPORT_ADDRESSES, REPORTS_BY_LOOPBACK
 from tiered_stream.spark.session import is_connect, is_local
 
@@ -22,12 +22,12 @@ _WITH_TOKENS: dict[str, ReportAddress] = {}
 """Addresses with their tokens, by the text in the setting: all that this process has ever set."""
 
 
-def open_receiver(spark: SparkSession, on_report: OnReport | None = None) -> MetricsReceiver:
+def open_receiver(spark: SparkSession) -> MetricsReceiver:
     """Open a receiver that the session's tasks reach: at the loopback interface if all tasks run on this machine."""
     if _tasks_on_driver(spark) and not is_connect(spark):
-        return MetricsReceiver(on_report=on_report)
+        return MetricsReceiver()
     host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
-    return MetricsReceiver(host or "127.0.0.1", bind, on_report)
+    return MetricsReceiver(host or "127.0.0.1", bind)
 
 
 def session_addresses(spark: SparkSession) -> tuple[ReportAddress, ...]:

@@ -17,10 +17,10 @@ from pyspark.sql import datasource
 from pyspark.sql.types import ArrayType, StructType
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.command_settings import naming_lines
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.parsing import Options, check_for_any_query, parse_options
 from tiered_stream.options.remote_options import COLUMNS, FILTER_PUSHDOWN, SETTINGS_FILE
+from tiered_stream.options.settings_files import naming_lines
 from tiered_stream.process.logs import show_log
 from tiered_stream.spark.split_partition import SplitPartition, read_partition
 from tiered_stream.spark.stream_reader import StreamReader
@@ -100,8 +100,8 @@ def register(spark: SparkSession) -> None:
     longer than 10 s to start, the lookup fails for the driver's whole life (Spark: `DataSourceManager`,
     `PythonWorkerFactory`).
     """
+    from tiered_stream.spark.executor_python import register_source
     from tiered_stream.spark.report_addresses import reporting_options
-    from tiered_stream.spark.session import register_source
 
     reporting = reporting_options(spark)
     register_source(spark, _reporting(reporting) if reporting else TieredStreamDataSource)
@@ -127,9 +127,6 @@ def _checked(schema: StructType, options: Options) -> Options:
 
     In a batch query, `schema` may also have only some of the source's columns. These columns become `columns` of the
     returned options.
-
-    Raises:
-        ConfigurationError: the user has set another schema.
     """
     source_schema = spark_schema(options.include_headers, options.columns)
     if schema == source_schema:

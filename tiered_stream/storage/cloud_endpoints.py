@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions, StoreAccess
-from tiered_stream.options.plugin_layout import place_property
+from tiered_stream.options.plugin_properties import place_property
 from tiered_stream.storage.identity.azure_identity import AzureIdentity, azure_identity
 
 S3_SCHEMES = ("s3", "s3a")

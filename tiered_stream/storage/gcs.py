@@ -8,7 +8,7 @@ from obstore.store import GCSStore
 
 from tiered_stream.errors import StorageAccessError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.process.shared import file_state
+from tiered_stream.process.caches import file_state
 from tiered_stream.storage.attempts import AttemptError
 from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, google_endpoint
 from tiered_stream.storage.cloud_store import Service

@@ -11,7 +11,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import RemoteLogSegment
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import Options, StorageOptions
-from tiered_stream.process.shared import PerProcess
+from tiered_stream.process.caches import PerProcess
 from tiered_stream.storage.fetcher import Misplacement, RemoteStorageFetcher
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore

@@ -10,7 +10,7 @@ from statistics import fmean
 from threading import Lock
 
 from tiered_stream.options.parsing import FetchOptions, Options
-from tiered_stream.process.shared import PerProcess
+from tiered_stream.process.caches import PerProcess
 
 FIRST_REQUESTS = 8
 """Number of requests in flight before anything is known of storage and decoder."""

@@ -28,8 +28,8 @@ from botocore.credentials import ProcessProvider, RefreshableCredentials
 
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
 from tiered_stream.options.parsing import S3Access
+from tiered_stream.process.caches import PerProcess
 from tiered_stream.process.logs import muted
-from tiered_stream.process.shared import PerProcess
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.cloud_endpoints import SEGMENTS, TABLES, StoreUse, access_point_region, region_of_host
 from tiered_stream.storage.identity.credential_process import bound_programs

@@ -18,7 +18,7 @@ from tiered_stream.limits import Limit
 from tiered_stream.model import RemoteLogSegment, uuid_to_text
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.options.plugin_layout import place_property
+from tiered_stream.options.plugin_properties import place_property
 from tiered_stream.options.remote_options import LAYOUT, LOCATOR, RSM_CONFIG_PREFIX, STORAGE_URI
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from tiered_stream.process.shared import PerProcess
+from tiered_stream.process.caches import PerProcess
 
 Pace = Callable[[int], object]
 """Function that waits until the given number of bytes may be read or written, and then returns."""

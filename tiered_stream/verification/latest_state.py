@@ -25,10 +25,11 @@ from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.command_settings import ENDS, without
 from tiered_stream.options.offset_ranges import Ranges
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.spark.session import refuse_connect, register_source
+from tiered_stream.options.settings_files import ENDS, without
+from tiered_stream.spark.executor_python import register_source
+from tiered_stream.spark.session import refuse_connect
 from tiered_stream.verification.latest_comparison import (
     LatestDifferences,
     LatestSides,

@@ -26,13 +26,13 @@ from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import LocatorName
-from tiered_stream.options.command_settings import ENDS, POSITIONS, STARTS, gives, without
+from tiered_stream.options.given_options import OPTIONS
 from tiered_stream.options.offset_json import offsets_to_json
 from tiered_stream.options.offset_ranges import Ranges, ends_of, ranges_between, starting_at
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.options.source_options import OPTIONS
+from tiered_stream.options.settings_files import ENDS, POSITIONS, STARTS, gives, without
 from tiered_stream.options.types import Queries
-from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.starting import batch_ranges
 from tiered_stream.records.row_hash import HASHED
 from tiered_stream.spark.session import is_connect

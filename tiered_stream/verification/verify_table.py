@@ -13,12 +13,12 @@ from tiered_stream.delta.settings.row_settings import WHERE
 from tiered_stream.delta.settings.upsert_settings import is_upsert
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.offset_ranges import Ranges
 from tiered_stream.options.parsing import parse_subscription
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.row_hash import HASHED
-from tiered_stream.spark.session import register_source
+from tiered_stream.spark.executor_python import register_source
 from tiered_stream.spark.source import register
 from tiered_stream.verification.comparison import Compared, Sides, compare, first_differences, table_ends
 from tiered_stream.verification.latest_report import LatestReport

@@ -16,10 +16,10 @@ from tests.broker.sts_server import StsServer, refused, unknown_to_aws
 from tests.local_http import Answer
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import metadata_request
+from tiered_stream.broker.kafka_properties import ConfigValues
 from tiered_stream.broker.login import aws_login
 from tiered_stream.broker.login.aws_login import AssumedRole, AwsIdentity, AwsLogin, region_of
 from tiered_stream.broker.login.sasl import sasl_settings
-from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import (
     BrokerAuthorizationError,
     BrokerUnavailableError,

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key
 from cryptography.x509 import load_der_x509_certificate
 
 from tests.golden import STORES
-from tiered_stream.broker.login.jks import JksStore, read_jks
+from tiered_stream.broker.login.key_stores import JksStore, read_jks
 from tiered_stream.errors import ConfigurationError
 
 KEY, TRUST = (STORES / "key.jks").read_bytes(), (STORES / "trust.jks").read_bytes()

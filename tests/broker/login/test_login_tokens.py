@@ -8,7 +8,7 @@ import pytest
 
 from tests.broker.token_server import TokenServer
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.login.login_tokens import LoginTokens, Token, read_token
+from tiered_stream.broker.login.oauthbearer import LoginTokens, Token, read_token
 from tiered_stream.broker.login.renewed_login import Refresh
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
 

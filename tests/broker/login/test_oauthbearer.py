@@ -11,9 +11,9 @@ from tests.broker.certificates import CertificateAuthority
 from tests.broker.token_server import TokenServer
 from tests.dripping import BODY, CHUNKS, HEADERS, dripping
 from tests.local_http import Answer
-from tiered_stream.broker.login.login_tokens import LoginTokens
+from tiered_stream.broker.kafka_properties import ConfigValues
+from tiered_stream.broker.login.oauthbearer import LoginTokens
 from tiered_stream.broker.login.sasl import sasl_settings
-from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import (
     BrokerAuthorizationError,
     BrokerUnavailableError,

@@ -11,9 +11,9 @@ from kafka.net.sasl.abc import SaslMechanism
 
 import tiered_stream.broker.wire.kafka_python  # noqa: F401  # registers the mechanisms
 from tests.without_packages import run_without
+from tiered_stream.broker.kafka_properties import ConfigValues
 from tiered_stream.broker.login.kerberos import KerberosIdentity, kerberos_identity
 from tiered_stream.broker.login.sasl import parse_jaas, sasl_settings
-from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

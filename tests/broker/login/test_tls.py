@@ -8,8 +8,8 @@ import pytest
 
 from tests.broker.certificates import CertificateAuthority
 from tests.golden import STORES
+from tiered_stream.broker.kafka_properties import ConfigValues
 from tiered_stream.broker.login.tls import tls_context
-from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
 STORE = "store-secret"

@@ -11,7 +11,7 @@ from kafka.protocol.consumer import ListOffsetsRequest as KafkaPythonsRequest
 from kafka.protocol.consumer import ListOffsetsResponse
 from kafka.protocol.frame import KafkaBytes
 
-from tiered_stream.broker.wire.offset_messages import (
+from tiered_stream.broker.list_offsets import (
     FIRST_FLEXIBLE,
     ListedOffsets,
     ListOffsetsPartition,

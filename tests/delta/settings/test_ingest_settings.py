@@ -21,7 +21,7 @@ from tiered_stream.delta.settings.ingest_settings import (
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.write.file_systems import delta_storage_options, deltalake_place
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 
 STORAGE = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret", "token", anonymous=True)
 

@@ -24,7 +24,7 @@ from tiered_stream.gateway.locations.signing import LocationSigner, SignedLocati
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
 from tiered_stream.gateway.protocol.authorization import ReadablePartition
 from tiered_stream.gateway.protocol.location_requests import TopicIdPartition
-from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 

@@ -13,7 +13,7 @@ from tests.locate.metadata_topic.scripted_tier import LOG_END, ScriptedTier, seg
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, recreate_topic
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.wire.offset_messages import ListOffsetsRequest
+from tiered_stream.broker.list_offsets import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.locations import faulty_partitions, tiered_segments

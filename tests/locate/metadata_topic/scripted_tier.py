@@ -28,7 +28,7 @@ from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tests.tier import metadata
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.wire.offset_messages import ListOffsetsRequest
+from tiered_stream.broker.list_offsets import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     REMOTE_LOG_METADATA_TOPIC,

@@ -77,29 +77,29 @@ def told_of(*records: RemoteLogMetadata) -> SegmentTable:
 
 def test_an_update_alone_says_that_a_segment_is_there_and_which_it_follows() -> None:
     made = told_of(update(3, 299), SegmentMetadata(HERE, segment(1, 0, 100), FINISHED), update(2, 199), update(4, None))
-    assert [(each.update.segment_id.int, each.end_before) for each in made.alone(HERE)] == [
+    assert [(each.update.segment_id.int, each.end_before) for each in made.lone_updates(HERE)] == [
         (4, None),
         (2, 99),
         (3, 199),
     ]
-    assert told_of(update(2, 199)).alone(HERE)[0].end_before is None
-    assert made.alone(HERE._replace(topic_id=UUID(int=9))) == ()
+    assert told_of(update(2, 199)).lone_updates(HERE)[0].end_before is None
+    assert made.lone_updates(HERE._replace(topic_id=UUID(int=9))) == ()
 
 
 def test_an_update_alone_is_none_any_more_when_more_is_said() -> None:
     for state in (DELETING, DELETED):
-        assert not told_of(update(1, 99), update(1, 99, state)).alone(HERE)
-        assert not told_of(update(1, 99, state)).alone(HERE)
+        assert not told_of(update(1, 99), update(1, 99, state)).lone_updates(HERE)
+        assert not told_of(update(1, 99, state)).lone_updates(HERE)
     made = told_of(update(1, 99), SegmentMetadata(HERE, FIRST, STARTED))
-    assert made.segments(HERE) == (replace(FIRST, custom_metadata=b"custom"),) and not made.alone(HERE)
-    assert not table(DELETING, FINISHED).alone(HERE)
-    assert not told_of(update(1, 99), PartitionDelete(HERE)).alone(HERE)
+    assert made.segments(HERE) == (replace(FIRST, custom_metadata=b"custom"),) and not made.lone_updates(HERE)
+    assert not table(DELETING, FINISHED).lone_updates(HERE)
+    assert not told_of(update(1, 99), PartitionDelete(HERE)).lone_updates(HERE)
 
 
 def test_a_summary_keeps_updates_that_are_alone() -> None:
     made = told_of(update(1, 99), update(2, None), SegmentMetadata(HERE, segment(3, 200, 300), FINISHED))
     again = told_of(*made.summary())
-    assert again.alone(HERE) == made.alone(HERE) and again.segments(HERE) == made.segments(HERE)
+    assert again.lone_updates(HERE) == made.lone_updates(HERE) and again.segments(HERE) == made.segments(HERE)
 
 
 def test_a_deleted_partition_has_no_segments_whatever_is_said_later() -> None:
@@ -166,7 +166,7 @@ def test_a_table_is_read_while_another_thread_applies_records() -> None:
     try:
         for _ in range(300):
             assert any(tracked.segment_id == again.segment_id for tracked, _ in made.tracked(HERE))
-            made.alone(HERE)
+            made.lone_updates(HERE)
             list(made.summary())
     finally:
         ended.set()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.golden import NAMES, golden
 from tests.locate.metadata_topic.scripted_tier import segment_record
 from tiered_stream.locate.metadata_topic.remote_log_metadata import partition_of, topic_id_of
-from tiered_stream.locate.metadata_topic.topic_state import TopicState, apply_record
+from tiered_stream.locate.metadata_topic.segment_table import TopicState, apply_record
 from tiered_stream.model import TopicPartition, is_topic_name
 
 WHERE = TopicPartition("__remote_log_metadata", 0)

@@ -33,7 +33,7 @@ from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.options.fields import declared
+from tiered_stream.options.given_options import declared
 from tiered_stream.options.parsing import StorageOptions, StoreAccess
 from tiered_stream.storage.azure import AzureContainer
 from tiered_stream.storage.cloud_endpoints import TABLES

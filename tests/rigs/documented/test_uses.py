@@ -12,7 +12,7 @@ from tests.rigs.documented.uses import USES
 from tests.rigs.stack.build import ROOT
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.ingest.ingest_plan import plan_ingests
-from tiered_stream.options.properties_files import read_settings
+from tiered_stream.options.settings_files import read_settings
 
 REGISTERED = {page: [use for use in uses if isinstance(use, Use)] for page, uses in USES.items()}
 

@@ -17,8 +17,7 @@ from tiered_stream.errors import ConfigurationError, DataLossError
 from tiered_stream.model import PartitionOffsets, TopicPartition
 from tiered_stream.options.offset_json import offsets_to_json
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.spark.own_limits import StreamWithOwnLimits
-from tiered_stream.spark.spark_limits import StreamWithSparkLimits
+from tiered_stream.spark.stream_reader import StreamWithOwnLimits, StreamWithSparkLimits
 
 READERS: tuple[type[Reader], ...] = (StreamWithOwnLimits, StreamWithSparkLimits)
 TRIGGERS = "once", "availableNow", "1 second", "1 second"

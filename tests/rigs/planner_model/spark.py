@@ -16,18 +16,15 @@ from typing import Any, cast
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.rigs.planner_model.world import World
-from tiered_stream.broker.group_offsets import GroupOffsets
+from tiered_stream.broker.group_offsets import GroupCommitter, GroupOffsets
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import PartitionOffsets, TopicPartition
 from tiered_stream.observe.driver_log import BatchLog
 from tiered_stream.options.offset_json import offsets_from_dict
 from tiered_stream.options.parsing import Options
-from tiered_stream.plan.group_follower import GroupFollower
 from tiered_stream.plan.left_to_brokers import LeftToBrokers
 from tiered_stream.plan.stream import StreamPlanner
-from tiered_stream.spark.own_limits import StreamWithOwnLimits
-from tiered_stream.spark.planned_stream import OpenedStream
-from tiered_stream.spark.spark_limits import StreamWithSparkLimits
+from tiered_stream.spark.stream_reader import OpenedStream, StreamWithOwnLimits, StreamWithSparkLimits
 
 Reader = StreamWithOwnLimits | StreamWithSparkLimits
 Row = tuple[TopicPartition, int]
@@ -70,7 +67,7 @@ def open_reader(kind: type[Reader], options: Options, world: World) -> Reader:
     planner = StreamPlanner(options, source.offset_reader, source.locator, clock=lambda: world.now_ms, sleep=_not)
     if options.available_now:
         planner.prepare_for_available_now()
-    group = options.commit_group_id and GroupFollower(cast(GroupOffsets, _Group(world, options.commit_group_id)))
+    group = options.commit_group_id and GroupCommitter(cast(GroupOffsets, _Group(world, options.commit_group_id)))
     left, log = LeftToBrokers(options, source), cast(BatchLog, _NoLog())
     reader.opened = OpenedStream(source, planner, left, log, group or None)
     return reader

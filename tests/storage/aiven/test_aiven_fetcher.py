@@ -20,11 +20,15 @@ from tests.storage.conftest import s3_options
 from tests.storage.golden_aiven import big_segment, copied, fetcher, manifests, options, rewritten, segments
 from tiered_stream.errors import StorageObjectNotFoundError
 from tiered_stream.limits import Limit
-from tiered_stream.locate.indexes.index_files import parse_time_index, parse_transaction_index
-from tiered_stream.locate.indexes.offset_index import parse_offset_index
+from tiered_stream.locate.index_files import (
+    parse_leader_epoch_checkpoint,
+    parse_producer_snapshot,
+    parse_time_index,
+    parse_transaction_index,
+)
+from tiered_stream.locate.offset_index import parse_offset_index
 from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import FetchOptions
-from tiered_stream.records.snapshots import parse_leader_epoch_checkpoint, parse_producer_snapshot
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.fetcher import IndexType
 from tiered_stream.storage.object_store import ObjectStore

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.golden import golden
 from tests.storage.golden_aiven import big_segment, manifests, options
 from tiered_stream.errors import ConfigurationError, CorruptDataError, StorageAccessError
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.storage.aiven.encryption import load_key_ring, unwrap
 from tiered_stream.storage.aiven.manifest import SegmentEncryption
 from tiered_stream.storage.open_fetcher import open_fetcher

@@ -17,12 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiered_stream.broker.wire.kafka_python import AbstractContextLogin
-from tiered_stream.errors import (
-    BrokerAuthorizationError,
-    BrokerUnavailableError,
-    ConfigurationError,
-    TieredStreamError,
-)
+from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError, TieredStreamError
 from tiered_stream.extras import naming_extras
 from tiered_stream.kerberos_codes import (
     BAD_CACHE,
@@ -38,8 +33,6 @@ from tiered_stream.kerberos_codes import (
 )
 
 JAAS = "kafka.sasl.jaas.config"
-IDENTITY_OPTIONS = ("principal", "keyTab", "useKeyTab", "ticketCache", "useTicketCache")
-"""Options of Java's `Krb5LoginModule` that choose the user, and that are honoured."""
 _FRESH_SECONDS = 60.0
 """Age up to which a prepared context is used. Its first message has a time, which brokers accept for 5 minutes."""
 _SERVICE = (
@@ -164,8 +157,6 @@ class KerberosLogin(AbstractContextLogin):
         """Return a context for a login at `host`, and its first message.
 
         If none is ready, make one now, which may wait for the KDC.
-
-        Raises: see `_make`.
         """
         with self._lock:
             fresh = self.usable_at(host)
@@ -195,13 +186,7 @@ class KerberosLogin(AbstractContextLogin):
         return future
 
     def _make(self, host: str) -> tuple[Any, bytes]:
-        """Return a new security context for the broker at `host`, and its first message.
-
-        Raises:
-            ConfigurationError: there is no ticket, a setting is wrong, or the KDC does not know the broker.
-            BrokerAuthorizationError: the KDC refuses the user.
-            BrokerUnavailableError: the KDC cannot be reached, or the ticket has expired and none came after it.
-        """
+        """Return a new security context for the broker at `host`, and its first message."""
         return self._translating(host, lambda: self._first_step(host))  # type: ignore[no-any-return]
 
     def _first_step(self, host: str) -> tuple[Any, bytes]:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tiered_stream.broker.properties import property_table as kafka
-from tiered_stream.broker.properties.property_values import ConfigValues
+from tiered_stream.broker import kafka_properties as kafka
+from tiered_stream.broker.kafka_properties import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
     options = _jaas_options(values, mechanism)
     if mechanism == "AWS_MSK_IAM":
         # This import and the next two are here, because few users need these modules and their libraries.
-        from tiered_stream.broker.login.msk_iam import aws_login
+        from tiered_stream.broker.login.aws_login import aws_login
 
         # kafka-python has no setting for AWS logins, but passes this one to every mechanism.
         settings["sasl_oauth_token_provider"] = aws_login(options)
@@ -98,9 +98,6 @@ def _check_callback_handlers(values: ConfigValues, mechanism: str) -> None:
     """Check that each callback handler in the properties is a class that this package replaces for `mechanism`.
 
     Only the last part of a class name is compared, because the classes have moved between packages.
-
-    Raises:
-        ConfigurationError: a property names another class.
     """
     for name, replaced in _CALLBACK_HANDLERS.items():
         handler = values.text(name)
@@ -148,11 +145,7 @@ def parse_jaas(text: str) -> JaasEntry:
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
-    """Split a JAAS entry into tokens: pairs of a text, and true if the text is the mark `=` or `;` outside of quotes.
-
-    Raises:
-        ConfigurationError: a quote is not closed.
-    """
+    """Split a JAAS entry into pairs: a token, and true if the token is the mark `=` or `;` outside of quotes."""
     tokens, position = [], 0
     while match := _TOKEN.match(text, position):
         position = match.end()
@@ -181,9 +174,6 @@ def _jaas_options(values: ConfigValues, mechanism: str) -> dict[str, str]:
     """Return the login module's options in `sasl.jaas.config`.
 
     The result is empty if the property is missing and the mechanism does not need it.
-
-    Raises:
-        ConfigurationError: the property is missing, malformed, for another mechanism, or has an unsupported option.
     """
     text = values.secret("sasl.jaas.config")
     login_module, effective_options = _LOGIN_MODULES[mechanism]

@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tiered_stream.broker import kafka_properties as kafka
+from tiered_stream.broker.kafka_properties import ConfigValues
 from tiered_stream.broker.login.key_stores import StoreType, private_key, store_file, trusted_certificates
-from tiered_stream.broker.properties import property_table as kafka
-from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
@@ -56,12 +56,7 @@ def _limit_versions(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def _limit_suites(context: ssl.SSLContext, values: ConfigValues) -> None:
-    """Limit `context` to `ssl.cipher.suites`. Python offers either all suites of TLS 1.3 or no TLS 1.3.
-
-    Raises:
-        ConfigurationError: a suite is unknown, some but not all suites of TLS 1.3 are named, or no suite is of an
-            enabled TLS version.
-    """
+    """Limit `context` to `ssl.cipher.suites`. Python offers either all suites of TLS 1.3 or no TLS 1.3."""
     listed = values.text("ssl.cipher.suites")
     names = {name.strip() for name in listed.split(",") if name.strip()}
     if not names:
@@ -92,9 +87,6 @@ def _openssl_name(suite: str) -> str:
     """Return OpenSSL's name of the cipher suite that Java and the RFCs call `suite`.
 
     For example, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256.
-
-    Raises:
-        ConfigurationError: the suite is unknown.
     """
     match = _SUITE.fullmatch(suite)
     if match is None:

@@ -4,7 +4,9 @@ kafka-python's generated decoders take time that grows with the square of the le
 copy the rest of the message for each section of tagged fields: a response of 600 KB took half a minute. Our connections
 read responses with kafka-python's decoders that are not generated, which have neither problem.
 
-We patch nothing in kafka-python. `tests/broker/wire/test_kafka_python.py` names each attribute that we rely on, and
+We change kafka-python in three places. A new connection gets our class, with our protocol and our read of the socket.
+Our mechanisms for AWS_MSK_IAM, GSSAPI and SCRAM are registered in place of kafka-python's, for the whole process. A
+SCRAM login's client gets our class. `tests/broker/wire/test_kafka_python.py` names each attribute that we rely on, and
 fails when a release changes one of them.
 """
 
@@ -34,7 +36,7 @@ from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
-from tiered_stream.process.single_flight import SingleFlightCache
+from tiered_stream.process.caches import SingleFlightCache
 from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 
 __all__ = [
@@ -191,7 +193,7 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
 
     Decoding the Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes stay the same, and the
     response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time,
-    so `offset_messages` decodes them.
+    so `list_offsets` decodes them.
     """
 
     def __init__(self, **config: Any) -> None:
@@ -239,11 +241,7 @@ class _PlainHeader:
         return self.header.get_response_class().parse_header(buffer)
 
     def decode(self, buffer: KafkaBytes) -> Any:
-        """Decode the response's body. A Metadata response may come from the cache, and must not be changed.
-
-        Raises:
-            ValueError: the bytes are not a response to this request.
-        """
+        """Decode the response's body. A Metadata response may come from the cache, and must not be changed."""
         kind, version = self.header.get_response_class()[None], self.api_version
         content = memoryview(buffer).toreadonly()[buffer.tell() :]
         if kind is ApiVersionsResponse and bytes(content[:2]) != b"\0\0":  # brokers send an error in version 0

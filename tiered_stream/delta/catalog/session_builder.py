@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.session_checks import CATALOG, EXTENSION
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.command_settings import note_session_settings, spark_settings
+from tiered_stream.options.settings_files import note_session_settings, spark_settings
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Environment variable that spark-submit sets for the Python process that it starts."""

@@ -42,8 +42,7 @@ from tiered_stream.delta.write.data_files import DataFile, offset_ranges
 from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError, UnsupportedDataError
 from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
 from tiered_stream.observe.landed_rows import LandedRows
-from tiered_stream.plan.data_loss import DataLossPolicy
-from tiered_stream.plan.partitions import check_topic_ids
+from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableFiles, TableStorage
 from tiered_stream.delta.settings.upsert_settings import MERGE_ON, MODE, UPSERT
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 
 if TYPE_CHECKING:
     from tiered_stream.delta.commit.transaction import CommitTable, DeltaTransaction, Lock

@@ -33,7 +33,7 @@ from tiered_stream.delta.write.data_files import DataFile, HeldRows, landed_rows
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
 from tiered_stream.model import PartitionRanges
 from tiered_stream.observe.landed_rows import LandedRows
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import TableRules
 from tiered_stream.model import ASSUMED_RECORD_BYTES, ReportAddress, Split
 from tiered_stream.observe.metrics import new_part
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.process.heap_and_gc import settle_worker, share_heap
 from tiered_stream.spark.source import BatchReader

@@ -45,11 +45,12 @@ from tiered_stream.delta.write.data_files import data_files, held_rows, landed_r
 from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.observe.landed_rows import LandedRows, note_landed
-from tiered_stream.options.command_settings import naming_lines
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.remote_options import SETTINGS_FILE
+from tiered_stream.options.settings_files import naming_lines
+from tiered_stream.spark.executor_python import register_source
 from tiered_stream.spark.report_addresses import reporting_options, with_reporting
-from tiered_stream.spark.session import is_connect, register_source
+from tiered_stream.spark.session import is_connect
 
 if TYPE_CHECKING:
     from tiered_stream.delta.commit.batch_commit import TableCommits

@@ -44,9 +44,9 @@ from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.delta.settings.upsert_settings import is_upsert
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.options.command_settings import without
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.parsing import parse_options
+from tiered_stream.options.settings_files import without
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from tiered_stream.delta.settings.ingest_settings import ONLY_TABLE, PARKED_FILE
 from tiered_stream.delta.write.data_files import DataFile, data_files
 from tiered_stream.errors import DataLossError, TableError, TieredStreamError
 from tiered_stream.model import PartitionRanges
-from tiered_stream.options.command_settings import POSITIONS, without
+from tiered_stream.options.given_options import OPTIONS
 from tiered_stream.options.offset_json import offsets_to_json
 from tiered_stream.options.offset_ranges import ends_of, starting_at
-from tiered_stream.options.source_options import OPTIONS
+from tiered_stream.options.settings_files import POSITIONS, without
 from tiered_stream.options.spark_options import ENDING_OFFSETS
 from tiered_stream.options.types import Queries
 

@@ -49,7 +49,7 @@ from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.sql_query import SqlQuery
 from tiered_stream.formats.rows.table_rules import NO_RULES, certain_rules
 from tiered_stream.observe.landed_rows import LandedRows, note_landed
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.offset_json import notes_of
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.spark.session import is_connect, refuse_connect

@@ -62,7 +62,7 @@ from tiered_stream.errors import ConfigurationError, TableAccessError, TableErro
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import NO_RULES, certain_rules
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.spark.session import is_connect
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from tiered_stream.delta.settings.upsert_settings import MERGE_ON, ORDER_BY
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.parsing import Subscription
 
 SOURCE = "tiered_stream_redriven"

@@ -54,7 +54,7 @@ from tiered_stream.formats.rows.row_choices import Evolution, OnDecodeError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import certain_rules
 from tiered_stream.model import TopicPartition
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.parsing import Subscription, parse_subscription
 
 log = logging.getLogger(__name__)

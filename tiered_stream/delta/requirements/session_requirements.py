@@ -17,7 +17,7 @@ from tiered_stream.delta.requirements.new_table_properties import DEFAULTS_PREFI
 from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement, entries
 from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE
 from tiered_stream.delta.settings.ingest_settings import COMPRESSION, GZIP, SNAPPY, UNCOMPRESSED, ZSTD, TableFiles
-from tiered_stream.options.command_settings import gives
+from tiered_stream.options.settings_files import gives
 
 STORE_ASSIGNMENT = "spark.sql.storeAssignmentPolicy"
 OUTPUT_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"

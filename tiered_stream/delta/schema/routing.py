@@ -31,7 +31,7 @@ from tiered_stream.errors import ConfigurationError, SchemaRegistryError, TableE
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows, row_format
 from tiered_stream.model import is_topic_name
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 
 

@@ -43,7 +43,7 @@ from tiered_stream.formats.rows.sql_query import COLUMN, SqlQuery
 from tiered_stream.formats.rows.time_columns import with_time_types
 from tiered_stream.formats.sql.parser import parse_query
 from tiered_stream.formats.sql.row_query import RowQuery
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.spark_options import SUBSCRIBE
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 

@@ -19,14 +19,19 @@ from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY, OWN_COL
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import REGISTRY_PREFIX, Evolution
 from tiered_stream.options import types
-from tiered_stream.options.command_settings import without
-from tiered_stream.options.fields import declared, of, read_fields
-from tiered_stream.options.given import JOB_PREFIX, GivenOptions, is_known
+from tiered_stream.options.given_options import (
+    JOB_PREFIX,
+    OPTIONS,
+    GivenOptions,
+    check_placeholders,
+    declared,
+    is_known,
+    of,
+    read_fields,
+)
 from tiered_stream.options.parsing import StorageOptions, StoreAccess
-from tiered_stream.options.placeholders import check_placeholders
-from tiered_stream.options.properties_files import read_settings
 from tiered_stream.options.remote_options import SETTINGS_FILE
-from tiered_stream.options.source_options import OPTIONS
+from tiered_stream.options.settings_files import read_settings, without
 from tiered_stream.options.types import Option, option, optional
 from tiered_stream.options.unknown_names import is_typing_error, nearest_name, unknown_setting
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, HDFS_SCHEME

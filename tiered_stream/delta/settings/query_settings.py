@@ -20,7 +20,7 @@ from tiered_stream.delta.settings.ingest_settings import (
 from tiered_stream.delta.settings.row_settings import FLAT, VALUE_COLUMNS, row_settings
 from tiered_stream.delta.settings.upsert_settings import KEYS, check_upsert, placeholder_of
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
 
 LANES = ("auto", "direct", "spark")

@@ -24,8 +24,7 @@ from tiered_stream.formats.rows.row_choices import (
     SubjectNames,
 )
 from tiered_stream.options import types
-from tiered_stream.options.fields import of, read_fields
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions, of, read_fields
 from tiered_stream.options.types import COLUMNS, Option, option, optional
 
 E = TypeVar("E", bound=StrEnum)

@@ -9,7 +9,7 @@ from tiered_stream.delta.settings.row_settings import ENVELOPE, ON_DECODE_ERROR,
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Envelope, OnDecodeError, placeholder_bytes
 from tiered_stream.options import types
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.types import Option, option, optional
 
 APPEND, UPSERT = "append", "upsert"

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.uploads import MEMORY_BYTES, Uploads, UploadThreads, WaitingFile
 from tiered_stream.errors import StorageError
-from tiered_stream.process.shared import PerProcess
+from tiered_stream.process.caches import PerProcess
 from tiered_stream.storage.cloud_endpoints import TABLES
 from tiered_stream.storage.cloud_upload import CloudUploader
 from tiered_stream.storage.hdfs_store import HdfsStore

@@ -19,7 +19,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     TableStorage,
 )
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.process.shared import PerProcess
+from tiered_stream.process.caches import PerProcess
 from tiered_stream.storage.cloud_endpoints import (
     AZURE_SCHEMES,
     GOOGLE_SCHEME,

@@ -19,8 +19,8 @@ from botocore.config import Config
 from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
 from tiered_stream.delta.write.uploads import SMALL_IN_FLIGHT, Uploads, UploadThreads, WaitingFile
 from tiered_stream.errors import StorageError
+from tiered_stream.process.caches import PerProcess
 from tiered_stream.process.logs import muted
-from tiered_stream.process.shared import PerProcess
 from tiered_stream.storage.object_store import ATTEMPTS
 from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, table_session
 

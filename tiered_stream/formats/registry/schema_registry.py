@@ -17,8 +17,7 @@ from cachetools import TTLCache
 
 from tiered_stream.errors import SchemaRegistryError, UnknownSchemaError
 from tiered_stream.formats.registry.registry_connection import GUIDS, RegistryConnection, RegistrySettings
-from tiered_stream.process.shared import PerProcess
-from tiered_stream.process.single_flight import SingleFlightCache
+from tiered_stream.process.caches import PerProcess, SingleFlightCache
 
 _MAX_CHARACTERS, _MAX_UNKNOWN, _UNKNOWN_SECONDS = 64 << 20, 100_000, 60.0
 _MAX_REFERENCES = 200

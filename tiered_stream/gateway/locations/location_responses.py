@@ -20,8 +20,8 @@ from tiered_stream.gateway.locations.tiered_segments import TieredSegments
 from tiered_stream.gateway.locations.turns import TURN_SECONDS
 from tiered_stream.gateway.protocol.authorization import PartitionResponse, ReadablePartition
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition
-from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.locate.segment_metadata_locator import overlapping
+from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import STORAGE_FORMAT, ByteRange, OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.process.heap_and_gc import collection_paused
 

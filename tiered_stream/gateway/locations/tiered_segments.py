@@ -16,13 +16,13 @@ from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.list_offsets import EARLIEST_LOCAL, BrokerOffsetReader
 from tiered_stream.errors import DataLossError, TieredStreamError, UnknownTopicError
 from tiered_stream.gateway.locations.faulty_partitions import FaultyPartitions
-from tiered_stream.locate.lineage import VisibleSegments
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import PATIENCE_MS, MetadataTopicLocator, View
+from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import OffsetRange, PartitionRanges, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import LATEST
-from tiered_stream.process.single_flight import SingleFlightCache
+from tiered_stream.process.caches import SingleFlightCache
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tiered_stream.errors import DataLossError
 from tiered_stream.locate.archive.archived_partitions import Archive
-from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.locate.locator import SegmentFilter, every_segment
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
+from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import AbortedTransaction, OffsetRange, PartitionLocations, PartitionRanges, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
@@ -63,10 +63,6 @@ class ArchiveLocator(SegmentMetadataLocator):
         Args:
             seams: pairs of a partition and the offset at which its segments in the archive end, or a gap between them
                 begins, while transactions of earlier records may be undecided.
-
-        Raises:
-            DataLossError: a gap begins at the offset of a pair, and a transaction is open there. The transaction ended
-                in the missing segments, so it is unknown whether it was committed.
         """
         for partition, seam in seams:
             self._check_gap(partition, self.visible_of([partition])[partition], seam)

@@ -14,8 +14,8 @@ from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import UnknownTopicError
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.locate.archive.archived_partitions import MANIFEST_REQUESTS_IN_FLIGHT, Archive, ArchivedPartition
-from tiered_stream.locate.indexes.offset_index import search_start
-from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.offset_index import search_start
+from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import ByteRange, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
@@ -122,11 +122,7 @@ class ArchiveOffsetReader(OffsetReader):
         return archived.last_stable_offset if committed else archived.end_offset
 
     def _archived(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
-        """Return each partition's contents (`ArchivedPartition`), as of the last listing of the archive.
-
-        Raises:
-            UnknownTopicError: a partition has no segments.
-        """
+        """Return each partition's contents (`ArchivedPartition`), as of the last listing of the archive."""
         archived = self._archive.partitions(partitions)
         missing = sorted(str(partition) for partition in partitions if partition not in archived)
         if missing:
@@ -139,10 +135,6 @@ def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timest
 
     Records of aborted and open transactions are included, but transaction markers are not (Kafka:
     `LogSegment.findOffsetByTimestamp`).
-
-    Raises:
-        StorageError: indexes or bytes cannot be read.
-        CorruptDataError, UnsupportedDataError: indexes or bytes are malformed.
     """
     segment, offsets = part.segment, part.offsets
     start = search_start(fetcher, part, timestamp)

@@ -15,12 +15,17 @@ from functools import cached_property, partial
 from typing import TypeVar
 from uuid import UUID
 
+from tiered_stream.broker.leader_epochs import Lineage
 from tiered_stream.errors import ConfigurationError, CorruptDataError, naming
 from tiered_stream.limits import DEFAULT_LIMITS, Limit
-from tiered_stream.locate.archive.archived_copies import MANIFEST, CopyListing, SegmentCopy, Suffixes
-from tiered_stream.locate.archive.unread_places import UnreadPlaces
-from tiered_stream.locate.indexes.index_cache import IndexCache
-from tiered_stream.locate.lineage import Lineage, VisibleSegments, lineage_of, visible_segments
+from tiered_stream.locate.archive.archive_listing import MANIFEST, CopyListing, SegmentCopy, Suffixes, UnreadPlaces
+from tiered_stream.locate.index_files import (
+    IndexCache,
+    open_transactions,
+    parse_leader_epoch_checkpoint,
+    parse_producer_snapshot,
+)
+from tiered_stream.locate.visible_segments import VisibleSegments, lineage_of, visible_segments
 from tiered_stream.model import (
     LeaderEpoch,
     OffsetRange,
@@ -31,7 +36,6 @@ from tiered_stream.model import (
 )
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.records.snapshots import open_transactions, parse_leader_epoch_checkpoint, parse_producer_snapshot
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_fetcher import open_fetcher
@@ -154,7 +158,8 @@ class Archive:
 
         Raises:
             ConfigurationError: the configured key prefix is only the beginning of the real one.
-            StorageError, CorruptDataError, UnsupportedDataError: the errors of `refresh`.
+            StorageError: the store cannot be listed, or the manifest cannot be read from it.
+            CorruptDataError, UnsupportedDataError: the manifest is malformed or of an unknown version.
         """
         copy = self._listing.any_manifest()
         if copy is not None:
@@ -190,14 +195,11 @@ class Archive:
             self._topics[name] = _Topic(topic_id, segments, incomplete)
 
     def list_new(self, topics: Collection[str]) -> None:
-        """List the topics that were not listed yet, all together. Raises: the errors of `refresh`."""
+        """List the topics that were not listed yet, all together."""
         self.refresh([topic for topic in topics if topic not in self._topics])
 
     def topic(self, topic: str) -> TopicDescription | None:
-        """Return the topic's id and its partitions with segments; None if the topic has no segment.
-
-        Raises: the errors of `refresh`.
-        """
+        """Return the topic's id and its partitions with segments; None if the topic has no segment."""
         known = self._topic(topic)
         return None if known is None else TopicDescription(topic, known.topic_id, tuple(sorted(known.partitions)))
 
@@ -205,8 +207,9 @@ class Archive:
         """Return these partitions as of the last listing; partitions without segments are left out.
 
         Raises:
-            StorageError, CorruptDataError, UnsupportedDataError, ConfigurationError: the errors of `refresh`, or the
-                indexes of a partition's newest segment cannot be read or are malformed.
+            StorageError: the store cannot be listed, or a manifest or an index cannot be read from it.
+            CorruptDataError, UnsupportedDataError: a manifest or an index of a partition's newest segment is malformed.
+            ConfigurationError: several topics had one name, and no topic id is configured.
         """
         segments = {}
         for partition in partitions:
@@ -238,10 +241,7 @@ class Archive:
         ]
 
     def open_transactions(self, segment: RemoteLogSegment) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of each transaction that is open at the segment's end.
-
-        Raises: the errors of `partitions`.
-        """
+        """Return (producer id, first offset) of each transaction that is open at the segment's end."""
         return open_transactions(self._parsed(segment, IndexType.PRODUCER_SNAPSHOT, parse_producer_snapshot))
 
     def close(self) -> None:
@@ -273,9 +273,6 @@ class Archive:
 
         Return None if the configured id is not in `listed_ids`. Also return None if no id is configured and
         `listed_ids` is empty.
-
-        Raises:
-            ConfigurationError: no id is configured, and `listed_ids` has several ids.
         """
         if topic in self._topic_ids:
             return self._topic_ids[topic] if self._topic_ids[topic] in listed_ids else None
@@ -292,8 +289,6 @@ class Archive:
 
         The lineage comes from the newest segment's leader epoch checkpoint. Open transactions come from the last
         visible segment's producer snapshot.
-
-        Raises: the errors of `partitions`.
         """
         newest = max(
             segments, key=lambda segment: (segment.leader_epochs[-1].epoch, segment.end_offset, segment.segment_id)
@@ -309,11 +304,7 @@ class Archive:
         return ArchivedPartition(segments, lineage, visible, start, end, max(start, min([end, *open_from])))
 
     def _parsed(self, segment: RemoteLogSegment, index_type: IndexType, parse: Callable[[bytes], _T]) -> _T:
-        """Return what `parse` returns for the bytes of the segment's index of type `index_type`.
-
-        Raises:
-            CorruptDataError: the index is missing.
-        """
+        """Return what `parse` returns for the bytes of the segment's index of type `index_type`."""
         data = self._indexes.get(segment, (index_type,)).get(index_type)
         if data is None:
             raise CorruptDataError(f"{segment} has no {index_type.value} index")
@@ -325,7 +316,7 @@ def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Arch
     """Open the archive that the storage options name.
 
     Raises:
-        ConfigurationError: the configured layout has no manifests, or `open_fetcher` raises it.
+        ConfigurationError: the configured layout has no manifests, or the settings of the storage are wrong.
     """
     if storage.layout != StorageLayout.AIVEN:
         raise ConfigurationError(

@@ -33,13 +33,12 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     TopicIdPartition,
     metadata_partition,
 )
-from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
-from tiered_stream.locate.metadata_topic.topic_state import TopicState, apply_record, restored_topic
+from tiered_stream.locate.metadata_topic.segment_table import SegmentTable, TopicState, apply_record, restored_topic
 from tiered_stream.model import PartialAnswer, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
+from tiered_stream.process.caches import SingleFlightCache
 from tiered_stream.process.heap_and_gc import collection_paused
-from tiered_stream.process.single_flight import SingleFlightCache
 from tiered_stream.records.header import ATTRIBUTES_AT, CRC_AT, whole_batches
 from tiered_stream.records.values import Value, read_values
 
@@ -153,8 +152,6 @@ class MetadataLog:
 
         Args:
             metadata_topic: current metadata of the metadata topic.
-
-        Raises: the errors of `BrokerOffsetReader.each`.
         """
         topic_id, partition_count = metadata_topic.topic_id, len(metadata_topic.partitions)
         for key in [key for key in list(self._logs) if key[:2] != (topic_id, partition_count)]:

@@ -11,19 +11,18 @@ from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
-from tiered_stream.broker.first_batches import fetch_first_batches
+from tiered_stream.broker.leader_epochs import BrokerLineages, Lineage
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
+from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_first_batches, fetch_records
 from tiered_stream.errors import BrokerError, BrokerUnavailableError, CorruptDataError, UnsupportedDataError
-from tiered_stream.locate.broker_lineage import BrokerLineages
-from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES
-from tiered_stream.locate.lineage import Lineage, VisibleSegments, visible_segments
-from tiered_stream.locate.metadata_topic.finished_alone import FinishedAloneSegments
+from tiered_stream.locate.index_files import DEFAULT_CACHE_BYTES
+from tiered_stream.locate.metadata_topic.compacted_segments import CompactedSegments
 from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
+from tiered_stream.locate.visible_segments import VisibleSegments, visible_segments
 from tiered_stream.model import AbortedTransaction, PartialAnswer, RemoteLogSegment, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST
@@ -93,7 +92,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._patience_ms = patience_ms
         self._offsets = BrokerOffsetReader(client, isolation)
         self._log = MetadataLog(client, patience_ms, snapshots)
-        self._finished_alone = FinishedAloneSegments(fetcher, self.executor, falls_back=falls_back)
+        self._compacted_segments = CompactedSegments(fetcher, self.executor, falls_back=falls_back)
         self._lineages = BrokerLineages(client, patience_ms)
         self._topic_ids: dict[str, UUID] = {}
         self._views: dict[TopicPartition, View] = {}
@@ -151,10 +150,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return PartialAnswer(views, {**faults, **lineages.faults, **starts.faults})
 
     def read_metadata(self, partitions: Collection[TopicPartition]) -> None:
-        """Read the metadata of all these partitions together, so that `views` then only reads new records.
-
-        Raises: the errors of `views`.
-        """
+        """Read the metadata of all these partitions together, so that `views` then only reads new records."""
         self._tables(partitions, self._describe({partition.topic for partition in partitions}))
 
     def _tables(
@@ -167,7 +163,9 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self, tables: Mapping[TopicIdPartition, SegmentTable]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
         """Return by partition the segments of which the topic has only an update, completed from the storage."""
-        alone = {partition: updates for partition, table in tables.items() if (updates := table.alone(partition))}
+        alone = {
+            partition: updates for partition, table in tables.items() if (updates := table.lone_updates(partition))
+        }
         if not alone:
             return {}
         first = [
@@ -176,7 +174,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             if any(update.end_before is None for update in updates)
         ]
         starts = self._offsets.special_offsets(EARLIEST, first, self._patience_ms).found if first else {}
-        return self._finished_alone.complete(alone, starts)
+        return self._compacted_segments.complete(alone, starts)
 
     def _describe(self, topics: Collection[str]) -> dict[str, TopicMetadata]:
         """Request and return the metadata of `topics` and of the metadata topic, and keep the topics' ids."""
@@ -242,7 +240,8 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         be undecided. Nothing is fetched if the cache lacks only one of the offsets. A Fetch of many partitions returns
         no batch that is larger than its size limit. So offsets with larger batches stay out of the cache.
 
-        Return: the errors of the leaders that are not available, by partition.
+        Returns:
+            The errors of the leaders that are not available, by partition.
         """
         unknown = {partition: seam for partition, seam in seams.items() if self._known_aborted(partition, seam) is None}
         if len(unknown) < 2:
@@ -293,9 +292,6 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         A broker names aborted transactions only with records. If no record can be read at `seam`, because it is the
         last stable offset, the record before `seam` is fetched. That response also names transactions that were aborted
         after `seam`.
-
-        Raises:
-            BrokerUnavailableError: the broker returns no record.
         """
         fetched = self._fetch(partition, seam, max_wait_ms=0)
         for _ in range(_SEAM_ATTEMPTS):

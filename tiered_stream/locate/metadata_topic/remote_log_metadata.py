@@ -269,12 +269,7 @@ def _segment_name(reader: flexible.Reader) -> tuple[TopicIdPartition, UUID]:
 
 
 def _topic_id_partition(reader: flexible.Reader) -> TopicIdPartition:
-    """Read a partition with its topic's id; most results come from a cache, by the bytes that name the partition.
-
-    Raises:
-        ValueError: the data ends too early, or is malformed.
-        CorruptDataError: the topic's name or id is missing, or the partition is negative.
-    """
+    """Read a partition with its topic's id; most results come from a cache, by the bytes that name the partition."""
     data, start = reader.data, reader.position
     end = start + data[start] + _AFTER_NAME if start < len(data) else start
     if start < end <= len(data) and data[start] < 0x80 and not data[end - 1]:

@@ -20,7 +20,7 @@ import numpy as np
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
-from tiered_stream.process.single_flight import SingleFlightCache
+from tiered_stream.process.caches import SingleFlightCache
 from tiered_stream.records.codecs import Buffer
 from tiered_stream.records.memory import allocate
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata

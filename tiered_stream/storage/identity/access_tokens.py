@@ -18,8 +18,8 @@ import orjson
 import urllib3
 
 from tiered_stream.errors import StorageAccessError, StorageUnavailableError
+from tiered_stream.process.caches import PerProcess
 from tiered_stream.process.logs import muted
-from tiered_stream.process.shared import PerProcess
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.identity.token_request import AccessToken, TokenRequest
 from tiered_stream.timed_http import environment_proxy, read_response, system_tls, timed_pools, untrusted_certificate

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from tiered_stream.errors import ConfigurationError, StorageAccessError
-from tiered_stream.process.shared import PerProcess
+from tiered_stream.process.caches import PerProcess
 from tiered_stream.storage.attempts import RequestTimeouts
 from tiered_stream.storage.identity.access_tokens import TokenSource
 from tiered_stream.storage.identity.token_request import AccessToken

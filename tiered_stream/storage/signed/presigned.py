@@ -18,8 +18,8 @@ from urllib3 import exceptions as http
 from tiered_stream import errors
 from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.process.caches import PerProcess
 from tiered_stream.process.logs import muted
-from tiered_stream.process.shared import PerProcess
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.object_store import too_short

@@ -26,8 +26,8 @@ from tiered_stream.broker.client import BrokerClient, supported_feature
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import read_topics
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.faults import connection_fault
 from tiered_stream.broker.group_offsets import GroupOffsets
+from tiered_stream.broker.kafka_errors import connection_fault
 from tiered_stream.broker.leader_epochs import leader_epoch_end_offsets
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.range_reader import offset_after
@@ -44,7 +44,7 @@ from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import AbortedTransaction, LeaderEpoch, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.records.transactions import aborted_in_fetched
+from tiered_stream.records.header import aborted_in_fetched
 
 T = TypeVar("T")
 

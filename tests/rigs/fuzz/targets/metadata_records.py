@@ -15,8 +15,7 @@ from tests.rigs.stack.rows import Record
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.locate.metadata_topic.metadata_snapshots import LastBatch, TopicSnapshot
 from tiered_stream.locate.metadata_topic.remote_log_metadata import decode_remote_log_metadata
-from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
-from tiered_stream.locate.metadata_topic.topic_state import TopicState, apply_record, restored_topic
+from tiered_stream.locate.metadata_topic.segment_table import SegmentTable, TopicState, apply_record, restored_topic
 from tiered_stream.model import TopicPartition
 from tiered_stream.records.value_scan import scan_values
 from tiered_stream.records.values import Value, read_values

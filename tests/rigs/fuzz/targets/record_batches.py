@@ -21,12 +21,10 @@ from tiered_stream.broker.record_fetch import FetchedRecords
 from tiered_stream.errors import CorruptDataError, TieredStreamError
 from tiered_stream.model import AbortedTransaction, TopicPartition
 from tiered_stream.records import arrow
-from tiered_stream.records.decoder import RecordBatchDecoder
-from tiered_stream.records.header import HEADER
+from tiered_stream.records.decoder import PartBounds, RecordBatchDecoder
+from tiered_stream.records.header import HEADER, aborted_in_fetched
 from tiered_stream.records.memory import allocate
-from tiered_stream.records.part_bounds import PartBounds
 from tiered_stream.records.row_hash import row_hashes
-from tiered_stream.records.transactions import aborted_in_fetched
 from tiered_stream.records.values import read_values
 
 CODEC_CODES = tuple(CODECS.values())

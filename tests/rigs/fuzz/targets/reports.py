@@ -22,7 +22,7 @@ from tiered_stream.observe.metrics_receiver import parse_datagram
 from tiered_stream.observe.open_telemetry import _LatencyHistograms
 from tiered_stream.observe.progress import MicroBatch
 from tiered_stream.observe.query_metrics import QueryMetrics
-from tiered_stream.spark.query_listener import BatchLines
+from tiered_stream.spark.reporting import BatchLines
 
 TOKEN = bytes(range(16))
 COUNTERS = {"micro_batch": ["query", 3], "part": "", **asdict(ReadMetrics())}

@@ -9,9 +9,14 @@ import google_crc32c
 
 from tests.rigs.fuzz.mutation import below, fixed, number, one, spoiled, spoiled_text
 from tests.rigs.fuzz.target import Target
-from tiered_stream.locate.indexes.index_files import parse_time_index, parse_transaction_index
-from tiered_stream.locate.indexes.offset_index import parse_offset_index
-from tiered_stream.records.snapshots import open_transactions, parse_leader_epoch_checkpoint, parse_producer_snapshot
+from tiered_stream.locate.index_files import (
+    open_transactions,
+    parse_leader_epoch_checkpoint,
+    parse_producer_snapshot,
+    parse_time_index,
+    parse_transaction_index,
+)
+from tiered_stream.locate.offset_index import parse_offset_index
 
 BASE, SIZE = 1000, 1 << 30
 

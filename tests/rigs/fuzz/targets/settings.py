@@ -16,9 +16,9 @@ from tests.golden import STORES
 from tests.rigs.fuzz.mutation import CHARACTERS, below, number, one, spoiled, spoiled_json, spoiled_text
 from tests.rigs.fuzz.target import Target
 from tiered_stream.broker.client_properties import BrokerConfig
-from tiered_stream.broker.login.jks import read_jks
+from tiered_stream.broker.login.key_stores import read_jks
+from tiered_stream.broker.login.oauthbearer import token_of
 from tiered_stream.broker.login.sasl import parse_jaas
-from tiered_stream.broker.login.token_endpoint import token_of
 from tiered_stream.delta.settings.ingest_settings import (
     ROUTE,
     check_names,
@@ -28,12 +28,11 @@ from tiered_stream.delta.settings.ingest_settings import (
 )
 from tiered_stream.errors import CorruptDataError, TieredStreamError
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS, GatewaySettings
-from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.given_options import OPTIONS, GivenOptions
 from tiered_stream.options.offset_json import LastOffsets, offsets_to_json
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.options.properties_files import parse_assignments, read_settings
 from tiered_stream.options.remote_options import ENDING_OFFSETS
-from tiered_stream.options.source_options import OPTIONS
+from tiered_stream.options.settings_files import parse_assignments, read_settings
 from tiered_stream.options.spark_options import ASSIGN, STARTING_OFFSETS_BY_TIMESTAMP
 from tiered_stream.options.types import Option
 from tiered_stream.replay.times import parse_range

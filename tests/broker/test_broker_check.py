@@ -1,0 +1,344 @@
+"""How soon a query or a command gives up brokers that are not there, and how it names other listeners."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.broker.certificates import CertificateAuthority
+from tests.broker.scripted import MetadataRequest, ScriptedClient, metadata
+from tests.broker.secure import login_module
+from tests.dripping import dripping
+from tests.local_http import LocalHttp
+from tests.rigs.stack.processes import free_ports
+from tiered_stream.broker import broker_check
+from tiered_stream.broker import client as client_module
+from tiered_stream.broker.broker_check import check_brokers, meet_brokers
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.client_properties import BrokerConfig
+from tiered_stream.broker.connections import Deadline
+from tiered_stream.broker.kafka_errors import AbsentBrokerError
+from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError, UnknownTopicError
+from tiered_stream.model import TopicPartition
+from tiered_stream.options.choices import IsolationLevel
+
+FAR = 600_000
+"""Milliseconds that no test waits for."""
+SILENCE = b""
+
+
+def refused() -> str:
+    return f"127.0.0.1:{free_ports(1)[0]}"
+
+
+@contextmanager
+def listener(answer: Callable[[bytes], bytes], context: ssl.SSLContext | None = None) -> Iterator[str]:
+    """A listener that sends `answer` of the first bytes of each connection, and then closes it.
+
+    Where the answer is SILENCE, the connection stays open.
+    """
+    server = socket.create_server(("127.0.0.1", 0))
+    kept: list[socket.socket] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            try:
+                secured = connection if context is None else context.wrap_socket(connection, server_side=True)
+                reply = answer(secured.recv(4096))
+                if reply:
+                    secured.sendall(reply)
+                    secured.close()
+                kept.append(secured)
+            except OSError:
+                connection.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        thread.join()
+        for connection in kept:
+            connection.close()
+
+
+def handshake(error_code: int, *mechanisms: str) -> Callable[[bytes], bytes]:
+    """Response to SaslHandshake; other requests get none."""
+
+    def answer(request: bytes) -> bytes:
+        if request[4:6] != b"\0\x11":
+            return SILENCE
+        body = request[8:12] + error_code.to_bytes(2, "big") + len(mechanisms).to_bytes(4, "big")
+        body += b"".join(len(name).to_bytes(2, "big") + name.encode() for name in mechanisms)
+        return len(body).to_bytes(4, "big") + body
+
+    return answer
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listeners are probed, and waiting is reported, without a wait before."""
+    monkeypatch.setattr(broker_check, "PROBE_AFTER_S", 0.0)
+    monkeypatch.setattr(broker_check, "PATIENCE_S", 0.0)
+
+
+def test_addresses_where_nobody_can_respond_are_given_up_long_before_the_timeout_of_calls() -> None:
+    closed, unknown = refused(), "no-such-host.invalid:9092"
+    with (
+        BrokerClient({"bootstrap.servers": f"{closed},{unknown}"}) as client,
+        pytest.raises(AbsentBrokerError) as raised,
+    ):
+        client.run(lambda: client.meet(Deadline(FAR), Deadline(0), advertised=True))
+    assert re.search(rf"{closed}: .*connection refused", str(raised.value))
+    assert re.search(rf"{unknown}: .*DNS", str(raised.value))
+    assert not client.has_met_brokers
+
+
+def test_the_first_contact_has_less_patience_unless_the_user_says_how_long_a_call_may_take() -> None:
+    default = BrokerConfig.parse({"bootstrap.servers": "a:1"})
+    given = BrokerConfig.parse({"bootstrap.servers": "a:1", "default.api.timeout.ms": "90000"})
+    assert (default.start_timeout_ms, default.api_timeout_ms) == (2_500, 60_000)
+    assert (given.start_timeout_ms, given.api_timeout_ms) == (90_000, 90_000)
+
+
+def test_a_client_that_has_met_brokers_waits_for_them_as_long_as_before() -> None:
+    """Its addresses refuse connections longer than a first contact would wait, counted by attempts."""
+    outage = iter(range(30))
+
+    class Restarting(ScriptedClient):
+        async def request(self, node_id: int, message: Any, deadline: Deadline) -> Any:
+            if client.has_met_brokers and next(outage, None) is not None:
+                raise AbsentBrokerError("broker 1: nobody listens there (connection refused)")
+            return await super().request(node_id, message, deadline)
+
+    client = Restarting(
+        lambda _, message: metadata() if isinstance(message, MetadataRequest) else object(),
+        {"default.api.timeout.ms": str(FAR), "retry.backoff.max.ms": "1"},
+    )
+    with client:
+        client.run(lambda: client.meet(Deadline(FAR), Deadline(FAR), advertised=True))
+        client.config = BrokerConfig.parse({"bootstrap.servers": "a:1", "retry.backoff.max.ms": "1"})
+        assert client.metadata(["t"]).keys() == {"t"}
+        meet_brokers(client)  # which sends nothing
+    assert next(outage, None) is None
+
+
+def test_servers_that_say_nothing_do_not_delay_a_server_that_responds() -> None:
+    class Slow(ScriptedClient):
+        async def request(self, node_id: Any, message: Any, deadline: Deadline) -> Any:
+            if node_id in ("bootstrap-0", "bootstrap-1", 1):
+                await self._connections.sleep(FAR)
+            return await super().request(node_id, message, deadline)
+
+    client = Slow(
+        lambda _, message: metadata(), {"bootstrap.servers": "a:1,b:1,c:1", "default.api.timeout.ms": str(FAR)}
+    )
+    with client:
+        meet_brokers(client)
+    assert client.has_met_brokers
+
+
+def test_brokers_that_advertise_an_address_where_nobody_is_are_given_up_with_its_name() -> None:
+    class Advertising(ScriptedClient):
+        async def request(self, node_id: Any, message: Any, deadline: Deadline) -> Any:
+            if node_id in (1, 2):
+                raise AbsentBrokerError(f"broker {node_id} at inside:9092: the name is not known here (DNS)")
+            return await super().request(node_id, message, deadline)
+
+    with (
+        Advertising(lambda *_: metadata()) as client,
+        pytest.raises(BrokerUnavailableError, match=r"inside:9092: the name.*advertised\.listeners"),
+    ):
+        client.run(lambda: client.meet(Deadline(FAR), Deadline(0), advertised=True))
+
+
+class _SaysNo(BaseHTTPRequestHandler):
+    """As an S3 server does: a status line, whatever was asked."""
+
+    def do_GET(self) -> None:
+        self.send_response(400)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("at_once")
+def test_an_http_server_that_waits_for_the_end_of_a_line_is_named() -> None:
+    with LocalHttp(_SaysNo) as server:
+        address = server.url.removeprefix("http://")
+        with (
+            BrokerClient({"bootstrap.servers": address}) as client,
+            pytest.raises(ConfigurationError, match=f"{address} .*HTTP"),
+        ):
+            meet_brokers(client)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "error_code", "mechanisms", "tls", "said"),
+    [
+        ("PLAINTEXT", 34, (), True, "set kafka.security.protocol to SSL$"),
+        ("PLAINTEXT", 33, ("PLAIN", "SCRAM-SHA-256"), False,
+         "to SASL_PLAINTEXT and kafka.sasl.mechanism to PLAIN or SCRAM-SHA-256$"),
+        ("SSL", 33, ("OAUTHBEARER",), True, "to SASL_SSL and kafka.sasl.mechanism to OAUTHBEARER$"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("at_once")
+def test_a_kafka_listener_of_another_protocol_is_named_with_the_right_setting(
+    tmp_path: Path, protocol: str, error_code: int, mechanisms: tuple[str, ...], tls: bool, said: str
+) -> None:
+    identity = CertificateAuthority().issue("broker").write(tmp_path / "broker.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity)
+    answer = handshake(error_code, *mechanisms)
+    with listener(answer, context if tls else None) as address:
+        host, port = address.split(":")
+        found = broker_check.mismatch(host, int(port), protocol)
+        assert found is not None
+        with pytest.raises(ConfigurationError, match=said):
+            raise ConfigurationError(found)
+        right = broker_check.Listener(tls, mechanisms).security_protocol
+        assert broker_check.mismatch(host, int(port), right) == ""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "error_code", "mechanisms", "seen"),
+    [
+        ("SSL", 34, (), "protocol PLAINTEXT, without TLS,"),
+        ("SASL_SSL", 33, ("PLAIN",), "protocol SASL_PLAINTEXT, without TLS,"),
+        ("SASL_SSL", 34, (), "protocol PLAINTEXT, without TLS and logins,"),
+        ("SASL_PLAINTEXT", 34, (), "protocol PLAINTEXT, without logins,"),
+        ("SASL_PLAINTEXT", 33, ("PLAIN",), "no logins by kafka.sasl.mechanism = SCRAM-SHA-256, only by PLAIN."),
+    ],
+)
+def test_a_response_that_anybody_may_have_sent_leads_to_no_advice_for_less_security(
+    protocol: str, error_code: int, mechanisms: tuple[str, ...], seen: str
+) -> None:
+    with listener(handshake(error_code, *mechanisms)) as address:
+        host, port = address.split(":")
+        found = broker_check.mismatch(host, int(port), protocol, "SCRAM-SHA-256")
+    assert found is not None and seen in found
+    assert "set kafka." not in found and "Nothing proves that a broker sent this: find out from" in found
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mPLAIN", "PLAIN\nset kafka.security.protocol", "PLAIN" * 50, "", "plain"])
+def test_a_mechanism_whose_name_no_standard_allows_is_not_repeated(name: str) -> None:
+    with listener(handshake(33, name)) as address:
+        host, port = address.split(":")
+        assert broker_check.mismatch(host, int(port), "PLAINTEXT") == ""
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_peer_that_sends_byte_by_byte_does_not_hold_the_first_contact_past_its_deadline(
+    tmp_path: Path, tls: bool
+) -> None:
+    """Each byte comes long before a wait for one would end."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CertificateAuthority().issue("broker").write(tmp_path / "broker.pem"))
+    with dripping(b"\0\0\x0f", b"\x0f", context if tls else None, seconds=0.01) as (url, _):
+        address = urlsplit(url).netloc
+        kafka = {"bootstrap.servers": address, "default.api.timeout.ms": "1500"}
+        with BrokerClient(kafka) as client, pytest.raises(BrokerUnavailableError, match="1500 ms|closed"):
+            begin = time.monotonic()
+            meet_brokers(client)
+    assert time.monotonic() - begin < 10
+
+
+def test_a_listener_without_the_mechanism_is_named_with_its_mechanisms() -> None:
+    with listener(handshake(33, "PLAIN", "OAUTHBEARER")) as address:
+        host, port = address.split(":")
+        for mechanism in ("PLAIN", ""):
+            assert broker_check.mismatch(host, int(port), "SASL_PLAINTEXT", mechanism) == ""
+        found = broker_check.mismatch(host, int(port), "SASL_PLAINTEXT", "SCRAM-SHA-256")
+    assert found is not None and "no logins by kafka.sasl.mechanism = SCRAM-SHA-256, only by PLAIN or OAU" in found
+
+
+def test_a_refused_login_names_the_listener_that_has_none() -> None:
+    login = {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": login_module("PLAIN", "alice", "secret"),
+    }  # fmt: skip
+
+    def answer(_: int, message: Any) -> Any:
+        raise BrokerAuthorizationError("refused the login")
+
+    for asks, wanted in (
+        (handshake(34), pytest.raises(ConfigurationError, match=r"kafka\.security\.protocol .*PLAINTEXT")),
+        (handshake(33, "PLAIN"), pytest.raises(BrokerAuthorizationError, match="refused the login")),
+    ):
+        with (
+            listener(asks) as address,
+            ScriptedClient(answer, {**login, "bootstrap.servers": address}) as client,
+            wanted,
+        ):
+            meet_brokers(client)
+
+
+def test_a_listener_that_says_nothing_may_be_right_and_nobody_is_not_a_mismatch() -> None:
+    with listener(lambda _: SILENCE) as address:
+        assert broker_check.mismatch("127.0.0.1", int(address.split(":")[1]), "PLAINTEXT", seconds=0.1) == ""
+    assert broker_check.mismatch("127.0.0.1", free_ports(1)[0], "PLAINTEXT") is None
+
+
+@pytest.mark.parametrize("length", [0, 8, 9, 12, 14, 15])
+def test_a_response_that_is_cut_off_is_no_listener(length: int) -> None:
+    whole = handshake(33, "PLAIN")(b"\0" * 4 + b"\0\x11\0\x01tist")
+    assert broker_check._parse(whole, tls=False) == broker_check.Listener(False, ("PLAIN",))
+    assert broker_check._parse(whole[:length], tls=False) in (None, broker_check.Listener(False, ("",)))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_brokers_that_respond_slowly_are_waited_for_and_this_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(broker_check, "_PROBE_S", 0.1)
+    with (
+        listener(lambda _: SILENCE) as address,
+        BrokerClient({"bootstrap.servers": address, "default.api.timeout.ms": "500"}) as client,
+        pytest.raises(BrokerUnavailableError, match="500 ms"),
+    ):
+        meet_brokers(client)
+    (said,) = caplog.messages
+    assert f"kafka.bootstrap.servers = '{address}'" in said
+
+
+def test_a_partition_without_a_leader_is_waited_for_and_this_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The leader comes only after the warning."""
+    monkeypatch.setattr(client_module, "PATIENCE_S", 0.05)
+
+    def answer(_: int, message: Any) -> Any:
+        if isinstance(message, MetadataRequest):
+            return metadata(leader=1 if caplog.messages else -1)
+        raise UnknownTopicError("enough")
+
+    with ScriptedClient(answer, {"default.api.timeout.ms": str(FAR)}) as client:
+        reader = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED)
+        with pytest.raises(UnknownTopicError, match="enough"):
+            reader.earliest([TopicPartition("t", 0)])
+    assert caplog.messages == ["still trying: partition t-0: the partition has no leader"]
+
+
+def test_an_archive_needs_no_broker_before_spark() -> None:
+    check_brokers(
+        {"remote.log.locator": "archive", "kafka.bootstrap.servers": refused(), "subscribe": "t"}, topics=True
+    )

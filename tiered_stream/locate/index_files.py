@@ -1,0 +1,273 @@
+"""Parsers of the index files that are uploaded with a log segment, except the offset index, and a cache of all indexes.
+
+Time index (Kafka: `TimeIndex`), 12 bytes an entry, timestamps strictly ascending, offsets never descending:
+
+    timestamp         int64   largest timestamp (ms) of the segment so far
+    relative offset   int32   an offset in the batch that has this timestamp, minus the segment's base offset
+
+Transaction index (Kafka: `TransactionIndex`, `AbortedTxn`), 34 bytes an entry, last offsets strictly ascending:
+
+    version           int16   0
+    producer id       int64
+    first offset      int64   of the transaction
+    last offset       int64   of the transaction: its abort marker, in this segment
+    last stable offset int64  of the partition when the marker was written: transactions that begin below it are decided
+
+Brokers grow index files in place and trim them when the segment closes. Zeros that a crash left at the end of an offset
+or time index are ignored, as Kafka ignores them. Every other deviation is an error.
+
+Leader epoch checkpoint (Kafka: `LeaderEpochCheckpointFile`), text, one item a line, epochs and offsets ascending:
+
+    0                   version
+    <count>
+    <epoch> <offset>    `count` times: an epoch and the first offset written in it
+
+Producer snapshot (Kafka: `ProducerStateManager`, message `ProducerSnapshot`), big-endian:
+
+    version             int16    1
+    crc                 uint32   CRC-32C of what follows
+    count               int32
+    `count` times, 46 bytes:
+        producer id               int64
+        epoch                     int16
+        last sequence             int32
+        last offset               int64
+        offset delta              int32
+        timestamp                 int64
+        coordinator epoch         int32
+        current txn first offset  int64   -1: no transaction is open
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.model import AbortedTransaction, RemoteLogSegment
+from tiered_stream.process.caches import SingleFlightCache
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+
+_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+_TRANSACTION_ENTRY = np.dtype(
+    [("version", ">i2"), ("producer_id", ">i8"), ("first", ">i8"), ("last", ">i8"), ("last_stable", ">i8")]
+)
+
+Int64s = npt.NDArray[np.int64]
+_EPOCH_LINE = re.compile(r"(\d{1,10}) (\d{1,19})")
+_HEADER = struct.Struct(">hIi")  # version, crc, count
+_CRC_COVERS_FROM = 6
+_PRODUCER = struct.Struct(">qhiqiqiq")  # the eight fields of a producer's entry
+_PRODUCER_SNAPSHOT_VERSION = 1
+DEFAULT_CACHE_BYTES = 64 << 20
+_ENTRY_OVERHEAD = 512
+"""Assumed memory of an entry in bytes in addition to its data, so that the number of empty entries is bounded too."""
+_Indexes = dict[IndexType, bytes]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimeIndex:
+    """Time index of one segment: parallel arrays of `timestamps` (ms), which ascend, and absolute `offsets`.
+
+    The offsets never descend. `base_offset` is the first offset of the segment.
+    """
+
+    base_offset: int
+    timestamps: Int64s
+    offsets: Int64s
+
+    def floor_offset(self, timestamp: int) -> int:
+        """Return an offset such that all records in batches before it are older than `timestamp` (ms).
+
+        It is the offset of the last entry whose timestamp is at most `timestamp`, as in Kafka's `TimeIndex.lookup`. If
+        there is no such entry, it is `base_offset`.
+        """
+        entry = int(np.searchsorted(self.timestamps, timestamp, side="right")) - 1
+        return int(self.offsets[entry]) if entry >= 0 else self.base_offset
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionIndexEntry:
+    """Aborted transaction, and the last stable offset when its abort marker was written (Kafka: `AbortedTxn`)."""
+
+    transaction: AbortedTransaction
+    last_stable_offset: int
+
+
+def parse_time_index(data: bytes, base_offset: int) -> TimeIndex:
+    """Parse the bytes of the time index of a segment that begins at `base_offset`.
+
+    Raises:
+        CorruptDataError: entries are cut short or out of order.
+    """
+    entries = without_trailing_zeros(read_entries(data, _TIME_ENTRY, "time index"))
+    timestamps, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64)
+    check_entries(
+        "time index",
+        ("an offset below the segment's base offset", offsets < 0),
+        ("timestamps that do not ascend", timestamps[1:] <= timestamps[:-1]),
+        ("offsets that descend", np.diff(offsets) < 0),
+    )
+    return TimeIndex(base_offset, timestamps, offsets + base_offset)
+
+
+def parse_transaction_index(data: bytes, base_offset: int) -> tuple[TransactionIndexEntry, ...]:
+    """Parse the bytes of the transaction index of a segment that begins at `base_offset`; entries keep their order.
+
+    Raises:
+        CorruptDataError: entries are cut short or out of order, or a transaction ended before the segment begins.
+        UnsupportedDataError: the version of an entry is not 0.
+    """
+    entries = read_entries(data, _TRANSACTION_ENTRY, "transaction index")
+    if not len(entries):
+        return ()
+    if entries["version"].any():
+        version = int(entries["version"][np.nonzero(entries["version"])[0][0]])
+        raise UnsupportedDataError(f"transaction index: entry version {version}; only version 0 is known")
+    first, last = entries["first"].astype(np.int64), entries["last"].astype(np.int64)
+    check_entries(
+        "transaction index",
+        ("last offsets that do not ascend", last[1:] <= last[:-1]),
+        (f"a transaction that ended at {last[0]}, before it", last[:1] < base_offset),
+        ("a transaction that ends before its start", (first < 0) | (first > last)),
+        ("a negative last stable offset", entries["last_stable"] < 0),
+    )
+    return tuple(
+        TransactionIndexEntry(AbortedTransaction(producer_id, first_offset, last_offset), last_stable_offset)
+        for _, producer_id, first_offset, last_offset, last_stable_offset in entries.tolist()
+    )
+
+
+def read_entries(data: bytes, entry: np.dtype[np.void], name: str) -> npt.NDArray[np.void]:
+    """Return the bytes `data` of an index file as entries of the type `entry`; `name` names the index in the error.
+
+    Raises:
+        CorruptDataError: the last entry is cut off.
+    """
+    if len(data) % entry.itemsize:
+        raise CorruptDataError(f"{name}: it has {len(data)} bytes, no multiple of {entry.itemsize}")
+    return np.frombuffer(data, dtype=entry)
+
+
+def without_trailing_zeros(entries: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Return the entries up to the last one that has a byte other than zero."""
+    written = np.nonzero(entries != np.zeros((), dtype=entries.dtype))[0]
+    return entries[: int(written[-1]) + 1 if len(written) else 0]
+
+
+def check_entries(name: str, *faults: tuple[str, npt.NDArray[np.bool_]]) -> None:
+    """Check that no entry of an index file has a fault.
+
+    Args:
+        name: name of the index, for the error.
+        faults: description of each fault, with a mask of the entries that have it.
+
+    Raises:
+        CorruptDataError: an entry has a fault; the message has the description of the first one.
+    """
+    for fault, entries in faults:
+        if entries.any():
+            raise CorruptDataError(f"{name}: it has {fault}")
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """State of a producer at the end of a segment. `current_txn_first_offset` is None if no transaction is open."""
+
+    producer_id: int
+    epoch: int
+    last_offset: int
+    current_txn_first_offset: int | None
+
+
+def open_transactions(producers: Iterable[ProducerState]) -> list[tuple[int, int]]:
+    """Return (producer id, first offset) of each transaction that is open at the segment's end."""
+    firsts = ((producer.producer_id, producer.current_txn_first_offset) for producer in producers)
+    return [(producer_id, first) for producer_id, first in firsts if first is not None]
+
+
+def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
+    """Return (epoch, first offset) of every leader epoch up to the segment's end, ascending.
+
+    Raises:
+        CorruptDataError: the bytes are not a leader epoch checkpoint, or its epochs or offsets do not ascend.
+        UnsupportedDataError: the version is not 0.
+    """
+    try:
+        lines = data.decode("ascii").split("\n")
+    except UnicodeDecodeError as error:
+        raise CorruptDataError("leader epoch checkpoint: it is not ASCII text") from error
+    if lines[-1] == "":
+        lines.pop()
+    if len(lines) < 2 or not (lines[0].isdecimal() and lines[1].isdecimal()):
+        raise CorruptDataError("leader epoch checkpoint: it does not begin with a version and a count")
+    if lines[0] != "0":
+        raise UnsupportedDataError(f"leader epoch checkpoint: version {lines[0][:20]}; only version 0 is known")
+    if lines[1] != str(len(lines) - 2):
+        raise CorruptDataError(f"leader epoch checkpoint: {lines[1][:20]} entries announced, {len(lines) - 2} there")
+    entries: list[tuple[int, int]] = []
+    for line in lines[2:]:
+        match = _EPOCH_LINE.fullmatch(line)
+        if match is None:
+            raise CorruptDataError(f"leader epoch checkpoint: {line[:40]!r} is not an epoch and an offset")
+        epoch, offset = int(match[1]), int(match[2])
+        if entries and (epoch <= entries[-1][0] or offset < entries[-1][1]):
+            before, start = entries[-1]
+            raise CorruptDataError(
+                f"leader epoch checkpoint: epoch {epoch} from offset {offset} after {before} from {start}"
+            )
+        entries.append((epoch, offset))
+    return tuple(entries)
+
+
+def parse_producer_snapshot(data: bytes) -> tuple[ProducerState, ...]:
+    """Return the producers that were active at the segment's end.
+
+    Raises:
+        CorruptDataError: the checksum, the size or the first offset of a transaction is wrong.
+        UnsupportedDataError: the version is not 1.
+    """
+    if len(data) < _HEADER.size:
+        raise CorruptDataError(f"producer snapshot: {len(data)} bytes, shorter than its header")
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != _PRODUCER_SNAPSHOT_VERSION:
+        raise UnsupportedDataError(f"producer snapshot: version {version}; only version 1 is known")
+    if google_crc32c.value(bytes(data[_CRC_COVERS_FROM:])) != crc:
+        raise CorruptDataError("producer snapshot: its checksum does not fit")
+    if count < 0 or len(data) != _HEADER.size + count * _PRODUCER.size:
+        raise CorruptDataError(f"producer snapshot: {count} entries announced in {len(data)} bytes")
+    producers = []
+    for producer_id, epoch, _, last_offset, _, _, _, first in _PRODUCER.iter_unpack(data[_HEADER.size :]):
+        if first < -1:
+            raise CorruptDataError(f"producer snapshot: producer {producer_id} has a transaction from offset {first}")
+        producers.append(ProducerState(producer_id, epoch, last_offset, None if first == -1 else first))
+    return tuple(producers)
+
+
+class IndexCache:
+    """Cache of segments' indexes for many threads; threads that want the same indexes of a segment share one request.
+
+    An entry has the indexes of one segment that were requested together. Callers request only a few combinations.
+    """
+
+    def __init__(self, fetcher: RemoteStorageFetcher, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
+        self._fetcher = fetcher
+        self._cache: SingleFlightCache[tuple[UUID, frozenset[IndexType]], _Indexes] = SingleFlightCache(
+            max_bytes, _cost
+        )
+
+    def get(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> _Indexes:
+        """Return the bytes of the segment's indexes by type; types that the segment does not have are left out."""
+        key = segment.segment_id, frozenset(types)
+        return self._cache.get(key, lambda: self._fetcher.fetch_indexes(segment, key[1]))
+
+
+def _cost(indexes: _Indexes) -> int:
+    return _ENTRY_OVERHEAD + sum(len(data) for data in indexes.values())

@@ -1,0 +1,140 @@
+"""Segments of which the metadata topic has only an update that their copy is finished, completed from the storage.
+
+With KIP-1266 the topic is compacted, and one update with a segment's key may be all that is left of the segment. An
+update does not contain the segment's start, size and leader epochs. If the storage keeps these fields (Aiven's
+manifests do), they are read once, by one request for each segment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from uuid import UUID
+
+from tiered_stream.errors import CorruptDataError, StorageError, StorageObjectNotFoundError, UnsupportedDataError
+from tiered_stream.locate.metadata_topic.remote_log_metadata import TopicIdPartition
+from tiered_stream.locate.metadata_topic.segment_table import LoneUpdate
+from tiered_stream.locate.storage_failures import UnreachableCount
+from tiered_stream.model import RemoteLogSegment, TopicPartition
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
+
+log = logging.getLogger(__name__)
+
+_MAX_SHOWN_OFFSETS = 3
+"""Maximum number of end offsets in a warning."""
+
+
+class CompactedSegments:
+    """Reader that completes, from the storage, segments of which the metadata topic has only an update.
+
+    It logs for each partition the number of segments whose metadata the storage does not have. Many threads may use it,
+    but only one thread at a time per partition.
+
+    Args:
+        executor: threads that send the requests.
+        falls_back: the brokers serve a segment if the storage fails to return its metadata; if false, the error is
+            raised.
+    """
+
+    def __init__(self, fetcher: RemoteStorageFetcher, executor: Executor, *, falls_back: bool) -> None:
+        self._fetcher = fetcher
+        self._executor = executor
+        self._falls_back = falls_back
+        self._completed: dict[tuple[UUID, int], RemoteLogSegment | None] = {}
+        self._unknown: dict[TopicPartition, frozenset[UUID]] = {}
+
+    def complete(
+        self, alone: Mapping[TopicIdPartition, Sequence[LoneUpdate]], starts: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, list[RemoteLogSegment]]:
+        """Return by partition the completed segments; segments whose metadata the storage does not have are left out.
+
+        Args:
+            alone: segments of which only an update is known, by partition.
+            starts: log start offsets, for segments without a known segment before them.
+
+        Raises:
+            StorageError: the storage fails, and `falls_back` is false.
+        """
+        copies = [(partition, finished) for partition, lone_updates in alone.items() for finished in lone_updates]
+        unreachable = UnreachableCount()
+        completed = self._executor.map(lambda copy: self._complete(copy[0], copy[1], starts, unreachable), copies)
+        segments: dict[TopicPartition, list[RemoteLogSegment]] = {partition.topic_partition: [] for partition in alone}
+        unknown: dict[TopicPartition, list[LoneUpdate]] = {partition.topic_partition: [] for partition in alone}
+        for (partition, finished), segment in zip(copies, completed, strict=True):
+            if segment is None:
+                unknown[partition.topic_partition].append(finished)
+            else:
+                segments[partition.topic_partition].append(segment)
+        for topic_partition, alone_of in unknown.items():
+            self._warn(topic_partition, alone_of)
+        return segments
+
+    def _complete(
+        self,
+        partition: TopicIdPartition,
+        finished: LoneUpdate,
+        starts: Mapping[TopicPartition, int],
+        unreachable: UnreachableCount,
+    ) -> RemoteLogSegment | None:
+        """Return the segment `finished` with the metadata that the storage keeps of it; the result is cached.
+
+        Return None if the keys of the segment's objects are unknown, or the storage has no valid metadata of the
+        segment. With `falls_back`, also return None if the storage fails, or is not asked because `unreachable` is
+        full; this result is not cached.
+        """
+        named = _identified(partition, finished, starts)
+        if named is None:
+            return None
+        key = named.segment_id, named.base_offset
+        if key not in self._completed:
+            if unreachable.is_full:
+                return None
+            try:
+                segment = self._fetcher.segment_metadata(named)
+            except (StorageError, CorruptDataError, UnsupportedDataError) as error:
+                # A storage that fails may give the metadata later.
+                passing = isinstance(error, StorageError) and not isinstance(error, StorageObjectNotFoundError)
+                if passing and not self._falls_back:
+                    raise
+                unreachable.add(error)
+                log.warning("the storage does not have the metadata of a segment: %s", error)
+                if passing:
+                    return None
+                segment = None
+            self._completed[key] = segment if segment and segment.end_offset == named.end_offset else None
+        return self._completed[key]
+
+    def _warn(self, partition: TopicPartition, unknown: Sequence[LoneUpdate]) -> None:
+        """Warn that brokers serve these segments, unless the partition's last warning was about the same segments."""
+        ids = frozenset(finished.update.segment_id for finished in unknown)
+        if ids != self._unknown.get(partition, frozenset()):
+            end_offsets = (finished.update.end_offset for finished in unknown)
+            ends = [str(end_offset) for end_offset in end_offsets if end_offset is not None][:_MAX_SHOWN_OFFSETS]
+            log.warning(
+                "%s: %d segment%s read from the broker: the metadata topic says that the copy is finished, but not "
+                "where it begins%s",
+                partition, len(ids), "s are" if len(ids) > 1 else " is",
+                f" (end offsets {', '.join(ends)}{', ...' if len(ends) < len(ids) else ''})" if ends else "",
+            )  # fmt: skip
+        self._unknown[partition] = ids
+
+
+def _identified(
+    partition: TopicIdPartition, finished: LoneUpdate, starts: Mapping[TopicPartition, int]
+) -> RemoteLogSegment | None:
+    """Return the segment with the fields that determine its objects' keys: partition, ids and offsets. Its size is 0.
+
+    Return None if the start or end offset of the segment is unknown, or the start lies after the end.
+
+    Args:
+        starts: log start offsets, by partition, for a segment without a known segment before it.
+    """
+    update, before = finished.update, finished.end_before
+    start = starts.get(partition.topic_partition) if before is None else before + 1
+    if update.end_offset is None or start is None or start > update.end_offset:
+        return None
+    return RemoteLogSegment(
+        partition.topic_partition, partition.topic_id, update.segment_id, start, update.end_offset, 0,
+        custom_metadata=update.custom_metadata,
+    )  # fmt: skip

@@ -1,0 +1,235 @@
+"""Settings of jobs, commands and Spark: read from Java properties files and the command line, with their origins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import javaproperties
+
+from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.options import spark_options as spark
+
+_SPARKS_BLANKS = "".join(map(chr, range(33))).replace("\r", "").replace("\n", "")
+"""Characters that Spark strips from values of its properties file (Spark: `Utils.trimExceptCRLF`)."""
+SUBSCRIPTION = (spark.SUBSCRIBE.name, spark.SUBSCRIBE_PATTERN.name, spark.ASSIGN.name)
+STARTS = (spark.STARTING_TIMESTAMP.name, spark.STARTING_OFFSETS_BY_TIMESTAMP.name, spark.STARTING_OFFSETS.name)
+ENDS = (spark.ENDING_TIMESTAMP.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name, spark.ENDING_OFFSETS.name)
+_COMMAND_LINE = "command line"
+_SPARK_OPTION = "--spark-conf"
+_SPARKS_OWN = "Spark's configuration"
+_ON_COMMAND_LINE = (_COMMAND_LINE, _SPARK_OPTION)
+_HADOOP = "spark.hadoop."
+_MAX_SHOWN = 5
+_origins: dict[str, str] = {}
+"""Where each setting of the command that runs in this process was written, by name. `command_settings` fills it."""
+_spark_origins: dict[str, str] = {}
+"""Where each of Spark's settings was written, by name. `spark_settings` and `note_session_settings` fill it."""
+POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
+"""Names of all options that say which topics to read, where to start and where to end."""
+
+
+def read_settings(*paths: Path) -> dict[str, str]:
+    """Read files of Java properties (`java.util.Properties.load`) in UTF-8, and return the values by name.
+
+    Names keep their case. A byte-order mark, which Windows editors write, is skipped.
+
+    Raises:
+        ConfigurationError: a file cannot be read, is not UTF-8, has a malformed escape, or gives a name that it or an
+            earlier file has given.
+    """
+    settings: dict[str, str] = {}
+    for path in paths:
+        for name, value in _read(path):
+            if name in settings:
+                raise ConfigurationError(f"the settings file {path} gives {name} twice: keep one of them")
+            settings[name] = value
+    return settings
+
+
+def lines_of_settings(path: Path) -> dict[str, int]:
+    """Return, by name, the number of the line where a file that `read_settings` has read gives the setting."""
+    lines, line = {}, 1
+    for element in javaproperties.parse(path.read_text(encoding="utf-8-sig")):
+        if isinstance(element, javaproperties.KeyValue):
+            lines[element.key] = line
+        line += len(element.source.splitlines())
+    return lines
+
+
+def read_spark_properties(path: Path) -> dict[str, str]:
+    """Read a properties file for Spark as Spark does (`Utils.getPropertiesFromFile`), and return the values by name.
+
+    If a name occurs twice, the last value is returned. Blanks around values are removed, except line ends.
+
+    Raises:
+        ConfigurationError: the file cannot be read, is not UTF-8, or has a malformed escape.
+    """
+    return {name: value.strip(_SPARKS_BLANKS) for name, value in _read(path)}
+
+
+def _read(path: Path) -> list[tuple[str, str]]:
+    try:
+        elements = list(javaproperties.parse(path.read_text(encoding="utf-8-sig")))
+    except OSError as error:
+        raise ConfigurationError(f"the settings file {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"the settings file {path} is not UTF-8") from None
+    except javaproperties.InvalidUEscapeError:  # not shown: the error's text may contain a part of a secret
+        raise ConfigurationError(
+            rf"the settings file {path} has a malformed \uxxxx escape: write a backslash as \\"
+        ) from None
+    return [(element.key, element.value) for element in elements if isinstance(element, javaproperties.KeyValue)]
+
+
+def parse_assignments(texts: Iterable[str] | None, option: str) -> dict[str, str]:
+    """Parse the `name=value` texts of the command-line option `option`, and return the values by name.
+
+    Raises:
+        ConfigurationError: a text has no name or no `=`. The message names `option`.
+    """
+    return dict(_parse_assignment(text, option) for text in texts or ())
+
+
+def _parse_assignment(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigurationError(f"{option} needs name=value, got {name!r}")
+    return name, value
+
+
+def command_settings(file: Path | None, assignments: Sequence[str] | None, reads: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a command: the settings in `file`, overridden by the command line.
+
+    If the command line names topics, all options in `file` that name topics are left out.
+
+    Args:
+        file: the settings file; None: no file.
+        assignments: `name=value` texts of the command's `--option`.
+        reads: options by name, which the command's other arguments (such as `--subscribe`) stand for. They override
+            `assignments`.
+
+    Raises:
+        ConfigurationError: the file cannot be read or is malformed, or a text has no name or no `=`.
+    """
+    from_command = {**parse_assignments(assignments, "--option"), **reads}
+    from_file = read_settings(file) if file else {}
+    # Only one option may name topics. So topics on the command line replace all such options of the file.
+    replaced = (*from_command, *SUBSCRIPTION) if gives(from_command, SUBSCRIPTION) else from_command
+    settings = without(from_file, replaced) | from_command
+    _origins.clear()
+    _origins.update(_origins_in(file, from_file))
+    _origins.update(dict.fromkeys(from_command, _COMMAND_LINE))
+    for name in _origins.keys() - settings.keys():
+        del _origins[name]
+    return settings
+
+
+def file_settings(*files: Path) -> dict[str, str]:
+    """Return the settings in `files`, and keep where each was written.
+
+    Raises:
+        ConfigurationError: a file cannot be read or is malformed, or a setting is given twice.
+    """
+    settings = read_settings(*files)
+    _origins.clear()
+    for file in files:
+        _origins.update(_origins_in(file, read_settings(file)))
+    return settings
+
+
+def spark_settings(file: Path | None, assignments: Sequence[str] | None) -> dict[str, str]:
+    """Return Spark's settings from a properties file, overridden by `assignments`, and keep where each was written.
+
+    Args:
+        file: properties file; None: no file.
+        assignments: `name=value` texts of the command's `--spark-conf`.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a text has no name or no `=`.
+    """
+    from_file = read_spark_properties(file) if file else {}
+    from_command = parse_assignments(assignments, _SPARK_OPTION)
+    _spark_origins.clear()
+    _spark_origins.update(_origins_in(file, from_file))
+    _spark_origins.update(dict.fromkeys(from_command, _SPARK_OPTION))
+    return from_file | from_command
+
+
+def note_session_settings(settings: Mapping[str, str], file: Path | None) -> None:
+    """Keep where the settings of a running Spark session were written, as far as this process does not know it yet.
+
+    Args:
+        settings: the session's settings.
+        file: properties file that spark-submit was given; None: unknown.
+    """
+    from_file: dict[str, str] = {}
+    with suppress(ConfigurationError):  # the driver may run on another machine than spark-submit
+        from_file = read_spark_properties(file) if file else {}
+    lines = _origins_in(file, from_file)
+    for name, value in settings.items():
+        known = lines[name] if from_file.get(name) == value else _SPARKS_OWN
+        _spark_origins.setdefault(name, known)
+
+
+def _origins_in(file: Path | None, names: Iterable[str]) -> dict[str, str]:
+    lines = lines_of_settings(file) if file and names else {}
+    return {name: f"{file}, line {lines[name]}" for name in names}
+
+
+def origin_of(name: str) -> str:
+    """Return where the setting `name` was written: a file with a line, or the command line; empty: nowhere.
+
+    The name is a setting of the command or of Spark. Settings that tiered_stream itself has derived or added, or that a
+    program gives, were written nowhere.
+    """
+    known = (*_origins.items(), *_spark_origins.items())
+    return next((origin for given, origin in known if given.lower() == name.lower()), "")
+
+
+def with_origins(text: str) -> str:
+    """Return the text of an error, and after it where the settings that it names were written.
+
+    Settings on the command line are left out. A Hadoop setting is also named without Spark's prefix `spark.hadoop.`.
+    """
+    known = {**_origins, **_spark_origins}
+    return _with_places(text, {name: place for name, place in known.items() if place not in _ON_COMMAND_LINE})
+
+
+@contextmanager
+def naming_lines(file: str | None) -> Iterator[None]:
+    """Add to each error of this package in the block which lines of `file` give the settings that the error names.
+
+    Nothing is added if `file` is None, if it cannot be read here, or if the error names lines already.
+    """
+    try:
+        yield
+    except TieredStreamError as error:
+        with suppress(ConfigurationError):
+            text, names = str(error), read_settings(Path(file)) if file else {}
+            if f"{file}, line " not in text:
+                error.args = (_with_places(text, _origins_in(Path(file or ""), names)), *error.args[1:])
+        raise
+
+
+def _with_places(text: str, places: Mapping[str, str]) -> str:
+    named = (name for name in places if _names(text, name) or _names(text, name.removeprefix(_HADOOP)))
+    found = [f"{name}: {places[name]}" for name in named]
+    return f"{text} ({'; '.join(found[:_MAX_SHOWN])})" if found else text
+
+
+def _names(text: str, name: str) -> bool:
+    return bool(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w-]|\.\w)", text, re.IGNORECASE))
+
+
+def gives(settings: Mapping[str, str], names: Iterable[str]) -> bool:
+    """Return whether the settings contain at least one of the names; upper and lower case are the same."""
+    return not {name.lower() for name in names}.isdisjoint(name.lower() for name in settings)
+
+
+def without(settings: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Return a copy of the settings without the settings named in `names`; upper and lower case are the same."""
+    left_out = {name.lower() for name in names}
+    return {name: value for name, value in settings.items() if name.lower() not in left_out}
