@@ -8,7 +8,7 @@ the library's errors to these errors with `raise ... from error`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -84,6 +84,9 @@ class UndecodableRecordError(TieredStreamError):
     Fix: Correct the schema. Or store the records that cannot be decoded in another table, with
     `ingest.onDecodeError=deadLetter` and `ingest.deadLetterTable`.
     """
+
+    fits: Sequence[tuple[str, str, str]] = ()
+    """`key` or `value`, and the format (`''`: the given one) and the schema that fit it in the record, if known."""
 
 
 class DataLimitError(UnsupportedDataError):

@@ -14,7 +14,7 @@ from tests.formats.avro_cases import varint
 from tests.rigs.fuzz.mutation import uvarint
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import write_topic
-from tiered_stream.formats.registry.schema_ids import NOT_FRAMED
+from tiered_stream.formats.registry.writer_schemas import NOT_FRAMED
 
 EVERY, PARTITIONS = 100, 2
 

@@ -409,7 +409,7 @@ def test_the_condition_of_ingest_mergeOn_limits_the_files_and_is_checked(spark: 
     ("given", "said"),
     [
         ({"ingest.keys": ""}, "ingest.keys"),
-        ({"ingest.keys": "nope"}, "ingest.keys has nope, which is no column"),
+        ({"ingest.keys": "nope"}, "the key column nope is no column"),
         ({"ingest.dayColumn": "day"}, "ingest.dayColumn does not go with ingest.mode=upsert"),
         (
             {"ingest.commit": "deltalake", "ingest.mergeOn": "target.id > 0"},

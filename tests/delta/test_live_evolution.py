@@ -160,7 +160,7 @@ def test_what_would_widen_a_column_is_kept_aside_with_what_to_do(
         {"id": 0, "new": None}, {"id": 1, "new": None}, {"id": 2, "new": "n"},
     ]  # fmt: skip
     (dead,) = typed.read(typed.dead).collect()
-    assert dead.offset == 3 and "ingest.schemaEvolution=widen would widen the column" in dead.reason
+    assert dead.offset == 3 and "schema evolution widen would widen the column" in dead.reason
 
 
 def test_each_table_of_a_query_for_many_becomes_wider_by_itself(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
 from tiered_stream.delta.schema.row_schema import check_new_columns
 from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.nested_rules import TextLimit
+from tiered_stream.formats.rows.table_rules import TextLimit
 
 DECLARED = "struct<a:varchar(2),x:string>"
 

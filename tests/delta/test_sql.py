@@ -102,7 +102,7 @@ def test_a_batch_without_rows_and_a_day_column_are_landed_like_others(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"ingest.where": "rlike(kind, 'a')"}, "the function rlike, which is not on the list"),
+        ({"ingest.where": "rlike(kind, 'a')"}, "the function rlike is not on the list"),
         ({"ingest.where": "amount IN (SELECT 1)"}, "'SELECT'"),
         ({"ingest.where": "kind = '${spark.app.name}'"}, "variable"),
         ({"ingest.where": "amount > 0 = kind LIKE 'O%'"}, "= has BOOLEAN and STRING"),
@@ -111,7 +111,7 @@ def test_a_batch_without_rows_and_a_day_column_are_landed_like_others(
         ({"ingest.select": "id, ID"}, "two columns 'id'"),
         ({"ingest.select": "`unit price`"}, "cannot be a column of a Delta table"),
         ({"ingest.where": "kind"}, "must be BOOLEAN"),
-        ({"ingest.where": "amount >"}, "no SQL expression"),
+        ({"ingest.where": "amount >"}, "no SQL of the list"),
         ({"ingest.transform": "a:b"}, "exclude each other"),
         ({"ingest.schemaEvolution": "widen"}, "exclude each other"),
     ],

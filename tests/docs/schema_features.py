@@ -16,8 +16,8 @@ from tiered_stream.formats.avro.avro_types import arrow_type
 from tiered_stream.formats.json.json_schema import json_schema_kind
 from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
+from tiered_stream.formats.rows.change_records import UnavailableValues
 from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, LargeDecimals
-from tiered_stream.formats.rows.unavailable_values import UnavailableValues
 
 _NAMES = {
     pa.int32(): "INT", pa.int64(): "BIGINT", pa.float32(): "FLOAT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN",

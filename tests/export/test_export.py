@@ -178,9 +178,9 @@ def test_a_time_range_has_the_records_of_that_time_and_no_other(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--where", "offset"), "is no condition"),
-        (("--where", "ofset=3"), "there are key, value, topic"),
-        (("--where", "offset=three"), "is no value of the column offset"),
+        (("--where", "offset"), "it must be BOOLEAN"),
+        (("--where", "ofset=3"), "Known are key, value, topic"),
+        (("--where", "topic=three"), "in single quotes"),
         (("--from", "yesterday"), "yesterday"),
         (("--exact",), "--exact needs a time"),
         (("--format", "xml"), "'xml' is no format of an export"),

@@ -11,10 +11,10 @@ import pytest
 
 from tests.formats.registry.test_registry_protobuf import ONE, framed
 from tests.formats.scripted_registry import ScriptedRegistry
+from tiered_stream.delta.schema.row_plan import registered
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
-from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_registry import SchemaRegistry
+from tiered_stream.formats.registry.schema_registry import RegistrySettings, SchemaRegistry
 from tiered_stream.formats.rows.row_choices import Format
 from tiered_stream.formats.rows.row_format import VALUE, PartFormat, RowFormat, row_format, schema_to_text
 
@@ -125,7 +125,7 @@ def test_a_subject_that_is_not_there_is_told_with_the_settings_that_name_another
     with pytest.raises(
         UnknownSchemaError, match=r"nobody-value.*ingest\.value\.subject\.name\.strategy .*ingest\.value\.subject"
     ):
-        with_registered(how.value, how, "nobody-value")
+        registered(how, "nobody")
 
 
 def test_a_subject_of_another_format_is_refused(registry: ScriptedRegistry) -> None:

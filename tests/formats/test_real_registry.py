@@ -12,10 +12,9 @@ import pytest
 
 from tests.rigs.stack.apicurio import Apicurio
 from tiered_stream.errors import SchemaRegistryUnavailableError, UnknownSchemaError
-from tiered_stream.formats.registry import registry_connection
-from tiered_stream.formats.registry.registry_connection import RegistrySettings
+from tiered_stream.formats.registry import schema_registry as schema_registry_module
 from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
-from tiered_stream.formats.registry.schema_registry import SchemaRegistry
+from tiered_stream.formats.registry.schema_registry import RegistrySettings, SchemaRegistry
 from tiered_stream.formats.rows.row_choices import Evolution
 
 pytestmark = pytest.mark.stack
@@ -81,8 +80,8 @@ def test_a_registry_that_stands_still_is_an_error_until_it_goes_on(
     value = pa.array([framed(schema_id, b"\x02")], pa.binary())
     registry.hold(True)
     with monkeypatch.context() as patience:
-        patience.setattr(registry_connection, "_FIRST_WAIT", 0)
-        patience.setattr(registry_connection, "_READ_SECONDS", 0.2)
+        patience.setattr(schema_registry_module, "_FIRST_WAIT", 0)
+        patience.setattr(schema_registry_module, "_READ_SECONDS", 0.2)
         with pytest.raises(SchemaRegistryUnavailableError, match="reached"):
             RegistryDecoder(settings(registry, tmp_path / "impatient"), '"long"').decode(value)
     registry.hold(False)
@@ -92,7 +91,7 @@ def test_a_registry_that_stands_still_is_an_error_until_it_goes_on(
 def test_a_registry_that_is_away_is_an_error_but_for_what_it_has_told(
     registry: Apicurio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry_connection, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(schema_registry_module, "_FIRST_WAIT", 0)
     known, other = registry.register("long", '"long"'), registry.register("int", '"int"')
     decoder = RegistryDecoder(settings(registry, tmp_path), '"long"')
     first, second = (pa.array([framed(each, b"\x02")], pa.binary()) for each in (known, other))

@@ -14,12 +14,11 @@ from tests.rigs.stack.rows import Record
 from tiered_stream.errors import ConfigurationError, TableError, UndecodableRecordError
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.kafka_columns import FIRST_OFFSET, find_column, kafka_column, table_columns
-from tiered_stream.formats.rows.nested_rules import TextLimit
 from tiered_stream.formats.rows.row_choices import Format, OnDecodeError
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, PartFormat, RowFormat, plain_rows, row_format
-from tiered_stream.formats.rows.table_rules import TableRules
+from tiered_stream.formats.rows.row_steps import RowQuery
+from tiered_stream.formats.rows.table_rules import TableRules, TextLimit
 from tiered_stream.formats.sql.parser import parse_query
-from tiered_stream.formats.sql.row_query import RowQuery
 
 TEXT = PartFormat(Format.STRING, kind=pa.string())
 KEPT = (("offset", "kafka_offset"),)
@@ -199,7 +198,7 @@ def test_a_function_that_fails_or_breaks_its_promise_is_named(function: str, sai
 
 
 def test_a_function_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"ingest\.transform no\.such:thing "):
+    with pytest.raises(ConfigurationError, match=r"the function no\.such:thing "):
         RowDecoder(RowFormat(KEPT, transform="no.such:thing"))
 
 

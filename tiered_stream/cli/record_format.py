@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import orjson
-
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.json.json_text import plain_json
 
 Record = Mapping[str, Any]
 """Record of a topic: the source's columns by name, with the timestamp in milliseconds since the epoch."""
@@ -63,14 +61,7 @@ def as_json(record: Record) -> bytes:
 
     A key, value or header value that is not UTF-8 becomes `{"base64": …}`.
     """
-    headers = record.get("headers")
-    shown = {
-        **record,
-        "key": _text(record["key"]),
-        "value": _text(record["value"]),
-        **({"headers": [{**header, "value": _text(header["value"])} for header in headers]} if headers else {}),
-    }
-    return orjson.dumps(shown) + b"\n"
+    return plain_json(record) + b"\n"
 
 
 def _or_null(value: bytes | None) -> bytes:
@@ -79,12 +70,3 @@ def _or_null(value: bytes | None) -> bytes:
 
 def _length(value: bytes | None) -> bytes:
     return b"%d" % (-1 if value is None else len(value))
-
-
-def _text(value: bytes | None) -> str | dict[str, str] | None:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": b64encode(value).decode()}

@@ -19,10 +19,12 @@ from tiered_stream.delta.settings.ingest_settings import (
 from tiered_stream.delta.settings.query_settings import check_all_columns
 from tiered_stream.delta.settings.row_settings import makes_rows
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.export.row_filter import Condition
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.formats.spark_types import parse_spark_schema
+from tiered_stream.formats.sql.bound import Columns, bind_condition
+from tiered_stream.formats.sql.parser import parse_condition
+from tiered_stream.formats.sql.sql_reader import parse_spark_schema
+from tiered_stream.formats.sql.sql_values import Bound
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.offset_ranges import Ranges
@@ -54,13 +56,20 @@ class ExportPlan:
             return record_schema(self.options.include_headers, self.options.columns)
         return pa.schema([(column.name, column.type) for column in row_format.written])
 
-    def conditions(self, topic: str) -> list[Condition]:
+    def conditions(self, topic: str) -> list[Bound]:
         """Return the conditions that the rows of a topic must meet.
 
         Raises:
             ConfigurationError: a condition is malformed, or does not fit the columns.
         """
-        return [Condition.parse(text, self.schema(topic)) for text in self.where]
+        columns = Columns(self.schema(topic), "UTC")
+        try:
+            return [bind_condition(text, parse_condition(text), columns) for text in self.where]
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"--where: {error}. A condition is SQL, such as amount >= 100, with texts and times in single quotes, "
+                "such as key = 'a17'"
+            ) from error
 
     def shared_schema(self) -> pa.Schema:
         """Return the columns of the rows of all topics.
@@ -104,7 +113,7 @@ def plan_export(
         times: the records of these times, in place of the starting and ending options; None: by these options.
         exact: with `times`, all records of these times and no other. If false, a partition is read from its first
             offset at or after the start to its first offset at or after the end.
-        where: conditions of rows.
+        where: conditions of rows, in SQL.
         stored: offset ranges and topic ids of an export that goes on; None: they are looked up.
 
     Raises:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from tiered_stream.delta.write.parquet_properties import open_parquet
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.export.row_texts import csv_columns, json_lines
 
@@ -24,10 +25,6 @@ _ENDINGS = {
 """Format by the last part of a file's name."""
 _COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
 FORMATS = "parquet, arrow, jsonl, csv, and jsonl.gz, jsonl.zst, csv.gz, csv.zst"
-_REPEATING = ("topic", "partition", "timestampType")
-"""Columns of Kafka's that get a Parquet dictionary. Keys and values rarely repeat, and the others grow."""
-_PAYLOAD = ("key", "value", "headers")
-_GROWING = ("offset", "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +128,8 @@ class _ParquetRows(RowWriter):
 
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema, group_bytes: int) -> None:
         super().__init__(sink)
-        repeating = [name for name in schema.names if name not in (*_PAYLOAD, *_GROWING)]
-        growing = {name: "DELTA_BINARY_PACKED" for name in _GROWING if _is_integer(schema, name)}
-        self._writer = pq.ParquetWriter(
-            sink, schema, compression="zstd", use_dictionary=repeating, column_encoding=growing or None,
-            data_page_size=256 << 10, write_statistics=[name for name in schema.names if name not in _PAYLOAD],
-        )  # fmt: skip
+        self._empty = pa.RecordBatch.from_pylist([], schema)
+        self._writer: pq.ParquetWriter | None = None
         self._group_bytes = group_bytes
         self._rows: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -148,6 +141,8 @@ class _ParquetRows(RowWriter):
             self._flush()
 
     def _flush(self) -> None:
+        if self._writer is None:
+            self._writer = open_parquet(self._sink, (self._rows or [self._empty])[0], "zstd", for_spark=False)
         if self._rows:
             table = pa.Table.from_batches(self._rows)
             self._rows, self._bytes = [], 0
@@ -155,11 +150,6 @@ class _ParquetRows(RowWriter):
 
     def close(self) -> None:
         self._flush()
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
         super().close()
-
-
-def _is_integer(schema: pa.Schema, name: str) -> bool:
-    index = schema.get_field_index(name)
-    kind = schema.field(index).type if index >= 0 else pa.null()
-    return bool(pa.types.is_int64(kind) or pa.types.is_timestamp(kind))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
+from functools import reduce
 
 import pyarrow as pa
 
+from tiered_stream.delta.settings.row_settings import advising
 from tiered_stream.export.export_plan import ExportPlan
 from tiered_stream.export.file_formats import FileFormat
-from tiered_stream.export.row_filter import Condition, filtered
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.row_format import RowFormat
+from tiered_stream.formats.sql.bound import filtered
 from tiered_stream.model import Split
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.read.split_reader import SplitReader
@@ -39,23 +41,22 @@ class RowReader:
         Raises: the errors of `read_split` and of `RowDecoder.decode`.
         """
         topic, options = split.topic_partition.topic, self._plan.options
-        row_format, conditions = self._plan.rows.get(topic), self._conditions(topic)
+        row_format, conditions = self._plan.rows.get(topic), self._plan.conditions(topic)
         reader = SplitReader(split, options, columns=None if row_format else options.columns)
         for records in reader.batches():
-            rows = filtered(records if row_format is None else self._decoded(records, topic, row_format), conditions)
+            rows = records if row_format is None else self._decoded(records, topic, row_format)
+            rows = reduce(filtered, conditions, rows)
             if rows.num_rows:
                 yield self._format.prepare(rows)
         with self._lock:
             self.metrics.add(reader.metrics)
 
-    def _conditions(self, topic: str) -> list[Condition]:
-        return self._plan.conditions(topic) if self._plan.where else []
-
     def _decoded(self, records: pa.RecordBatch, topic: str, row_format: RowFormat) -> pa.RecordBatch:
         decoders: dict[str, RowDecoder] = self._local.__dict__
         if topic not in decoders:
             decoders[topic] = RowDecoder(row_format)
-        decoded = decoders[topic].decode(records)
+        with advising():
+            decoded = decoders[topic].decode(records)
         if decoded.dead is not None:
             self._leave_out(decoded.dead)
         schema = self._plan.schema(topic)

@@ -6,15 +6,15 @@ objects: texts with characters that JSON escapes, bytes that are no UTF-8, fract
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
+
+from tiered_stream.formats.json.json_text import plain, plain_json
 
 _ESCAPED = r"[\x00-\x1f\"\\]"
 """Characters in a text that JSON escapes."""
@@ -97,25 +97,16 @@ def _python(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if types.is_map(kind):
-        return {str(_shown(key)): _python(item, kind.item_type) for key, item in value}
+        return {str(plain(key)): _python(item, kind.item_type) for key, item in value}
     if types.is_struct(kind):
         return {field.name: _python(value[field.name], field.type) for field in kind}
     return [_python(item, kind.value_type) for item in value] if types.is_nested(kind) else value
 
 
 def _as_json(value: Any) -> str:
-    return orjson.dumps(_shown(value), default=_shown).decode()
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": b64encode(value).decode()}
-    return str(value) if isinstance(value, Decimal) else value
+    return plain_json(value).decode()
 
 
 def _base64(value: bytes) -> str:
-    shown = _shown(value)
+    shown = plain(value)
     return shown if isinstance(shown, str) else BASE64 + str(shown["base64"])

@@ -258,11 +258,7 @@ class _Run:
 
 
 def _check_same(manifest: Manifest, arguments: ExportArguments) -> None:
-    """Check that an export goes on with the arguments with which it was begun.
-
-    Raises:
-        ConfigurationError: an argument differs; the error names it.
-    """
+    """Check that an export goes on with the arguments with which it was begun."""
     ours, theirs = arguments.compared(), manifest.arguments
     differing = [name for name in ours if ours[name] != theirs.get(name)]
     if differing == ["settings"]:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tiered_stream.errors import ConfigurationError, UnknownSchemaError, UnsupportedDataError
-from tiered_stream.formats.columns.decoded import ValueDecoder
-from tiered_stream.formats.columns.schema_growth import grown
-from tiered_stream.formats.rows.row_choices import REGISTRY_PREFIX, Envelope, Evolution, Format
+from tiered_stream.errors import ConfigurationError, UnsupportedDataError
+from tiered_stream.formats.columns.conform import grown
+from tiered_stream.formats.columns.decoded import TextDecoder, ValueDecoder
+from tiered_stream.formats.rows.row_choices import Envelope, Evolution, Format
 from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFormat, schema_from_text, schema_to_text
 
 if TYPE_CHECKING:
-    from tiered_stream.formats.registry.registry_connection import RegistrySettings
-    from tiered_stream.formats.registry.schema_registry import RegisteredSchema
+    from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
 
 _HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
 """Name of the record header that has the schema id or GUID of a key or a value (Confluent: `SchemaId`)."""
@@ -41,7 +40,7 @@ def open_decoder(row_format: RowFormat, name: str) -> ValueDecoder | None:
             return _open_registered(part, row_format, name, evolution)
         return _open(part, row_format, evolution)
     except UnsupportedDataError as error:
-        raise ConfigurationError(f"ingest.{name}.schema: {error}") from error
+        raise ConfigurationError(f"the {name}'s schema: {error}") from error
 
 
 def _open(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> ValueDecoder | None:
@@ -49,11 +48,9 @@ def _open(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> Valu
         case Format.BINARY:
             return None
         case Format.STRING:
-            from tiered_stream.formats.text import TextDecoder
-
             return TextDecoder()
         case Format.JSON:
-            from tiered_stream.formats.json.json_widening import json_decoder
+            from tiered_stream.formats.json.json_decoder import json_decoder
 
             kind = _json_kind(part, row_format, evolution)
             return json_decoder(kind, row_format.zone, widens=evolution is Evolution.WIDEN)
@@ -140,10 +137,9 @@ def _as_in_table(part: PartFormat, row_format: RowFormat) -> pa.DataType | None:
 
 def _registry_of(part: PartFormat, row_format: RowFormat) -> RegistrySettings:
     """Return the settings of the registry for `part`, whose ids are in the context of its subject."""
-    from tiered_stream.formats.registry.registry_connection import RegistrySettings
-    from tiered_stream.formats.registry.schema_registry import context_of
+    from tiered_stream.formats.registry.schema_registry import RegistrySettings, context_of
 
-    return replace(RegistrySettings.parse(row_format.registry, REGISTRY_PREFIX), context=context_of(part.subject))
+    return replace(RegistrySettings.parse(row_format.registry), context=context_of(part.subject))
 
 
 def with_registered(part: PartFormat, row_format: RowFormat, subject: str) -> PartFormat:
@@ -160,13 +156,7 @@ def with_registered(part: PartFormat, row_format: RowFormat, subject: str) -> Pa
         return part
     from tiered_stream.formats.registry.schema_registry import schema_registry
 
-    try:
-        schema = schema_registry(_registry_of(part, row_format)).latest(subject)
-    except UnknownSchemaError as error:
-        raise UnknownSchemaError(
-            f"{error}; if writers use another subject, set ingest.value.subject.name.strategy or ingest.value.subject "
-            "(of keys: ingest.key.…)"
-        ) from error
+    schema = schema_registry(_registry_of(part, row_format)).latest(subject)
     if schema.kind != part.format.value.upper():
         raise ConfigurationError(
             f"the newest schema of {subject!r} in the registry is of the format {schema.kind[:20]}, and the setting "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,21 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.errors import UndecodableRecordError
-from tiered_stream.formats.columns.conform import conform
+from tiered_stream.formats.columns.conform import conform, grown, mark_grown
 from tiered_stream.formats.columns.decoded import REASON_SIZE
-from tiered_stream.formats.columns.schema_growth import grown, mark_grown
-from tiered_stream.formats.json.fitting_schema import fitting_schema
+from tiered_stream.formats.json.json_inference import fitting_schema
 from tiered_stream.formats.open_decoder import open_decoder
-from tiered_stream.formats.rows.change_records import ChangeRecords, is_deleted
-from tiered_stream.formats.rows.envelope import unwrapped
+from tiered_stream.formats.rows.change_records import ChangeRecords, is_deleted, unavailable_names, unwrapped
 from tiered_stream.formats.rows.kafka_columns import FIRST_OFFSET, OFFSET, TIMESTAMP, hidden, kafka_column
 from tiered_stream.formats.rows.row_choices import Envelope, Evolution, Format, OnDecodeError
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, KEY, VALUE, PartFormat, RowFormat, Source
-from tiered_stream.formats.rows.row_transformation import UserTransform
+from tiered_stream.formats.rows.row_steps import RowQuery, UserTransform, with_times
 from tiered_stream.formats.rows.table_rules import RowRules
-from tiered_stream.formats.rows.time_columns import with_times
-from tiered_stream.formats.rows.unavailable_values import unavailable_names
-from tiered_stream.formats.sql.row_query import RowQuery
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 HEADERS = "headers"
@@ -167,9 +163,6 @@ class RowDecoder:
 
         Each record with a row that breaks a rule is added to `failures`, and all its rows are removed. If the function
         changes the number of rows, it is called again for fewer records, until the record of the row is known.
-
-        Raises:
-            UndecodableRecordError: a row breaks a rule, and `ingest.onDecodeError` is not `deadLetter`.
         """
         landed = rows
         if self._transform is not None and rows.num_rows:
@@ -200,25 +193,20 @@ class RowDecoder:
         slot = min(failures)
         topic, partition, offset = (records.column(name)[slot].as_py() for name in ("topic", "partition", "offset"))
         part, reason = failures[slot]
-        return UndecodableRecordError(
-            f"the {part} of topic {topic}, partition {partition}, offset {offset}: {reason}."
-            f"{self._fitting(records, slot, part)} To keep such records aside, set ingest.onDecodeError=deadLetter and "
-            "ingest.deadLetterTable"
-        )
+        error = UndecodableRecordError(f"the {part} of topic {topic}, partition {partition}, offset {offset}: {reason}")
+        error.fits = tuple(self._fitting(records, slot, part))
+        return error
 
-    def _fitting(self, records: pa.RecordBatch, slot: int, failed: str) -> str:
-        """Return a sentence with a schema that fits, for each part of the record that is JSON; `failed` is its part."""
+    def _fitting(self, records: pa.RecordBatch, slot: int, failed: str) -> Iterator[tuple[str, str, str]]:
+        """Yield the format and the schema that fit, for each part of the record that is JSON; `failed` is its part."""
         given = self._row_format
         names = (VALUE, KEY) if failed == ROW and given.keys else (failed,)
         parts = {name: part for name, part in ((VALUE, given.value), (KEY, given.key)) if name in names}
-        texts = []
         for name, part in parts.items():
             is_debezium = name == VALUE and given.envelope is Envelope.DEBEZIUM
             schema = fitting_schema(records.column(name)[slot].as_py(), is_debezium=is_debezium)
             if schema and part.format in (Format.JSON, Format.BINARY) and not part.registered:
-                form = "" if part.format is Format.JSON else f"ingest.{name}.format=json, "
-                texts.append(f" This {name} fits {form}ingest.{name}.schema={schema}.")
-        return "".join(texts)
+                yield name, "" if part.format is Format.JSON else str(Format.JSON), schema
 
 
 def _dead_letters(records: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:

@@ -33,7 +33,7 @@ from tiered_stream.process.private_folder import is_private_and_writable, user_c
 
 _RECORDS = ("kernels", "value_scan", "legacy", "hash_kernels", "header", "intrinsics")
 _FORMATS = (
-    "columns.column_kernels", "columns.byte_kernels", "json.double_kernels", "json.json_text_kernels",
+    "columns.column_kernels", "json.json_text_kernels",
     "json.json_kernels", "avro.avro_kernels", "protobuf.protobuf_kernels",
 )  # fmt: skip
 KERNELS = (

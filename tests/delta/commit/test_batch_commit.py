@@ -30,7 +30,7 @@ from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import DataLossError, TableError
-from tiered_stream.formats.columns.schema_growth import mark_grown
+from tiered_stream.formats.columns.conform import mark_grown
 from tiered_stream.model import TopicPartition, uuid_to_text
 
 

@@ -17,8 +17,7 @@ from tiered_stream.delta.requirements.lane import (
 )
 from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.nested_rules import TextLimit
-from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
+from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules, TextLimit
 
 WRITTEN = table_schema(True, None)
 FIELDS: list[dict[str, Any]] = orjson.loads(table_schema(True, None).json())["fields"]

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE, UnreadableTypeError, text_limits
-from tiered_stream.formats.rows.nested_columns import FieldPath
-from tiered_stream.formats.rows.nested_rules import TextLimit
+from tiered_stream.formats.rows.table_rules import FieldPath, TextLimit
 
 LEAVES = st.sampled_from(
     [("string", "string", None), ("varchar(3)", "string", (3, False)), ("char(12)", "string", (12, True)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tiered_stream.delta.schema.row_plan import plan_rows, record_columns
-from tiered_stream.formats.spark_types import parse_spark_schema
+from tiered_stream.formats.sql.sql_reader import parse_spark_schema
 
 JSON = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT"}
 KEY = {"ingest.key.format": "json", "ingest.key.schema": "payload STRUCT<id: BIGINT>"}

@@ -23,9 +23,8 @@ from tiered_stream.delta.write.latest_rows import (
     last_rows,
     without_staged,
 )
-from tiered_stream.formats.rows.change_records import DELETED
+from tiered_stream.formats.rows.change_records import DELETED, NAMES, UNAVAILABLE
 from tiered_stream.formats.rows.kafka_columns import hidden
-from tiered_stream.formats.rows.unavailable_values import NAMES, UNAVAILABLE
 from tiered_stream.model import TopicPartition
 
 ORDERS, OTHERS = TopicPartition("orders", 0), TopicPartition("orders", 1)

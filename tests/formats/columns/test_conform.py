@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tiered_stream.errors import UnsupportedDataError
-from tiered_stream.formats.columns.conform import conform
-from tiered_stream.formats.columns.schema_growth import grown, joined
+from tiered_stream.formats.columns.conform import conform, grown, joined
 
 A, B = pa.field("a", pa.int32()), pa.field("b", pa.string())
 LISTS = pa.list_(pa.field("element", pa.struct([A])))

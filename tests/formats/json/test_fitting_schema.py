@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.schema.spark_schema import parse_schema
-from tiered_stream.formats.json.fitting_schema import MAX_CHARACTERS, fitting_schema
+from tiered_stream.formats.json.json_inference import MAX_CHARACTERS, fitting_schema
 
 EVENT = {
     "before": None,

@@ -7,7 +7,7 @@ import pytest
 
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.formats.columns.decoded import Decoded
-from tiered_stream.formats.json.json_widening import WideningJsonDecoder
+from tiered_stream.formats.json.json_decoder import WideningJsonDecoder
 
 INNER = pa.struct([("x", pa.int16())])
 LIST = pa.list_(pa.field("element", INNER))

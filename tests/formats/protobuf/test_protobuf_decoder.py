@@ -18,8 +18,7 @@ from tests.formats.protobuf_cases import made
 from tests.rigs.fuzz.mutation import spoiled
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
-from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
-from tiered_stream.formats.protobuf.protobuf_schema import message_descriptor
+from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder, message_descriptor
 
 PROTO = """
 syntax = "proto3";

@@ -17,10 +17,10 @@ from tests.formats.scripted_registry import ScriptedRegistry
 from tests.local_http import Answer
 from tiered_stream.errors import SchemaRegistryError, SchemaRegistryUnavailableError, UnsupportedDataError
 from tiered_stream.formats.columns.decoded import Decoded
-from tiered_stream.formats.registry import registry_connection, writer_schemas
-from tiered_stream.formats.registry.registry_connection import RegistrySettings
+from tiered_stream.formats.registry import schema_registry, writer_schemas
 from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
-from tiered_stream.formats.registry.schema_ids import NOT_FRAMED
+from tiered_stream.formats.registry.schema_registry import RegistrySettings
+from tiered_stream.formats.registry.writer_schemas import NOT_FRAMED
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.records.arrow import HEADERS_TYPE
 
@@ -29,7 +29,7 @@ GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedRegistry]:
-    monkeypatch.setattr(registry_connection, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(schema_registry, "_FIRST_WAIT", 0)
     with ScriptedRegistry() as server:
         yield server
 
@@ -132,7 +132,7 @@ def test_numbers_become_wider_as_writers_write_them(registry: ScriptedRegistry) 
     ]  # fmt: skip
     assert [each.type for each in found.column.type][:3] == [pa.int64(), pa.float64(), pa.float64()]
     reasons = decode(decoder(registry, narrow, Evolution.ADD), one, two).reasons
-    assert list(reasons) == [1] and "ingest.schemaEvolution=widen" in reasons[1]
+    assert list(reasons) == [1] and "schema evolution widen" in reasons[1]
 
 
 @pytest.mark.parametrize("newest", [1, 2])

@@ -12,9 +12,9 @@ import pytest
 from tests.formats.registry.test_schema_ids import HEADER, ONE, with_guid
 from tests.formats.scripted_registry import ScriptedRegistry
 from tiered_stream.formats.columns.decoded import Decoded
-from tiered_stream.formats.registry.registry_connection import RegistrySettings
 from tiered_stream.formats.registry.registry_json import RegistryJsonDecoder
-from tiered_stream.formats.registry.schema_ids import NOT_FRAMED
+from tiered_stream.formats.registry.schema_registry import RegistrySettings
+from tiered_stream.formats.registry.writer_schemas import NOT_FRAMED
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.records.arrow import HEADERS_TYPE
 

@@ -16,10 +16,9 @@ from tests.formats.registry.test_schema_ids import HEADER, with_guid
 from tests.formats.scripted_registry import ScriptedRegistry
 from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
-from tiered_stream.formats.registry.registry_connection import RegistrySettings
 from tiered_stream.formats.registry.registry_protobuf import RegistryProtobufDecoder, registered_descriptors
-from tiered_stream.formats.registry.schema_ids import NOT_FRAMED
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema, schema_registry
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings, schema_registry
+from tiered_stream.formats.registry.writer_schemas import NOT_FRAMED
 from tiered_stream.records.arrow import HEADERS_TYPE
 
 GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")

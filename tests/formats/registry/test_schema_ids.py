@@ -7,8 +7,8 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.registry.schema_ids import BAD_HEADER, NONE, NamedSchemas, SchemaIds
+from tiered_stream.formats.columns.decoded import ByteSlices
+from tiered_stream.formats.registry.writer_schemas import BAD_HEADER, NONE, NamedSchemas, SchemaIds
 from tiered_stream.records.arrow import HEADERS_TYPE
 
 HEADER = "__value_schema_id"

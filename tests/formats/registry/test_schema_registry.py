@@ -23,16 +23,15 @@ from tiered_stream.errors import (
     SchemaRegistryUnavailableError,
     UnknownSchemaError,
 )
-from tiered_stream.formats.registry import registry_connection
-from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_registry import SchemaRegistry, schema_registry
+from tiered_stream.formats.registry import schema_registry as schema_registry_module
+from tiered_stream.formats.registry.schema_registry import RegistrySettings, SchemaRegistry, schema_registry
 
 SECRET = "s3cr3t"
 
 
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_connection, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(schema_registry_module, "_FIRST_WAIT", 0)
 
 
 @pytest.fixture
@@ -164,8 +163,8 @@ def test_another_server_is_asked_where_one_is_down(registry: ScriptedRegistry) -
 
 @pytest.mark.parametrize("answer", [HEADERS, BODY, CHUNKS], ids=["headers", "body", "chunks"])
 def test_an_answer_that_drips_is_given_up(answer: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_connection, "_READ_SECONDS", 0.1)
-    monkeypatch.setattr(registry_connection, "_ROUNDS", 1)
+    monkeypatch.setattr(schema_registry_module, "_READ_SECONDS", 0.1)
+    monkeypatch.setattr(schema_registry_module, "_ROUNDS", 1)
     with (
         dripping(*answer, seconds=0.01) as (url, _),
         pytest.raises(SchemaRegistryUnavailableError, match="ReadTimeoutError"),
@@ -174,16 +173,16 @@ def test_an_answer_that_drips_is_given_up(answer: tuple[bytes, bytes], monkeypat
 
 
 def test_an_answer_that_never_ends_is_given_up(registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_connection, "_MAX_BYTES", 1000)
-    monkeypatch.setattr(registry_connection, "_ROUNDS", 1)
+    monkeypatch.setattr(schema_registry_module, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(schema_registry_module, "_ROUNDS", 1)
     registry.schemas[1] = {"schema": "x" * 2000}
     with pytest.raises(SchemaRegistryUnavailableError, match="longer"):
         client(registry.url).by_id(1)
 
 
 def test_a_silent_registry_is_given_up(registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_connection, "_READ_SECONDS", 0.05)
-    monkeypatch.setattr(registry_connection, "_ROUNDS", 2)
+    monkeypatch.setattr(schema_registry_module, "_READ_SECONDS", 0.05)
+    monkeypatch.setattr(schema_registry_module, "_ROUNDS", 2)
     end = threading.Event()
     registry.answers += [Answer(200, wait=end)] * 2
     with pytest.raises(SchemaRegistryUnavailableError, match="ReadTimeoutError"):
@@ -250,15 +249,15 @@ def test_a_registry_is_trusted_by_its_certificate_and_trusts_a_clients(tmp_path:
 @pytest.mark.parametrize(
     ("properties", "why"),
     [
-        ({}, "schema.registry.url is missing"),
-        ({"url": " , "}, "schema.registry.url is missing"),
+        ({}, "the property url is missing"),
+        ({"url": " , "}, "the property url is missing"),
         ({"url": "ftp://a"}, "is not of the form"),
         ({"url": "http://a?b=c"}, "is not of the form"),
         ({"url": f"http://me:{SECRET}@a"}, "has a user in it"),
         ({"url": f"http://[{SECRET}"}, "is no URL"),
         ({"url": "http://a", "basic.auth.user.info": SECRET}, "not of the form user:password"),
-        ({"url": "http://a", "ssl.key.location": "k"}, "has no schema.registry.ssl.certificate.location"),
-        ({"url": "http://a", "ssl.truststore.location": "k"}, "there is no setting schema.registry.ssl.truststore"),
+        ({"url": "http://a", "ssl.key.location": "k"}, "has no ssl.certificate.location"),
+        ({"url": "http://a", "ssl.truststore.location": "k"}, "no property ssl.truststore"),
         ({"url": "http://a", "ssl.ca.location": "/nothing"}, "ssl.ca.location: '/nothing' has no certificates"),
         ({"url": "http://a", "ssl.certificate.location": "/nothing", "ssl.key.password": SECRET}, "no certificate"),
     ],

@@ -14,17 +14,15 @@ from google.protobuf import message_factory
 
 from tests.delta.made_batches import decoded
 from tests.rigs.stack.rows import Record
+from tiered_stream.delta.settings.row_settings import advising
 from tiered_stream.errors import ConfigurationError, UndecodableRecordError
 from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
-from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
-from tiered_stream.formats.protobuf.protobuf_schema import message_descriptor
+from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder, message_descriptor
 from tiered_stream.formats.row_decoder import RowDecoder
-from tiered_stream.formats.rows.change_records import check_key_columns, is_deleted
-from tiered_stream.formats.rows.envelope import check_flattened, unwrapped_type
-from tiered_stream.formats.rows.nested_rules import TextLimit
+from tiered_stream.formats.rows.change_records import check_flattened, check_key_columns, is_deleted, unwrapped_type
 from tiered_stream.formats.rows.row_choices import Envelope, Format, OnDecodeError
 from tiered_stream.formats.rows.row_format import PartFormat, RowFormat, schema_to_text
-from tiered_stream.formats.rows.table_rules import TableRules
+from tiered_stream.formats.rows.table_rules import TableRules, TextLimit
 
 ROW = pa.struct([("id", pa.int64()), ("name", pa.string())])
 ENVELOPE = pa.struct([("before", ROW), ("after", ROW), ("op", pa.string()), ("ts_ms", pa.int64())])
@@ -195,10 +193,10 @@ def test_a_delete_breaks_no_rule_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("keys", "order_by", "said"),
     [
-        (["nope"], None, "ingest.keys has nope, which is no column of the rows"),
-        (["id", "price"], None, "ingest.keys has price, which is double"),
-        (["place"], None, "ingest.keys has place, which is struct"),
-        (["id"], "nope", "ingest.orderBy has nope, which is no column"),
+        (["nope"], None, "the key column nope is no column of the rows"),
+        (["id", "price"], None, "the key column price is double"),
+        (["place"], None, "the key column place is struct"),
+        (["id"], "nope", "the ordering column nope is no column"),
     ],
 )
 def test_columns_that_cannot_be_keys_are_refused(keys: list[str], order_by: str | None, said: str) -> None:
@@ -282,11 +280,11 @@ def test_the_error_shows_the_schemas_that_fit_the_record() -> None:
     value = orjson.dumps({"schema": {}, "payload": {"before": None, "after": after, "op": "c", "ts_ms": 1}})
     key = orjson.dumps({"schema": {}, "payload": {"id": 1}})
     decoder = debezium(part(pa.struct([("other", pa.int64())])), on_error=OnDecodeError.FAIL)
-    with pytest.raises(UndecodableRecordError) as refused:
+    with pytest.raises(UndecodableRecordError) as refused, advising():
         decoder.decode(decoded([Record(key, value)]))
     image = "STRUCT<id BIGINT, name STRING>"
     fits = f"payload STRUCT<before {image}, after {image}, op STRING, ts_ms BIGINT>"
     assert f"This value fits ingest.value.schema={fits}." in str(refused.value)
-    with pytest.raises(UndecodableRecordError) as refused:
+    with pytest.raises(UndecodableRecordError) as refused, advising():
         decoder.decode(decoded([Record(key, None)]))
     assert "This key fits ingest.key.schema=payload STRUCT<id BIGINT>." in str(refused.value)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.envelope import unwrapped, unwrapped_type
+from tiered_stream.formats.rows.change_records import unwrapped, unwrapped_type
 
 ROW = pa.struct([("id", pa.int64()), ("name", pa.string())])
 SOURCE = pa.struct([("lsn", pa.int64())])

@@ -10,11 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered_stream.formats.columns.list_items import rows_with
-from tiered_stream.formats.columns.schema_growth import is_grown, mark_grown
-from tiered_stream.formats.rows.nested_columns import FieldPath
-from tiered_stream.formats.rows.nested_rules import TextLimit, limited_texts, nulls_within
-from tiered_stream.formats.rows.table_rules import RowRules, TableRules, UncertainCheckError, certain_rules
+from tiered_stream.formats.columns.conform import is_grown, mark_grown, rows_with
+from tiered_stream.formats.rows.table_rules import (
+    FieldPath,
+    RowRules,
+    TableRules,
+    TextLimit,
+    UncertainCheckError,
+    certain_rules,
+    limited_texts,
+    nulls_within,
+)
 
 TEXTS = st.text("aé\U0001f600 ", max_size=4)
 KINDS: dict[FieldPath, tuple[pa.DataType, st.SearchStrategy[Any]]] = {

@@ -15,7 +15,7 @@ from tiered_stream.delta.schema.row_plan import plan_rows
 from tiered_stream.delta.settings.row_settings import row_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.row_decoder import RowDecoder
-from tiered_stream.formats.rows.time_columns import with_times
+from tiered_stream.formats.rows.row_steps import with_times
 
 ROW = [("id", pa.int32()), ("born", pa.int32()), ("at", pa.int64())]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tiered_stream.formats.rows.unavailable_values import UnavailableValues, unavailable_flags
+from tiered_stream.formats.rows.change_records import UnavailableValues, unavailable_flags
 
 TEXT = "__debezium_unavailable_value"
 BYTES = TEXT.encode()

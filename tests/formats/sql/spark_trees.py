@@ -12,11 +12,11 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tiered_stream.formats.rows import sql_query as sql
-from tiered_stream.formats.rows.sql_query import Tree
+from tiered_stream.formats.sql import parser as sql
 from tiered_stream.formats.sql.casts import kind_of
 from tiered_stream.formats.sql.functions import ALIASES
-from tiered_stream.formats.sql.sql_values import sql_name
+from tiered_stream.formats.sql.parser import Tree
+from tiered_stream.formats.sql.sql_reader import sql_name
 
 Form = tuple[Any, ...]
 _TYPES = {

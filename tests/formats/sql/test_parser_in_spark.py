@@ -15,7 +15,7 @@ from tests.formats.sql.made_texts import Texts
 from tests.formats.sql.spark_trees import Form, SparkParser, named, of_tree
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.sql.parser import parse_query
-from tiered_stream.formats.sql.sql_values import SqlTypeError
+from tiered_stream.formats.sql.sql_reader import SqlTypeError
 
 pytestmark = pytest.mark.stack
 

@@ -16,7 +16,7 @@ _HIGHEST = "__staged_highest"
 
 
 _WITH_PLACEHOLDERS = StringType, BinaryType, ArrayType, MapType
-"""Types of columns that can have placeholders (`unavailable_values.UnavailableValues`)."""
+"""Types of columns that can have placeholders (`change_records.UnavailableValues`)."""
 
 
 def rank_sql(keys: Sequence[str], order_by: str | None) -> str:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from tiered_stream.delta.schema.json_types import common_fields, parts_of, struct_of
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.nested_columns import FieldPath
+from tiered_stream.formats.rows.table_rules import FieldPath
 
 LOCAL_TIMES = "timestampNtz"
 """Name of the table feature that local times need."""

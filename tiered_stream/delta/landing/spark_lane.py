@@ -46,8 +46,8 @@ from tiered_stream.delta.write.waiting_rows import spark_day
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.formats.rows.sql_query import SqlQuery
 from tiered_stream.formats.rows.table_rules import NO_RULES, certain_rules
+from tiered_stream.formats.sql.parser import SqlQuery
 from tiered_stream.observe.landed_rows import LandedRows, note_landed
 from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.offset_json import notes_of

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.schema.spark_schema import arrow_schema
+from tiered_stream.delta.settings.row_settings import advising
 from tiered_stream.delta.write.waiting_rows import day_dates
 from tiered_stream.errors import TableError
 from tiered_stream.extras import check_installed
@@ -124,7 +125,9 @@ def decoded_batches(
             known = topic if topic in row_formats else ""
             if known not in decoders:
                 decoders[known] = RowDecoder(row_formats[known])
-            yield records, decoders[known].decode(records.select(kafka.names).cast(kafka))
+            with advising():
+                rows = decoders[known].decode(records.select(kafka.names).cast(kafka))
+            yield records, rows
 
 
 def _by_offset(records: pa.RecordBatch) -> Batches:

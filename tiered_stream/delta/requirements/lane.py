@@ -26,9 +26,15 @@ from tiered_stream.delta.schema.row_schema import with_day
 from tiered_stream.delta.schema.spark_schema import arrow_schema
 from tiered_stream.delta.settings.ingest_settings import TYPE_WIDENING
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.nested_columns import FieldPath, kind_at
-from tiered_stream.formats.rows.nested_rules import TextLimit, path_text
-from tiered_stream.formats.rows.table_rules import TableRules, UncertainCheckError, parse_check
+from tiered_stream.formats.rows.table_rules import (
+    FieldPath,
+    TableRules,
+    TextLimit,
+    UncertainCheckError,
+    kind_at,
+    parse_check,
+    path_text,
+)
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 from tiered_stream.spark.source import spark_schema
 

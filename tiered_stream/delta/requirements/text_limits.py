@@ -12,8 +12,7 @@ from typing import Any
 
 from tiered_stream.delta.schema.json_types import inner_fields
 from tiered_stream.delta.schema.sql_types import sql_name
-from tiered_stream.formats.rows.nested_columns import FieldPath
-from tiered_stream.formats.rows.nested_rules import TextLimit
+from tiered_stream.formats.rows.table_rules import FieldPath, TextLimit
 
 DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 _PLAIN = r"(?!(?i:varchar|char)\()[a-zA-Z_]+(?: [a-zA-Z_]+)*+(?:\([\d, ]+\))?+"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tiered_stream.formats.rows.nested_columns import ELEMENT, MAP_KEY, MAP_VALUE
+from tiered_stream.formats.rows.table_rules import ELEMENT, MAP_KEY, MAP_VALUE
 
 _ITEMS = (
     (ELEMENT, "elementType", "containsNull"),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +19,15 @@ import pyarrow as pa
 
 from tiered_stream.delta.settings.part_settings import INFER, REGISTRY, PartSettings
 from tiered_stream.delta.settings.row_settings import (
+    ENVELOPE,
     FLAT,
     KAFKA_COLUMNS,
     NAMED_TIMES,
     NONE,
+    REGISTRY_PREFIX,
     SELECT,
     TIMES,
+    TRANSFORM,
     VALUE_COLUMNS,
     WHERE,
     RowSettings,
@@ -31,18 +35,14 @@ from tiered_stream.delta.settings.row_settings import (
     row_settings,
 )
 from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY, placeholder_of
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.errors import ConfigurationError, UnknownSchemaError
 from tiered_stream.formats.json.json_schema import json_schema_columns
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
-from tiered_stream.formats.rows.change_records import check_key_columns, named_column
-from tiered_stream.formats.rows.envelope import check_flattened, unwrapped_type
+from tiered_stream.formats.rows.change_records import check_flattened, check_key_columns, named_column, unwrapped_type
 from tiered_stream.formats.rows.row_choices import AvroColumns, Envelope, Format, SchemaIdsIn
 from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFormat, schema_to_text
-from tiered_stream.formats.rows.row_transformation import UserTransform
-from tiered_stream.formats.rows.sql_query import COLUMN, SqlQuery
-from tiered_stream.formats.rows.time_columns import with_time_types
-from tiered_stream.formats.sql.parser import parse_query
-from tiered_stream.formats.sql.row_query import RowQuery
+from tiered_stream.formats.rows.row_steps import RowQuery, UserTransform, with_time_types
+from tiered_stream.formats.sql.parser import COLUMN, SqlQuery, parse_query
 from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.spark_options import SUBSCRIBE
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
@@ -87,7 +87,7 @@ def plan_rows(
         AvroColumns(rows.large_decimals, rows.times == NAMED_TIMES),
         () if rows.times == NAMED_TIMES else rows.times,
         rows.transform or "",
-        query=parse_query(rows.select, rows.where),
+        query=_query(rows),
         lands_key=_lands_key(rows, settings),
         keys=GivenOptions(settings).read(KEYS),
         order_by=GivenOptions(settings).read(ORDER_BY) or "",
@@ -95,6 +95,11 @@ def plan_rows(
         zone=zone,
         registry=registry_properties(settings),
     )
+    if row_format.key.registered or row_format.value.registered:
+        from tiered_stream.formats.registry.schema_registry import RegistrySettings  # late, because it needs urllib3
+
+        with _of_setting(REGISTRY_PREFIX.rstrip(".")):
+            RegistrySettings.parse(row_format.registry)
     if row_format.key.is_of_topic or row_format.value.is_of_topic:
         return row_format
     return checked(resolved(row_format)) if row_format.is_resolved else resolved(row_format)
@@ -134,14 +139,16 @@ def resolved(row_format: RowFormat, topic: str = "") -> RowFormat:
         return row_format
     row_format = registered(row_format, topic)
     key, value = _with_kind(row_format.key, row_format, KEY), _with_kind(row_format.value, row_format, VALUE)
-    if row_format.envelope is Envelope.FLATTENED and value.kind is not None:
-        check_flattened(value.kind)
-    if row_format.envelope is Envelope.DEBEZIUM and value.kind is not None:
-        value = replace(value, kind=unwrapped_type(value.kind))
+    with _of_setting(f"{ENVELOPE.name}={row_format.envelope}"):
+        if row_format.envelope is Envelope.FLATTENED and value.kind is not None:
+            check_flattened(value.kind)
+        if row_format.envelope is Envelope.DEBEZIUM and value.kind is not None:
+            value = replace(value, kind=unwrapped_type(value.kind))
     if row_format.times:
         if value.kind is None or not pa.types.is_struct(value.kind):
             raise ConfigurationError(f"{TIMES.name} is for values with fields: set ingest.value.format, or remove it")
-        value = replace(value, kind=with_time_types(value.kind, row_format.times))
+        with _of_setting(TIMES.name):
+            value = replace(value, kind=with_time_types(value.kind, row_format.times))
     return checked(replace(row_format, key=key, value=value))
 
 
@@ -154,11 +161,17 @@ def registered(row_format: RowFormat, topic: str) -> RowFormat:
         SchemaRegistryError: the registry does not return a schema.
         ConfigurationError: the registry's settings are wrong, or the schema does not suit the format.
     """
-    return replace(
-        row_format,
-        key=with_registered(row_format.key, row_format, row_format.key.subject_for(topic, KEY)),
-        value=with_registered(row_format.value, row_format, row_format.value.subject_for(topic, VALUE)),
-    )
+    try:
+        return replace(
+            row_format,
+            key=with_registered(row_format.key, row_format, row_format.key.subject_for(topic, KEY)),
+            value=with_registered(row_format.value, row_format, row_format.value.subject_for(topic, VALUE)),
+        )
+    except UnknownSchemaError as error:
+        raise UnknownSchemaError(
+            f"{error}; if writers use another subject, set ingest.value.subject.name.strategy or ingest.value.subject "
+            "(of keys: ingest.key.…)"
+        ) from error
 
 
 def checked(row_format: RowFormat) -> RowFormat:
@@ -170,11 +183,13 @@ def checked(row_format: RowFormat) -> RowFormat:
         ConfigurationError: Delta does not accept a column name, two columns have one name, or the transform is wrong.
     """
     if row_format.query is not None:
-        output = RowQuery(row_format.query, row_format.decoded, row_format.zone).output
+        with _of_setting(f"{SELECT.name}, {WHERE.name}"):
+            output = RowQuery(row_format.query, row_format.decoded, row_format.zone).output
         row_format = replace(row_format, selected=output if row_format.query.select else None)
     _check_columns(row_format.written.names)
     if row_format.transform:
-        row_format = replace(row_format, transformed=UserTransform(row_format.transform).schema(row_format.decoded))
+        with _of_setting(TRANSFORM.name):
+            row_format = replace(row_format, transformed=UserTransform(row_format.transform).schema(row_format.decoded))
         _check_columns(row_format.written.names)
     if not row_format.keys:
         return row_format
@@ -183,12 +198,27 @@ def checked(row_format: RowFormat) -> RowFormat:
             f"{SELECT.name} and {WHERE.name} cannot be used with {KEYS.name}: a row that is left out would keep an "
             "older state in the table. Land the rows in another table first, and select there"
         )
-    check_key_columns(row_format.written, row_format.keys, row_format.order_by or None)
+    with _of_setting(f"{KEYS.name}, {ORDER_BY.name}"):
+        check_key_columns(row_format.written, row_format.keys, row_format.order_by or None)
     as_written = partial(named_column, row_format.written)
     return replace(
         row_format, keys=tuple(as_written(name) or name for name in row_format.keys),
         order_by=as_written(row_format.order_by) or "",
     )  # fmt: skip
+
+
+def _query(rows: RowSettings) -> SqlQuery | None:
+    with _of_setting(f"{SELECT.name}, {WHERE.name}"):
+        return parse_query(rows.select, rows.where)
+
+
+@contextmanager
+def _of_setting(name: str) -> Iterator[None]:
+    """Put the name of a setting before the message of a ConfigurationError from the block."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{name}: {error}") from error
 
 
 def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:
@@ -226,7 +256,7 @@ def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
     texts = {KEY: KEY} if rows.key.format is Format.STRING and _lands_key(rows, settings) else {}
     texts |= {VALUE: of_value} if rows.value.format is Format.STRING else {}
     names = texts | dict(kept_columns(rows, include_headers=True))
-    query = parse_query(rows.select, rows.where)
+    query = _query(rows)
     if query is None or not query.select:
         return names
     found = ((column, _selected_as(query, name)) for column, name in names.items())
@@ -294,10 +324,8 @@ def _file(name: str, path: Path, ending: str) -> str | bytes:
         raise ConfigurationError(f"ingest.{name}.schema: the file {path} cannot be read: {error}") from error
     from tiered_stream.formats.protobuf.proto_compiler import compiled_file
 
-    try:
+    with _of_setting(f"ingest.{name}.schema"):
         return compiled_file(path)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"ingest.{name}.schema: {error}") from error
 
 
 def _json_schema(name: str, text: str, parse: SchemaParser) -> pa.Schema:

@@ -19,7 +19,7 @@ from tiered_stream.delta.schema.row_plan import FORBIDDEN, checked
 from tiered_stream.delta.schema.spark_schema import arrow_schema
 from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING, PROPERTY_PREFIX
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.columns.schema_growth import grown, joined
+from tiered_stream.formats.columns.conform import grown, joined
 from tiered_stream.formats.rows.kafka_columns import table_columns
 from tiered_stream.formats.rows.row_format import KEY, VALUE, RowFormat
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.formats.rows.sql_query import STRING, SqlQuery, Tree
+from tiered_stream.formats.sql.parser import STRING, SqlQuery, Tree
 
 
 def queried(rows: DataFrame, query: SqlQuery, kept: Iterable[str] = ()) -> DataFrame:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tiered_stream.delta.settings.row_settings import ROW_OPTIONS, evolution_of, redacted_registry
+from tiered_stream.delta.settings.row_settings import REGISTRY_PREFIX, ROW_OPTIONS, evolution_of, redacted_registry
 from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY, OWN_COLUMNS, UPSERT_OPTIONS, column_names
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.row_choices import REGISTRY_PREFIX, Evolution
+from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.options import types
 from tiered_stream.options.given_options import (
     JOB_PREFIX,

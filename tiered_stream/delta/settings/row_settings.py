@@ -6,15 +6,15 @@ Nothing here needs Spark. `row_schema.py` makes a `RowFormat` with column types 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from tiered_stream.delta.settings.part_settings import INFER, PartSettings, check_part
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.errors import ConfigurationError, UndecodableRecordError
 from tiered_stream.formats.rows.row_choices import (
-    REGISTRY_PREFIX,
     Envelope,
     Evolution,
     Format,
@@ -30,6 +30,8 @@ from tiered_stream.options.types import COLUMNS, Option, option, optional
 E = TypeVar("E", bound=StrEnum)
 
 _REDACTED = "secret."
+REGISTRY_PREFIX = "ingest.schema.registry."
+"""Prefix of the options for the schema registry's client. Confluent's name of the property follows the prefix."""
 _REGISTRY_SECRETS = REGISTRY_PREFIX + _REDACTED
 """Prefix of the schema registry's settings in the options that tasks get.
 
@@ -315,6 +317,21 @@ def infers(settings: Mapping[str, str]) -> bool:
 def evolution_of(settings: Mapping[str, str]) -> Evolution:
     """Return the value of `ingest.schemaEvolution`: whether the table gets new fields of a schema, and wider types."""
     return GivenOptions(settings).read(SCHEMA_EVOLUTION)
+
+
+@contextmanager
+def advising() -> Iterator[None]:
+    """Add to an UndecodableRecordError from the block the settings that would help."""
+    try:
+        yield
+    except UndecodableRecordError as error:
+        fits = "".join(
+            f" This {name} fits {f'ingest.{name}.format={form}, ' if form else ''}ingest.{name}.schema={schema}."
+            for name, form, schema in error.fits
+        )
+        raise UndecodableRecordError(
+            f"{error}.{fits} To keep such records aside, set ingest.onDecodeError=deadLetter and ingest.deadLetterTable"
+        ) from error
 
 
 def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:

@@ -16,9 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.delta.write.waiting_rows import DayRows, PartitionRows
-from tiered_stream.formats.rows.change_records import is_deleted, named_column
+from tiered_stream.formats.rows.change_records import (
+    NAMES,
+    is_deleted,
+    named_column,
+    unavailable_flags,
+    unavailable_names,
+)
 from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column, table_columns
-from tiered_stream.formats.rows.unavailable_values import NAMES, unavailable_flags, unavailable_names
 from tiered_stream.model import TopicPartition
 from tiered_stream.records.arrow import repeated_text
 
@@ -34,7 +39,7 @@ DELETES, PLACEHOLDERS = "__staged_delete", "__staged_placeholders"
 
 `PARTITION` has the topic and the number of Kafka's partition in one text, and `POSITION` the offset. `DELETES` says
 whether the row deletes the row of its key. `PLACEHOLDERS` has the columns whose values the row does not know
-(`unavailable_values.UNAVAILABLE`).
+(`change_records.UNAVAILABLE`).
 """
 STAGED = pa.schema([(PARTITION, pa.string()), (POSITION, pa.int64()), (DELETES, pa.bool_()), (PLACEHOLDERS, NAMES)])
 DELETED_AT = "__staged_deleted_at"

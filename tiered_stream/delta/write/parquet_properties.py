@@ -23,7 +23,6 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import NativeFile
-from pyspark.version import __version__
 
 from tiered_stream.delta.settings.ingest_settings import GZIP, SNAPPY, UNCOMPRESSED, ZSTD
 from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, TOPIC, find_column, table_columns
@@ -35,7 +34,6 @@ SPARK_VERSION_KEY = "org.apache.spark.version"
 Without this key, the session that reads the file decides (`spark.sql.parquet.datetimeRebaseModeInRead`): it may refuse
 dates before 1582 and timestamps before 1900, or shift them. The keys `org.apache.spark.legacyDateTime` and
 `org.apache.spark.timeZone` are not written, because they mark files that use the older calendar."""
-_SPARK_VERSION = ".".join(__version__.split(".")[:3])
 _TOPIC_TYPE = pa.dictionary(pa.int32(), pa.string())
 _GROWING = (OFFSET, TIMESTAMP)
 _SAMPLE_PLACES, _PLACE_ROWS, _PLACE_BYTES, _MIN_SAMPLE_BYTES = 32, 32, 2 << 10, 1 << 10
@@ -69,11 +67,14 @@ def with_topic_dictionary(batch: pa.RecordBatch, topic: str, schema: pa.Schema) 
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> pq.ParquetWriter:
+def open_parquet(
+    sink: NativeFile, first: pa.RecordBatch, compression: str, *, for_spark: bool = True
+) -> pq.ParquetWriter:
     """Return a Parquet writer that writes to `sink`.
 
     `first` is the first batch of the rows to write: its types and values decide about encodings, compression and page
     sizes. A binary column whose sample in `first` does not become smaller by `compression` is stored uncompressed.
+    With `for_spark`, the file states a version of Spark, and not its Arrow types.
     """
     leaves = {name: kind for field in first.schema for name, kind in _leaves(field.name, field.type)}
     payload = [column.name for column in first.schema if pa.types.is_binary(column.type)]
@@ -92,9 +93,12 @@ def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> p
         column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED") or None,
         write_statistics=[name for name, kind in leaves.items() if _has_bounds(name, kind)],
         # A stored Arrow schema would show readers the topic as a dictionary instead of a string.
-        store_schema=False,
+        store_schema=not for_spark,
     )  # fmt: skip
-    writer.add_key_value_metadata({SPARK_VERSION_KEY: _SPARK_VERSION})
+    if for_spark:
+        from pyspark.version import __version__  # late, because `tiered-stream export` needs no Spark
+
+        writer.add_key_value_metadata({SPARK_VERSION_KEY: ".".join(__version__.split(".")[:3])})
     return writer
 
 

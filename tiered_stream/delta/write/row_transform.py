@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from tiered_stream.delta.schema.routing import Routing, TableTarget
+from tiered_stream.delta.settings.row_settings import advising
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.table_rules import TableRules
 from tiered_stream.model import TopicPartition
@@ -66,7 +67,8 @@ class TableRows:
         if decoder is None:
             names = [name for name in batch.schema.names if name in target.schema.names]
             return [TargetRows(target, batch if len(names) == batch.num_columns else batch.select(names))]
-        decoded = decoder.decode(batch)
+        with advising():
+            decoded = decoder.decode(batch)
         self.filtered += decoded.filtered
         rows = [TargetRows(target, decoded.rows)] if decoded.rows.num_rows else []
         if decoded.dead is None:

@@ -27,7 +27,7 @@ from tiered_stream.delta.write.partition_folder import partition_folder
 from tiered_stream.delta.write.uploads import UploadThreads
 from tiered_stream.delta.write.waiting_rows import NULL_DAY, DayRows, WaitingRows
 from tiered_stream.errors import TableError
-from tiered_stream.formats.columns.schema_growth import is_grown
+from tiered_stream.formats.columns.conform import is_grown
 from tiered_stream.model import TopicPartition
 from tiered_stream.storage.throttle import Pace
 

@@ -1,0 +1,10 @@
+"""Decoder of Avro, with the results of Spark's `from_avro`.
+
+Other packages use `open_decoder` instead.
+
+    avro_schema    parser of schemas
+    avro_types     Arrow types of schemas, and growth of schemas
+    avro_program   operations by which a kernel reads one schema as another
+    avro_kernels   the kernel
+    avro_decoder   decoder of values to a column
+"""

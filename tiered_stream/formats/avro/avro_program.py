@@ -99,7 +99,8 @@ class AvroProgram:
     def read(self, writer: avro.AvroType, reader: avro.AvroType, node: int, path: str) -> None:
         """Emit the operations that read a value of `writer` as `reader` into a node. The node -1 skips the value.
 
-        Raises _MismatchError if no value of `writer` can be read as `reader`.
+        Raises:
+            _MismatchError: no value of `writer` can be read as `reader`.
         """
         match writer, reader:
             case avro.Union(), _:
@@ -236,10 +237,7 @@ class AvroProgram:
                 self._default(field, nodes[field.name], f"{path}.{field.name}" if path else field.name)
 
     def _default(self, field: avro.Field, node: int, path: str) -> None:
-        """Emit the operations that read a field's default. The bytes of the default are added to the texts.
-
-        Raises _MismatchError if the field has no default, or if the default does not have the field's type.
-        """
+        """Emit the operations that read a field's default. The bytes of the default are added to the texts."""
         if field.default is avro.NO_DEFAULT:
             raise _MismatchError(f"{path}: the writer has no such field, and it has no default")
         if node >= 0:
@@ -251,7 +249,7 @@ class AvroProgram:
 def _encoded(kind: avro.AvroType, value: Any, path: str) -> bytes:
     """Return the default `value`, which is parsed JSON, as the bytes of an Avro value of the type `kind`.
 
-    (Avro specification, "Complex Types, Records".) Raises _MismatchError if `value` is not a default of this type.
+    (Avro specification, "Complex Types, Records".)
     """
     content: bytes | None = None
     match kind, value:

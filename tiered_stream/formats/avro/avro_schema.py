@@ -348,8 +348,8 @@ class _Parser:
             return None
         if self._large is LargeDecimals.DECIMAL and scale > MAX_DIGITS:
             raise ConfigurationError(
-                f"{where}: an Avro decimal with {scale} digits after the point; DECIMAL has at most {MAX_DIGITS}. Set "
-                "ingest.largeDecimals to string, double or binary"
+                f"{where}: an Avro decimal with {scale} digits after the point; DECIMAL has at most {MAX_DIGITS}. "
+                "Set largeDecimals to string, double or binary"
             )
         return Decimal(MAX_DIGITS if self._large is LargeDecimals.DECIMAL else precision, scale, self._large)
 

@@ -1,31 +1,40 @@
-"""Arrow types of Avro schemas, equal to the types of Spark's `from_avro` (Spark: `SchemaConverters.toSqlType`).
+"""Arrow types of Avro schemas, and growth of a reader's schema with the schemas of its writers.
 
-All columns are nullable, as in Spark's mode PERMISSIVE. A union of null and one type becomes that type. A union of int
-and long becomes a long, a union of float and double a double. Any other union becomes a struct of `member0`, `member1`
-and so on, one of which is not null.
+The types are those of Spark's `from_avro` (`SchemaConverters.toSqlType`). All columns are nullable, as in Spark's mode
+PERMISSIVE. A union of null and one type becomes that type. A union of int and long becomes a long, a union of float and
+double a double. Any other union becomes a struct of `member0`, `member1` and so on, one of which is not null.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
-from tiered_stream.formats.avro.avro_schema import Array, AvroType, Decimal, Enum, Fixed, Map, Primitive, Record, Union
+from tiered_stream.formats.avro.avro_schema import (
+    Array,
+    AvroType,
+    Decimal,
+    Enum,
+    Field,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Union,
+    field_sources,
+)
+from tiered_stream.formats.columns.conform import widens
 from tiered_stream.formats.rows.row_choices import LargeDecimals
 
 _PRIMITIVES = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "string": pa.string(),
-}
+    "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(),
+    "double": pa.float64(), "bytes": pa.binary(), "string": pa.string(),
+}  # fmt: skip
 _LARGE = {LargeDecimals.STRING: pa.string(), LargeDecimals.DOUBLE: pa.float64()}
-_WIDER = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
+_WIDER_IN_UNION = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 
 
 def arrow_type(node: AvroType, *, as_read: bool = False) -> pa.DataType:
@@ -76,6 +85,110 @@ def single_type(union: Union) -> AvroType | None:
             return Primitive("null")
         case 1:
             return values[0]
-        case 2 if kinds in _WIDER:
-            return Primitive(_WIDER[kinds])
+        case 2 if kinds in _WIDER_IN_UNION:
+            return Primitive(_WIDER_IN_UNION[kinds])
     return None
+
+
+_NULL = Primitive("null")
+_LONG, _DOUBLE = Primitive("long"), Primitive("double")
+_WIDER = {("int", "long"): _LONG, ("int", "float"): _DOUBLE, ("int", "double"): _DOUBLE, ("float", "double"): _DOUBLE}
+"""Type that holds all values of two types exactly, by the reader's and the writer's type."""
+
+
+def widened(reader: AvroType, writer: AvroType, *, types: bool = False) -> AvroType:
+    """Return the reader's schema plus the fields that only the writer's schema has.
+
+    These fields are nullable, and come last in their records. If `types` is True, a number that has a wider type in the
+    writer's schema gets a type that holds the numbers of both schemas. Nothing else changes.
+    """
+    match reader, writer:
+        case Union(), _ if len(reader.values) == 1:
+            return _in_union(reader, widened(reader.values[0], writer, types=types))
+        case _, Union() if len(writer.values) == 1:
+            return widened(reader, writer.values[0], types=types)
+        case Array(), Array():
+            return Array(widened(reader.items, writer.items, types=types))
+        case Map(), Map():
+            return Map(widened(reader.values, writer.values, types=types))
+        case Record(), Record():
+            return _wider_record(reader, writer, types=types)
+        case (
+            Primitive(logical=Decimal() as own) | Fixed(logical=Decimal() as own),
+            Primitive(logical=Decimal() as other) | Fixed(logical=Decimal() as other),
+        ) if types and own.scale == other.scale:
+            return replace(reader, logical=replace(own, precision=max(own.precision, other.precision)))
+        case Primitive(logical=None), Primitive(logical=None) if types:
+            return _WIDER.get((reader.kind, writer.kind), reader)
+    return reader
+
+
+def only_fields_of(column: pa.DataType, writer: AvroType) -> AvroType:
+    """Return the writer's schema without the fields that the type `column` lacks, at any depth."""
+    return _along(writer, column, lambda node, kind: node, keeps_others=False)
+
+
+def with_column_numbers(reader: AvroType, column: pa.DataType) -> AvroType:
+    """Return the reader's schema with the wider number types that `column`, the type of the table's column, has."""
+    return _along(reader, column, _wider_number, keeps_others=True)
+
+
+def _along(
+    node: AvroType, column: pa.DataType, leaf: Callable[[AvroType, pa.DataType], AvroType], *, keeps_others: bool
+) -> AvroType:
+    """Return a schema in which `leaf` has changed the types that are no containers, by their types in `column`.
+
+    Fields that `column` lacks are unchanged if `keeps_others` is True, and left out otherwise.
+    """
+    below = partial(_along, leaf=leaf, keeps_others=keeps_others)
+    match node:
+        case Union() if len(node.values) == 1:
+            return _in_union(node, below(node.values[0], column))
+        case Array() if pa.types.is_list(column):
+            return Array(below(node.items, column.value_type))
+        case Map() if pa.types.is_map(column):
+            return Map(below(node.values, column.item_type))
+        case Record() if pa.types.is_struct(column):
+            kinds = {field.name: field.type for field in column}
+            fields = (
+                replace(field, type=below(field.type, kinds[field.name])) if field.name in kinds else field
+                for field in node.fields
+                if keeps_others or field.name in kinds
+            )
+            return replace(node, fields=tuple(fields))
+    return leaf(node, column)
+
+
+def _wider_number(node: AvroType, column: pa.DataType) -> AvroType:
+    match node:
+        case Primitive(logical=Decimal() as own) | Fixed(logical=Decimal() as own):
+            is_wider = widens(arrow_type(node), column) and column.scale == own.scale
+            return replace(node, logical=replace(own, precision=column.precision)) if is_wider else node
+        case Primitive(logical=None) if widens(arrow_type(node), column):
+            return next((wider for wider in (_LONG, _DOUBLE) if arrow_type(wider) == column), node)
+    return node
+
+
+def _in_union(union: Union, inner: AvroType) -> Union:
+    """Return a union of null and one type with `inner` in place of that type."""
+    return Union(tuple(branch if branch == _NULL else inner for branch in union.branches))
+
+
+def _wider_record(reader: Record, writer: Record, *, types: bool) -> Record:
+    fields, sources = {field.name: field for field in writer.fields}, field_sources(reader, writer)
+    kinds = {name: fields.pop(source).type for name, source in sources.items()}
+    known = [
+        replace(field, type=widened(field.type, kinds[field.name], types=types)) if field.name in kinds else field
+        for field in reader.fields
+    ]
+    # The remaining fields are new. Delta's column names are not case-sensitive.
+    names = {field.name.lower() for field in known}
+    more = (field for field in fields.values() if field.name.lower() not in names)
+    new = [Field(field.name, (), _nullable(field.type), None) for field in more]
+    return replace(reader, fields=(*known, *new))
+
+
+def _nullable(kind: AvroType) -> AvroType:
+    if kind == _NULL or (isinstance(kind, Union) and kind.is_nullable):
+        return kind
+    return Union((_NULL, *(kind.branches if isinstance(kind, Union) else (kind,))))

@@ -11,7 +11,7 @@ from pyarrow import types
 
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.formats.columns import column_kernels as kernels
-from tiered_stream.formats.columns.byte_slices import ByteSlices
+from tiered_stream.formats.columns.decoded import ByteSlices
 from tiered_stream.records.memory import allocate
 
 Columns = tuple[np.ndarray[Any, Any], ...]
@@ -37,7 +37,8 @@ _SIMPLE_KINDS: dict[pa.DataType, int] = {
 def node_kind(kind: pa.DataType) -> int:
     """Return the kind of node that holds values of an Arrow type (`column_kernels.NULL` to `LIST`).
 
-    Raises UnsupportedDataError if kernels cannot write the type.
+    Raises:
+        UnsupportedDataError: kernels cannot write the type.
     """
     if kind in _SIMPLE_KINDS:
         return _SIMPLE_KINDS[kind]

@@ -1,11 +1,58 @@
-"""Conversion of columns to a table's types without changing a value: fields by name, numbers to wider types only."""
+"""Conversion of columns and types to a table's, without changing a value: fields by name, numbers to wider types only.
+
+Types grow by new fields and, if the table allows it, to wider types. Nothing else of a type changes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.formats.columns.list_items import list_items, rows_with, with_items
+from tiered_stream.errors import UnsupportedDataError
+
+Offsets = np.ndarray[Any, Any]
+
+
+def list_items(column: pa.ListArray | pa.MapArray) -> tuple[Offsets, list[pa.Array]]:
+    """Return the offsets and the items of a column of lists or maps.
+
+    The items are one array for lists, and two arrays, keys and values, for maps. Row n has the items from `offsets[n]`
+    to `offsets[n + 1]`. The offsets begin with 0, even if the column is a slice.
+    """
+    offsets = column.offsets.to_numpy()
+    first, last = int(offsets[0]), int(offsets[-1])
+    parts = (column.keys, column.items) if pa.types.is_map(column.type) else (column.values,)
+    return offsets - first, [part.slice(first, last - first) for part in parts]
+
+
+def with_items(
+    column: pa.ListArray | pa.MapArray, offsets: Offsets, items: Sequence[pa.Array], kind: pa.DataType
+) -> pa.ListArray | pa.MapArray:
+    """Return a column of the type `kind` with the items `items`, and with the nulls of `column`.
+
+    `offsets` and `items` have the form that `list_items` returns.
+    """
+    # The offsets are a copy, because Arrow does not accept a mask together with sliced offsets.
+    return type(column).from_arrays(pa.array(offsets), *items, type=kind, mask=null_mask(column))
+
+
+def null_mask(column: pa.Array) -> pa.BooleanArray | None:
+    """Return a boolean for each row of a column, True if the row is null; or None if the column has no nulls."""
+    return column.is_null() if column.null_count else None
+
+
+def rows_with(marks: pa.BooleanArray, offsets: Offsets) -> pa.BooleanArray:
+    """Return a boolean for each row: True if `marks` is True for at least one of the row's items.
+
+    `marks` has a boolean for each item. Row n has the items from `offsets[n]` to `offsets[n + 1]`.
+    """
+    before = np.concatenate([[0], np.cumsum(pc.fill_null(marks, False).to_numpy(zero_copy_only=False))])
+    return pa.array(before[offsets[1:]] > before[offsets[:-1]])
+
 
 _WIDER = (
     (pa.int8(), pa.int16(), pa.int32(), pa.int64()),
@@ -71,3 +118,69 @@ def _items_column(
         return pa.nulls(len(column), kind), column.is_valid()
     conformed_column = with_items(column, offsets, conformed, kind)
     return conformed_column, None if misfits[-1] is None else rows_with(misfits[-1], offsets)
+
+
+_GROWN = b"grown"
+
+
+def mark_grown(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with metadata that says: the table may lack columns of the schema, or have narrower types."""
+    return schema.with_metadata({_GROWN: b""})
+
+
+def is_grown(schema: pa.Schema) -> bool:
+    """Return whether the schema has the metadata that `mark_grown` sets."""
+    return _GROWN in (schema.metadata or {})
+
+
+def grown(planned: pa.DataType, shown: pa.DataType, *, add: bool = True, widen: bool = False) -> pa.DataType:
+    """Return the type `planned`, grown by the fields and the wider types of the type `shown`, at any depth.
+
+    If `add` is True, each struct gets the fields that only `shown` has, after its planned fields. If `widen` is True, a
+    number gets its type in `shown` if that type is wider.
+    """
+    if pa.types.is_struct(planned) and pa.types.is_struct(shown):
+        names = {field.name.lower() for field in planned}
+        fields = [
+            pa.field(field.name, grown(field.type, shown.field(at).type, add=add, widen=widen))
+            if (at := shown.get_field_index(field.name)) >= 0
+            else field
+            for field in planned
+        ]
+        new = (pa.field(field.name, field.type) for field in shown if add and field.name.lower() not in names)
+        return pa.struct([*fields, *new])
+    if pa.types.is_list(planned) and pa.types.is_list(shown):
+        return pa.list_(pa.field("element", grown(planned.value_type, shown.value_type, add=add, widen=widen)))
+    if pa.types.is_map(planned) and pa.types.is_map(shown):
+        return pa.map_(planned.key_type, grown(planned.item_type, shown.item_type, add=add, widen=widen))
+    return shown if widen and widens(planned, shown) else planned
+
+
+def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type that holds all values of two types, both of which have grown from the same type.
+
+    Raises:
+        UnsupportedDataError: a number has become wider in two ways, so that no type holds both.
+    """
+    if conflict := _conflict(one, other, ""):
+        raise UnsupportedDataError(
+            f"{conflict}, and no column takes both: widen it to one of them by ALTER TABLE, then values of the other "
+            "are kept aside as those that do not decode"
+        )
+    return grown(one, other, widen=True)
+
+
+def _conflict(one: pa.DataType, other: pa.DataType, path: str) -> str | None:
+    """Return a text that names the first number whose two types have no common type, or None if there is none."""
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        shared = ((field, other.field(at)) for field in one if (at := other.get_field_index(field.name)) >= 0)
+        texts = (_conflict(left.type, right.type, f"{path}.{left.name}") for left, right in shared)
+        return next(filter(None, texts), None)
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return _conflict(one.value_type, other.value_type, f"{path}.element")
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        return _conflict(one.item_type, other.item_type, f"{path}.value")
+    numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (one, other))
+    if not numbers or one == other or widens(one, other) or widens(other, one):
+        return None
+    return f"{path.removeprefix('.') or 'the value'} becomes wider as {one} and as {other}"

@@ -1,11 +1,19 @@
-"""Exact half of the JSON decoder. It decodes single values in Python, by the rules of Spark's `JacksonParser`."""
+"""Decoder of single JSON values in Python, by the rules of Spark's `JacksonParser`.
+
+It decodes the values that kernels leave to it.
+
+Dates, timestamps and decimals in texts are read by Spark's default formats (`DateTimeUtils.stringToDate`,
+`stringToTimestamp`, `ExprUtils.getDecimalParser`). A function for such a text returns None if Spark does not read it.
+"""
 
 from __future__ import annotations
 
 import base64
+import datetime
 import decimal
 import math
 import re
+import zoneinfo
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +23,94 @@ from pyarrow import types
 
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.formats.json.json_text import Fields, Integer, Real, parse_json, write_json
-from tiered_stream.formats.json.spark_texts import days_of_text, decimal_of_text, fitted, microseconds_of_text
+from tiered_stream.formats.sql.sql_values import BLANKS, fitted
+
+_DATE_PART = r"(?P<year>[+-]?\d{4,%d})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})%s)?)?"
+_TIME = (
+    r"(?:[ T](?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})"
+    r"(?:\.(?P<fraction>\d*))?(?P<zone>\s*[A-Za-z+-].*)?)?)?)?"
+)
+_DATE = re.compile(_DATE_PART % (7, "(?:[ T].*)?"), re.ASCII | re.DOTALL)
+_TIMESTAMP = re.compile(_DATE_PART % (6, _TIME), re.ASCII)
+_OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
+_DAYS = re.compile(r"[+-]?\d{1,10}", re.ASCII)
+_FIRST_GREGORIAN_DAY = -141427  # earlier numbers of days are in the Julian calendar
+
+
+def days_of_text(text: str) -> int | None:
+    """Return the days since 1970 of the date in a text. The text may also be this number of days itself."""
+    match = _DATE.fullmatch(text.strip(BLANKS))
+    if match is not None:
+        return _days(match)
+    if _DAYS.fullmatch(text) and _FIRST_GREGORIAN_DAY <= int(text) < 1 << 31:
+        return int(text)
+    return None
+
+
+def microseconds_of_text(text: str, zone: str | None) -> int | None:
+    """Return the microseconds since 1970 of the timestamp in a text.
+
+    A text without a time zone is in `zone`. If `zone` is None, the text must not name a time zone.
+    """
+    match = _TIMESTAMP.fullmatch(text.strip(BLANKS))
+    days = None if match is None else _days(match)
+    if match is None or days is None or (match["zone"] and zone is None):
+        return None
+    hour, minute, second = (int(match[part] or 0) for part in ("hour", "minute", "second"))
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    seconds = days * 86400 + hour * 3600 + minute * 60 + second
+    east = 0 if zone is None else seconds_east((match["zone"] or zone).strip(), seconds)
+    fraction = int((match["fraction"] or "")[:6].ljust(6, "0"))
+    micros = None if east is None else (seconds - east) * 1_000_000 + fraction
+    return micros if micros is not None and -(1 << 63) <= micros < 1 << 63 else None
+
+
+def _days(match: re.Match[str]) -> int | None:
+    year, month, day = int(match["year"]), int(match["month"] or 1), int(match["day"] or 1)
+    # Any 400 years are as long as any other 400. The year is shifted, because Python's dates begin with the year 1.
+    cycles, in_cycle = divmod(year, 400)
+    try:
+        start = datetime.date(in_cycle + 400, month, day)
+    except ValueError:
+        return None
+    days = start.toordinal() - 719163 + (cycles - 1) * 146097
+    return days if -(1 << 31) <= days < 1 << 31 else None
+
+
+def seconds_east(zone: str, local: int) -> int | None:
+    """Return the seconds east of UTC of a zone's name or offset, at a local time in seconds since 1970.
+
+    Returns None for an unknown zone.
+    """
+    if zone in ("Z", "UTC", "GMT", "UT"):
+        return 0
+    offset = _OFFSET.fullmatch(re.sub(r"^(UTC|GMT|UT)(?=[+-])", "", zone))
+    if offset is not None:
+        hours, minutes, seconds = (int(offset[part] or 0) for part in (2, 3, 4))
+        east = hours * 3600 + minutes * 60 + seconds
+        if minutes > 59 or seconds > 59 or east > 18 * 3600:
+            return None
+        return -east if offset[1] == "-" else east
+    try:
+        at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=local)
+        east_of = at.replace(tzinfo=zoneinfo.ZoneInfo(zone)).utcoffset()
+    except (ValueError, OverflowError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        return None
+    return None if east_of is None else int(east_of.total_seconds())
+
+
+def decimal_of_text(text: str) -> decimal.Decimal | None:
+    """Return the number in a text. Commas, which separate thousands, are ignored."""
+    plain = text.replace(",", "")
+    return decimal.Decimal(plain) if _NUMBER.fullmatch(plain) else None
+
 
 # Jackson: Base64Variants.MIME_NO_LINEFEEDS. Blanks and control characters may stand between units of four characters.
 _UNIT = r"[A-Za-z0-9+/]{2}(?:[A-Za-z0-9+/]{2}|[A-Za-z0-9+/]=|==)"
 _BASE64 = re.compile(rf"(?:[\0- ]*{_UNIT})*[\0- ]*")
-_BLANKS = re.compile(r"[\0- ]+")
+_BLANK_RUNS = re.compile(r"[\0- ]+")
 _AFTER_PADDING = re.compile(r"(?<==)(?!=)")
 _INFINITIES = {"+INF": math.inf, "+Infinity": math.inf, "Infinity": math.inf, "-INF": -math.inf, "-Infinity": -math.inf}
 
@@ -35,8 +125,8 @@ class ExactJson:
     def row(self, data: bytes) -> dict[str, Any]:
         """Return the document `data` as a dict that pyarrow converts to a struct.
 
-        Raises CorruptDataError, whose text is the reason, if `data` is not a JSON object, or if a field does not fit
-        its type.
+        Raises:
+            CorruptDataError: `data` is not a JSON object, or if a field does not fit its type.
         """
         document = parse_json(data)
         if type(document) is not Fields:
@@ -166,4 +256,4 @@ def _string(value: Any) -> str:
 def _base64(text: str) -> bytes | None:
     if not _BASE64.fullmatch(text):
         return None
-    return b"".join(map(base64.b64decode, _AFTER_PADDING.split(_BLANKS.sub("", text))))
+    return b"".join(map(base64.b64decode, _AFTER_PADDING.split(_BLANK_RUNS.sub("", text))))

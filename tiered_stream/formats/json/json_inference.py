@@ -3,6 +3,8 @@
 Integers become bigint or, if they are larger, decimal. Integers of more than 38 digits and all other numbers become
 double. A field becomes a string if all its values are null or empty strings, or if its values have no common type.
 Fields are in the order of their names.
+
+`fitting_schema` names the type of one document as SQL text, for errors about a record of another schema.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pyarrow import types
 
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.formats.json.json_text import Fields, Integer, Real, parse_json
+from tiered_stream.formats.sql.sql_reader import sql_columns
 
 _LONG = pa.decimal128(20, 0)  # Spark: DecimalType.forType(LongType)
 _MAX_DIGITS = 38
@@ -119,3 +122,38 @@ def _settled(kind: pa.DataType) -> pa.DataType | None:
         fields = [(name, field_kind) for name, field_kind in settled if field_kind is not None]
         return pa.struct(fields) if fields else None
     return kind
+
+
+MAX_CHARACTERS = 1_000
+"""Maximum length of a schema; a longer schema is not shown."""
+_PAYLOAD, _BEFORE, _AFTER = "payload", "before", "after"
+_WITH_TYPES = (pa.field("op", pa.string()), pa.field("ts_ms", pa.int64()))
+
+
+def fitting_schema(document: bytes | None, *, is_debezium: bool = False) -> str:
+    """Return the schema of the document; empty if the document is no JSON object, or if its schema is too long.
+
+    A document of Kafka Connect's JSON converter with schemas has only the field `payload` in the result. If
+    `is_debezium` is true, the document may be Debezium's envelope. The result then has the fields that a table needs,
+    and both images have the same columns.
+    """
+    try:
+        kind = infer_json([document])
+    except ConfigurationError:
+        return ""
+    within = _struct_within(kind, _PAYLOAD)
+    fields = _fields(kind if within is None else within, is_debezium)
+    text = sql_columns(fields if within is None else [pa.field(_PAYLOAD, pa.struct(fields))])
+    return text if len(text) <= MAX_CHARACTERS else ""
+
+
+def _fields(kind: pa.StructType, is_debezium: bool) -> list[pa.Field]:
+    image = _struct_within(kind, _AFTER) or _struct_within(kind, _BEFORE)
+    if not is_debezium or image is None or kind.get_field_index("op") < 0:
+        return list(kind)
+    return [pa.field(_BEFORE, image), pa.field(_AFTER, image), *_WITH_TYPES]
+
+
+def _struct_within(kind: pa.StructType, name: str) -> pa.StructType | None:
+    at = kind.get_field_index(name)
+    return kind.field(at).type if at >= 0 and types.is_struct(kind.field(at).type) else None

@@ -27,13 +27,14 @@ from tiered_stream.formats.columns.column_kernels import (
     append_struct,
     end_row,
 )
-from tiered_stream.formats.json.double_kernels import nearest_double, nearest_float
 from tiered_stream.formats.json.json_text_kernels import (
     DOUBTFUL,
     FULL,
     MAX_NESTING,
     is_text,
     literal_end,
+    nearest_double,
+    nearest_float,
     read_date,
     read_number,
     read_timestamp,

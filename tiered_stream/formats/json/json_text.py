@@ -1,13 +1,16 @@
-"""Parser of JSON text to Python values that keep the text of numbers, and writer of JSON text in Jackson's form."""
+"""Parser of JSON to Python values that keep the text of numbers, and writers of JSON: as Jackson, and for users."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from base64 import b64encode
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
+
+import orjson
 
 from tiered_stream.errors import CorruptDataError
 
@@ -109,3 +112,18 @@ def write_json(value: Any) -> str:
 def _string(text: str) -> str:
     escaped = json.dumps(text, ensure_ascii=False)
     return re.sub(r"\\u00[01][0-9a-f]", lambda escape: "\\u" + escape[0][2:].upper(), escaped)
+
+
+def plain_json(value: Any) -> bytes:
+    """Return Python values as JSON: bytes as texts, or `{"base64": …}` if they are no UTF-8, and decimals as texts."""
+    return orjson.dumps(plain(value), default=plain)
+
+
+def plain(value: Any) -> Any:
+    """Return bytes and decimals as `plain_json` writes them, and other values unchanged."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(value).decode()}
+    return str(value) if isinstance(value, Decimal) else value

@@ -1,7 +1,12 @@
 """Decoder of protobuf messages to the column that Spark's `from_protobuf` would return.
 
-Compiled code (`protobuf_kernels.py`, which lists the exceptions) decodes messages in the usual form. Google's library
-decodes all other values in Python, one by one, and decides whether these are messages.
+Types are those of Spark (`protobuf.utils.SchemaConverters`). Unsigned numbers have the column types of signed numbers,
+and enums are strings. `Timestamp` becomes a timestamp and `Duration` a duration. A message without fields has no
+column. Recursive messages and groups are refused.
+
+Compiled code (`protobuf_kernels.py`, which lists the exceptions) decodes messages in the usual form, by a program:
+tables of the message's fields by number, and of the column's node that each field fills. Google's library decodes all
+other values in Python, one by one, and decides whether these are messages.
 """
 
 from __future__ import annotations
@@ -9,24 +14,230 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from functools import partial
+from graphlib import TopologicalSorter
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf import descriptor_pb2, message_factory
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from tiered_stream.errors import CorruptDataError
-from tiered_stream.formats.columns.byte_kernels import key_hash_table
-from tiered_stream.formats.columns.byte_slices import ByteSlices
+from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
-from tiered_stream.formats.columns.decoded import Decoded, SlicesDecoder, with_exact_rows
+from tiered_stream.formats.columns.column_kernels import key_hash_table
+from tiered_stream.formats.columns.decoded import ByteSlices, Decoded, SlicesDecoder, with_exact_rows
 from tiered_stream.formats.protobuf import protobuf_kernels as kernels
-from tiered_stream.formats.protobuf import protobuf_schema as schema
-from tiered_stream.formats.protobuf.protobuf_program import protobuf_program, symbols
+
+_MAX_BYTES, _MAX_FIELDS, MAX_DEPTH = 16 << 20, 10_000, 64
+"""Limits of a schema: bytes of its descriptor set, number of fields when written out, and levels of nesting."""
+
+_SIMPLE = {
+    FieldDescriptor.CPPTYPE_INT32: pa.int32(),
+    FieldDescriptor.CPPTYPE_UINT32: pa.int32(),
+    FieldDescriptor.CPPTYPE_ENUM: pa.string(),
+    FieldDescriptor.CPPTYPE_INT64: pa.int64(),
+    FieldDescriptor.CPPTYPE_UINT64: pa.int64(),
+    FieldDescriptor.CPPTYPE_FLOAT: pa.float32(),
+    FieldDescriptor.CPPTYPE_DOUBLE: pa.float64(),
+    FieldDescriptor.CPPTYPE_BOOL: pa.bool_(),
+}
+_FilePart = TypeVar("_FilePart", descriptor_pb2.FileDescriptorProto, descriptor_pb2.DescriptorProto)
+_TIMES = {"Timestamp": pa.timestamp("us", tz="UTC"), "Duration": pa.duration("us")}
+
+
+def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
+    """Return the descriptor of the message with the full name `message` in a descriptor set.
+
+    The set is the output of `protoc --descriptor_set_out --include_imports`.
+
+    Raises:
+        ConfigurationError: the bytes are not a descriptor set, or the message is not in it.
+    """
+    if len(descriptor_set) > _MAX_BYTES:
+        raise ConfigurationError(f"a descriptor set of {len(descriptor_set)} bytes, more than the {_MAX_BYTES} allowed")
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        files = {file.name: file for file in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file}
+        # The pool takes a file after the files that it imports.
+        for name in TopologicalSorter({name: list(file.dependency) for name, file in files.items()}).static_order():
+            if name not in files:
+                raise ConfigurationError(f"the descriptor set lacks {name[:100]}; write it with --include_imports")
+            pool.Add(_without_extensions(files[name]))
+        return pool.FindMessageTypeByName(message)
+    except KeyError:
+        raise ConfigurationError(f"the descriptor set has no message {message[:100]!r}; give its full name") from None
+    except (DecodeError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"this is no descriptor set of protoc: {str(error)[:200]}") from error
+
+
+def _without_extensions(part: _FilePart) -> _FilePart:
+    """Remove the extensions of a file or of a message in it, and return it.
+
+    Extensions have no columns, as in Spark. The library checks the extensions that it knows, but the kernel reads none,
+    so that a value would decode or not by who decodes it.
+    """
+    part.ClearField("extension")
+    for message in part.message_type if isinstance(part, descriptor_pb2.FileDescriptorProto) else part.nested_type:
+        _without_extensions(message)
+    return part
+
+
+def message_type(message: Descriptor) -> pa.StructType:
+    """Return the struct type of a message.
+
+    Raises:
+        ConfigurationError: the message is recursive, has a group, or exceeds a limit of this module.
+    """
+    return _message_columns(message, (), [_MAX_FIELDS])
+
+
+def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int]) -> pa.StructType:
+    if message.full_name in above:
+        raise ConfigurationError(f"the message {message.full_name} holds itself; recursive types have no columns")
+    left[0] -= len(message.fields)
+    if left[0] < 0 or len(above) > MAX_DEPTH:
+        raise ConfigurationError(
+            f"a message has more than {_MAX_FIELDS} fields when written out, or more than {MAX_DEPTH} levels"
+        )
+    inside = (*above, message.full_name)
+    fields = [(field.name, _field_type(field, inside, left)) for field in message.fields]
+    return pa.struct([(name, kind) for name, kind in fields if kind is not None])
+
+
+def _field_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int]) -> pa.DataType | None:
+    """Return the type of a field's column, or None if the field is of a message without fields and has no column."""
+    if is_map(field):
+        pair = field.message_type.fields_by_name
+        value = _single_type(pair["value"], above, left)
+        return None if value is None else pa.map_(_single_type(pair["key"], above, left), value)
+    kind = _single_type(field, above, left)
+    return pa.list_(pa.field("element", kind)) if field.is_repeated and kind is not None else kind
+
+
+def _single_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int]) -> pa.DataType | None:
+    match field.type:
+        case FieldDescriptor.TYPE_GROUP:
+            raise ConfigurationError(f"{field.full_name} is a group, which has no column")
+        case FieldDescriptor.TYPE_MESSAGE:
+            time = time_type(field.message_type)
+            if time is not None:
+                return time
+            struct = _message_columns(field.message_type, above, left)
+            return struct if struct.num_fields else None
+        case FieldDescriptor.TYPE_STRING | FieldDescriptor.TYPE_BYTES:
+            return pa.string() if field.type == FieldDescriptor.TYPE_STRING else pa.binary()
+    return _SIMPLE[field.cpp_type]
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    return bool(field.is_repeated and field.message_type is not None and field.message_type.GetOptions().map_entry)
+
+
+def time_type(message: Descriptor) -> pa.DataType | None:
+    """Return the column type of a message that is a `Timestamp` or a `Duration`, or None for another message.
+
+    As in Spark, the message must have one of these names, and exactly the fields `seconds` and `nanos`.
+    """
+    fields = [field.name for field in message.fields]
+    return _TIMES.get(message.name) if fields == ["seconds", "nanos"] else None
+
+
+Table = np.ndarray[Any, Any]
+
+_OF = FieldDescriptor
+_CODECS = {
+    _OF.TYPE_INT32: kernels.INT32, _OF.TYPE_UINT32: kernels.INT32, _OF.TYPE_INT64: kernels.INT64,
+    _OF.TYPE_UINT64: kernels.INT64, _OF.TYPE_SINT32: kernels.SINT32, _OF.TYPE_SINT64: kernels.SINT64,
+    _OF.TYPE_BOOL: kernels.BOOL, _OF.TYPE_ENUM: kernels.ENUM, _OF.TYPE_FIXED32: kernels.FIXED32,
+    _OF.TYPE_SFIXED32: kernels.FIXED32, _OF.TYPE_FIXED64: kernels.FIXED64, _OF.TYPE_SFIXED64: kernels.FIXED64,
+    _OF.TYPE_FLOAT: kernels.FLOAT, _OF.TYPE_DOUBLE: kernels.DOUBLE, _OF.TYPE_STRING: kernels.TEXT,
+    _OF.TYPE_BYTES: kernels.BYTES,
+}  # fmt: skip
+_WIRES = {
+    **dict.fromkeys((kernels.FIXED32, kernels.FLOAT), (kernels.FOUR, 4)),
+    **dict.fromkeys((kernels.FIXED64, kernels.DOUBLE), (kernels.EIGHT, 8)),
+}
+
+
+def protobuf_program(message: Descriptor, builder: ColumnBuilder) -> tuple[Table, Table, Table, Table]:
+    """Return the program that reads `message` into the builder's columns, which have the message's type.
+
+    The program is (messages, fields, table, texts), as `protobuf_kernels` describes them. The table has the numbers of
+    enums in order, and the positions and sizes of their names in the texts.
+    """
+    compiler = _Compiler(builder)
+    compiler.add(message, 0, False)
+    return (
+        np.array(compiler.messages, np.int64), np.array(compiler.fields, np.int64).reshape(-1, kernels.FIELD_COLUMNS),
+        np.array(compiler.table or [(0, 0, 0)], np.int64), np.frombuffer(bytes(compiler.texts) or b"\0", np.uint8),
+    )  # fmt: skip
+
+
+def symbols(enum: EnumDescriptor) -> dict[int, str]:
+    """Return the names of an enum by their numbers. If a number has several names, the first counts, as in Java."""
+    return {value.number: value.name for value in reversed(enum.values)}
+
+
+class _Compiler:
+    def __init__(self, builder: ColumnBuilder) -> None:
+        self.messages: list[tuple[int, int, int]] = []
+        self.fields: list[list[int]] = []
+        self.table: list[tuple[int, int, int]] = []
+        self.texts = bytearray()
+        self._builder = builder
+
+    def add(self, message: Descriptor, node: int, is_entry: bool) -> int:
+        """Add a message whose struct is the node `node`, and the messages within it; return the message's index.
+
+        `is_entry` is True if the message is the entry of a map field.
+        """
+        number, first = len(self.messages), len(self.fields)
+        self.messages.append((first, first + len(message.fields), node))
+        struct = self._builder.fields[node][0].type
+        nodes = dict(zip((column.name for column in struct), self._builder.children(node), strict=True))
+        fields = sorted(message.fields, key=lambda field: field.number)
+        rows = [self._row(field, nodes.get(field.name, -1), is_entry) for field in fields]
+        self.fields += rows
+        for field, row in zip(fields, rows, strict=True):
+            if row[kernels.CODEC] == kernels.MESSAGE:
+                row[kernels.MESSAGE_INDEX] = self.add(field.message_type, row[kernels.NODE], is_map(field))
+        return number
+
+    def _row(self, field: FieldDescriptor, node: int, is_entry: bool) -> list[int]:
+        occurrence = kernels.ENTRY if is_entry else kernels.ONCE
+        if node >= 0 and field.is_repeated:
+            occurrence, node = (kernels.MAP if is_map(field) else kernels.REPEATED), node + 1
+        codec = _codec(field) if node >= 0 else kernels.EMPTY
+        wire, size = _WIRES.get(codec, (kernels.VARINT if codec <= kernels.ENUM else kernels.SIZED, 0))
+        row = [0] * kernels.FIELD_COLUMNS
+        row[kernels.NUMBER], row[kernels.CODEC], row[kernels.WIRE], row[kernels.SIZE] = field.number, codec, wire, size
+        row[kernels.NODE], row[kernels.OCCURRENCE], row[kernels.PRESENCE] = node, occurrence, field.has_presence
+        row[kernels.ONEOF] = -1 if field.containing_oneof is None else field.containing_oneof.index
+        if is_entry or field.is_required or field.has_default_value:
+            row[kernels.MISSING] = kernels.MISSING_NOT_PLAIN
+        if codec == kernels.ENUM:
+            row[kernels.A], row[kernels.B] = self._enum(field.enum_type)
+        elif occurrence == kernels.MAP:
+            row[kernels.A] = _codec(field.message_type.fields_by_name["key"])
+        return row
+
+    def _enum(self, enum: EnumDescriptor) -> tuple[int, int]:
+        at, names = len(self.table), symbols(enum)
+        for number in sorted(names):
+            name = names[number].encode()
+            self.table.append((number, len(self.texts), len(name)))
+            self.texts += name
+        return at, len(names)
+
+
+def _codec(field: FieldDescriptor) -> int:
+    if field.message_type is None:
+        return _CODECS[field.type]
+    return kernels.MESSAGE if time_type(field.message_type) is None else kernels.TIME
+
 
 _LARGEST_MICROSECONDS = 2**63 - 1
 _Convert = Callable[[Any], Any]
@@ -50,15 +261,15 @@ class ProtobufDecoder(SlicesDecoder):
             ConfigurationError: the descriptor set is invalid or lacks the message, or no column can have the message's
                 type.
         """
-        descriptor = schema.message_descriptor(descriptor_set, message)
-        self.kind = schema.message_type(descriptor)
+        descriptor = message_descriptor(descriptor_set, message)
+        self.kind = message_type(descriptor)
         self._keys, self._images = {name.lower() for name in keys}, images
         self._class = message_factory.GetMessageClass(descriptor)
         self._row = _struct_of(descriptor, self.kind)
         self._builder = ColumnBuilder(self.kind)
         self._program = protobuf_program(descriptor, self._builder)
         marks = np.zeros((len(self._program[1]) + 1, kernels.MARK_COLUMNS), np.int64)
-        stack = np.zeros((2 * schema.MAX_DEPTH + 4, kernels.STACK_COLUMNS), np.int64)
+        stack = np.zeros((2 * MAX_DEPTH + 4, kernels.STACK_COLUMNS), np.int64)
         self._room = marks, stack, key_hash_table(self._builder.has_maps)
 
     def read(self, slices: ByteSlices) -> Decoded:
@@ -82,11 +293,7 @@ class ProtobufDecoder(SlicesDecoder):
         return pa.StructArray.from_arrays(children, fields=list(column.type), mask=column.is_null())
 
     def _exact_row(self, content: bytes) -> Any:
-        """Decode the message `content` by Google's library; return its row as a dict.
-
-        Raises CorruptDataError, whose text is the reason, if `content` is not a message of this type, lacks a required
-        field, or has a time that does not fit into microseconds.
-        """
+        """Decode the message `content` by Google's library; return its row as a dict."""
         try:
             message = self._class.FromString(content)
             if message.IsInitialized():
@@ -110,7 +317,7 @@ def _getter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
     that was not written is an empty list.
     """
     get = attrgetter(field.name)
-    if schema.is_map(field):
+    if is_map(field):
         entry = field.message_type.fields_by_name
         of_key, of_value = _converter(entry["key"], kind.key_type), _converter(entry["value"], kind.item_type)
         return lambda message: [(of_key(key), of_value(value)) for key, value in get(message).items()]
@@ -137,7 +344,7 @@ def _converter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
         # Java has this name for a number without a name.
         return lambda number: names.get(number, f"UNKNOWN_ENUM_VALUE_{enum.name}_{number}")
     if field.message_type is not None:
-        is_time = schema.time_type(field.message_type) is not None
+        is_time = time_type(field.message_type) is not None
         return (lambda time: _microseconds(field, time)) if is_time else _struct_of(field.message_type, kind)
     match field.cpp_type:
         case FieldDescriptor.CPPTYPE_UINT32:

@@ -19,14 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from tiered_stream.formats.columns.byte_kernels import (
-    from_zigzag,
-    has_duplicate_key,
-    is_utf8,
-    load_double,
-    load_float,
-    unsigned_varint,
-)
 from tiered_stream.formats.columns.column_kernels import (
     NO_ROOM,
     NULL_VALUE,
@@ -39,6 +31,12 @@ from tiered_stream.formats.columns.column_kernels import (
     append_null,
     append_struct,
     end_row,
+    from_zigzag,
+    has_duplicate_key,
+    is_utf8,
+    load_double,
+    load_float,
+    unsigned_varint,
 )
 from tiered_stream.records.compiled import Int, inlined, kernel
 from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le

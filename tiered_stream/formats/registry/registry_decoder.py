@@ -1,4 +1,4 @@
-"""Decoder of Avro values that name their schema in a registry (`schema_ids.py`), to a column of one schema.
+"""Decoder of Avro values that name their schema in a registry (`writer_schemas.py`), to a column of one schema.
 
 A value's content is an Avro datum. Values of one schema are decoded together. The results are then put back in the
 order of the values.
@@ -16,19 +16,15 @@ from cachetools import LRUCache
 from tiered_stream.errors import ConfigurationError, UnsupportedDataError
 from tiered_stream.formats.avro.avro_decoder import AvroReader
 from tiered_stream.formats.avro.avro_schema import AvroType, parse_avro_schema
-from tiered_stream.formats.avro.avro_types import arrow_type
-from tiered_stream.formats.avro.avro_widening import only_fields_of, widened, with_column_numbers
-from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded, taken
-from tiered_stream.formats.columns.schema_growth import joined
-from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_ids import NamedSchemas, Rows, grouped
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema
-from tiered_stream.formats.registry.writer_schemas import NamingDecoder
+from tiered_stream.formats.avro.avro_types import arrow_type, only_fields_of, widened, with_column_numbers
+from tiered_stream.formats.columns.conform import joined
+from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, taken
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
+from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder, Rows, grouped
 from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, Evolution
 
 _MAX_READERS = 100
-_WOULD_WIDEN = f"; ingest.schemaEvolution={Evolution.WIDEN} would widen the column"
+_WOULD_WIDEN = f"; the schema evolution {Evolution.WIDEN} would widen the column"
 
 
 class RegistryDecoder(NamingDecoder[AvroType]):

@@ -1,4 +1,4 @@
-"""Decoder of JSON values that name their schema in a registry (`schema_ids.py`), to a struct column.
+"""Decoder of JSON values that name their schema in a registry (`writer_schemas.py`), to a struct column.
 
 A value's content is a JSON document. The document names its fields, so all documents are read by one type. The writer's
 schema only states that the value is JSON, which record it is, and by which fields a column may grow.
@@ -12,15 +12,12 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
-from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded
-from tiered_stream.formats.columns.schema_growth import grown
+from tiered_stream.formats.columns.conform import grown
+from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded
+from tiered_stream.formats.json.json_decoder import json_decoder
 from tiered_stream.formats.json.json_schema import json_schema_kind, json_schema_title
-from tiered_stream.formats.json.json_widening import json_decoder
-from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_ids import NamedSchemas
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema
-from tiered_stream.formats.registry.writer_schemas import NamingDecoder
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
+from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder
 from tiered_stream.formats.rows.row_choices import Evolution
 
 
@@ -37,7 +34,8 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
         must have; '' accepts any title. With `evolution`, `kind` gets the fields that only a document's schema has, and
         with `Evolution.WIDEN` also wider number types. `header` is the name of the record header that names schemas.
 
-        Raises ConfigurationError if the settings are invalid, JSON cannot be read into `kind`, or `zone` is unknown.
+        Raises:
+            ConfigurationError: the settings are invalid, JSON cannot be read into `kind`, or `zone` is unknown.
         """
         super().__init__(settings, header, "JSON", self._parsed)
         self.kind, self._base = kind, kind

@@ -1,4 +1,4 @@
-"""Decoder of protobuf values that name their schema in a registry (`schema_ids.py`).
+"""Decoder of protobuf values that name their schema in a registry (`writer_schemas.py`).
 
 After the schema's id or GUID come the number of the message's indexes, and then the indexes, as zigzag varints. The
 first index is the position of a message in the schema's file. The next index is the position of a message that is
@@ -18,14 +18,11 @@ import numpy as np
 from google.protobuf import descriptor_pb2
 from google.protobuf.message import DecodeError
 
-from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.columns.decoded import REASON_SIZE, Decoded
+from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded
 from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
-from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_ids import PREFIX_SIZE, NamedSchemas, Rows, grouped
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema
-from tiered_stream.formats.registry.writer_schemas import NamingDecoder
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
+from tiered_stream.formats.registry.writer_schemas import PREFIX_SIZE, NamedSchemas, NamingDecoder, Rows, grouped
 
 _FILE = "registered-schema.proto"
 _MAX_INDEXES = 64
@@ -46,8 +43,9 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
         `header` is the name of the record header that names schemas. `keys` and `images` are the arguments of
         `ProtobufDecoder`.
 
-        Raises ConfigurationError if the settings or the descriptor set are invalid, the set lacks the message, or no
-        column can have the message's type.
+        Raises:
+            ConfigurationError: the settings or the descriptor set are invalid, the set lacks the message, or no column
+                can have the message's type.
         """
         super().__init__(settings, header, "PROTOBUF", _parsed)
         self._decoder = ProtobufDecoder(descriptor_set, message, keys, images)
@@ -160,10 +158,7 @@ def message_indexes(content: bytes) -> tuple[Indexes, int]:
 
 
 def _parsed(schema: RegisteredSchema) -> dict[Indexes, str]:
-    """Return the full names of a schema's messages by their indexes.
-
-    Raises ConfigurationError if the schema cannot be compiled.
-    """
+    """Return the full names of a schema's messages by their indexes."""
     files = descriptor_pb2.FileDescriptorSet.FromString(registered_descriptors(schema)).file
     (file,) = (file for file in files if file.name == _FILE)
     names: dict[Indexes, str] = {}
@@ -178,7 +173,11 @@ def _parsed(schema: RegisteredSchema) -> dict[Indexes, str]:
 
 
 def registered_descriptors(schema: RegisteredSchema) -> bytes:
-    """Return the descriptor set of a registered schema. Raises ConfigurationError if compiling fails."""
+    """Return the descriptor set of a registered schema.
+
+    Raises:
+        ConfigurationError: compiling fails.
+    """
     files: dict[str, str | bytes] = {}
     names: dict[str, str] = {}
     for name, text in (*schema.references, (_FILE, schema.text)):

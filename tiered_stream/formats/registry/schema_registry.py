@@ -1,23 +1,215 @@
-"""Client and cache for schemas by id in a schema registry (Confluent's REST API, also of Karapace and Apicurio).
+"""Client of a schema registry (Confluent's REST API, also of Karapace and Apicurio), and cache of schemas by id.
 
-A schema never changes under its id, so a process asks for each schema once.
+A request goes to the registry's servers in turn, until one returns the object. The client uses TLS and a password if
+the settings have them. A schema never changes under its id, so a process asks for each schema once.
 """
 
 from __future__ import annotations
 
+import random
 import re
+import ssl
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
+import orjson
+import urllib3
 from cachetools import TTLCache
+from urllib3.util.ssl_ import create_urllib3_context
 
+from tiered_stream import errors
 from tiered_stream.errors import SchemaRegistryError, UnknownSchemaError
-from tiered_stream.formats.registry.registry_connection import GUIDS, RegistryConnection, RegistrySettings
 from tiered_stream.process.caches import PerProcess, SingleFlightCache
+from tiered_stream.process.logs import muted
+from tiered_stream.timed_http import environment_proxy, read_response, timed_pools, untrusted_certificate
+
+_CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
+_ROUNDS, _FIRST_WAIT = 5, 0.2
+"""Number of rounds in which every server is asked, and the first wait between rounds in seconds; each wait is twice as
+long as the one before.
+"""
+_MAX_BYTES = 8 << 20
+_RETRIABLE = {408, 425, 429, *range(500, 600)} - {501, 505}
+"""HTTP statuses after which the same request may succeed."""
+_UNKNOWN = (40401, 40402, 40403)
+"""Error codes of the registry for a missing subject, version or schema. A 404 without them has another cause."""
+GUIDS = "/schemas/guids/"
+"""Prefix of the path of a schema; the schema's GUID follows. Not every registry has this path."""
+_PROPERTIES = ("url", "basic.auth.user.info", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+               "ssl.key.password")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """Addresses and login of a schema registry.
+
+    `properties` have the names that they have in Confluent's Python client. Files are in PEM format. `urls` are the
+    addresses in the property `url`, where commas separate them. `parse` checks the properties.
+
+    `context` is the registry's context in which ids are looked up, as it is written in front of subjects (`:.prod:`),
+    or '' for the default context. Each context has its own ids.
+    """
+
+    urls: tuple[str, ...]
+    properties: Mapping[str, str] = field(repr=False)
+    context: str = ""
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str]) -> RegistrySettings:
+        """Check the properties and return the settings.
+
+        Raises:
+            ConfigurationError: a property is missing, unknown or malformed.
+        """
+        if unknown := sorted(set(properties) - set(_PROPERTIES)):
+            known = ", ".join(_PROPERTIES)
+            raise errors.ConfigurationError(f"the schema registry has no property {unknown[0]}; it has {known}")
+        urls = tuple(url.strip().rstrip("/") for url in properties.get("url", "").split(",") if url.strip())
+        if not urls:
+            raise errors.ConfigurationError("the property url is missing: where is the schema registry?")
+        for url in urls:
+            _check_url(url)
+        if ":" not in properties.get("basic.auth.user.info", ":"):
+            raise errors.ConfigurationError("basic.auth.user.info is not of the form user:password")
+        if "ssl.key.location" in properties and "ssl.certificate.location" not in properties:
+            raise errors.ConfigurationError("ssl.key.location has no ssl.certificate.location")
+        return cls(urls, dict(properties))
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urllib3.util.parse_url(url)
+    except urllib3.exceptions.LocationParseError:
+        raise errors.ConfigurationError("url: one of the addresses is no URL") from None
+    if parts.auth is not None:
+        raise errors.ConfigurationError("url has a user in it; say user:password in basic.auth.user.info instead")
+    if parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
+        raise errors.ConfigurationError(f"url: {url!r} is not of the form http(s)://host:port/path")
+
+
+class RegistryConnection:
+    """Connection to a schema registry, through the proxy that the environment names.
+
+    The constructor raises ConfigurationError if the TLS files cannot be used, or the proxy is no
+    URL.
+    """
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._urls = settings.urls
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if user_info := settings.properties.get("basic.auth.user.info"):
+            headers |= urllib3.make_headers(basic_auth=user_info)
+        tls = _tls(settings.properties)
+        try:
+            self._pools = {
+                url: timed_pools(_CONNECT_SECONDS, _READ_SECONDS, tls, headers, proxy=environment_proxy(url))
+                for url in settings.urls
+            }
+        except (urllib3.exceptions.HTTPError, ValueError):
+            raise errors.ConfigurationError(
+                "the proxy of the schema registry is no URL: correct HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
+            ) from None
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Return the JSON object at `path`, from the first server that returns it.
+
+        The request goes to the servers in turn, in up to 5 rounds. An error that is not temporary ends the rounds.
+
+        Raises:
+            UnknownSchemaError: the registry does not have the object.
+            SchemaRegistryUnavailableError: no server could be reached, or every server responded with an error that may
+                be temporary.
+            SchemaRegistryError: a server refused the request, or is not a schema registry.
+        """
+        wait, why = _FIRST_WAIT, ""
+        for left in reversed(range(_ROUNDS)):
+            for url in self._urls:
+                try:
+                    return self._request(url, path)
+                except errors.SchemaRegistryUnavailableError as error:
+                    why = str(error)
+            if left:
+                time.sleep(wait * random.uniform(0.8, 1.2))
+                wait *= 2
+        raise errors.SchemaRegistryUnavailableError(f"{why} (asked {_ROUNDS} times)")
+
+    def _request(self, url: str, path: str) -> dict[str, Any]:
+        try:
+            with muted("urllib3"):
+                # A redirect could send the password to another server.
+                response = self._pools[url].request("GET", url + path, redirect=False, preload_content=False)
+                try:
+                    status, content = response.status, read_response(response, _MAX_BYTES)
+                finally:
+                    response.close()
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise _unreached(url, error) from error
+        try:
+            document: Any = orjson.loads(content)
+        except ValueError:
+            document = None
+        if status == 200 and isinstance(document, dict):
+            return document
+        raise _refused(url, path, status, document.get("error_code") if isinstance(document, dict) else None)
+
+
+def _unreached(url: str, error: Exception) -> errors.SchemaRegistryError:
+    untrusted = untrusted_certificate(error)
+    if untrusted is not None:
+        return errors.SchemaRegistryError(
+            f"the schema registry {url}: TLS failed: {untrusted.verify_message}; is its authority in ssl.ca.location?"
+        )
+    detail = str(error) if type(error) is ValueError else type(error).__name__
+    return errors.SchemaRegistryUnavailableError(f"the schema registry {url} was not reached: {detail}")
+
+
+def _refused(url: str, path: str, status: int, code: object) -> errors.SchemaRegistryError:
+    reported = f"{status} ({code})" if isinstance(code, int) else str(status)
+    if status in _RETRIABLE:
+        return errors.SchemaRegistryUnavailableError(f"the schema registry {url} responded with {reported}")
+    if status == 404 and code in _UNKNOWN:
+        return errors.UnknownSchemaError(f"the schema registry {url} has no {path}")
+    hints = {401: "check basic.auth.user.info", 403: "may this user read schemas?", 200: "that is no object of JSON"}
+    if path.startswith(GUIDS) and status in (404, 405):
+        hints[status] = (
+            "does this registry know GUIDs? With PrefixSchemaIdDeserializer as the schema.id.deserializer, headers are "
+            "not looked at"
+        )
+    hint = hints.get(status, "is this the address of a schema registry that speaks Confluent's API?")
+    return errors.SchemaRegistryError(f"the schema registry {url} responded to {path} with {reported}; {hint}")
+
+
+def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+    context = create_urllib3_context()
+    authority, certificate = properties.get("ssl.ca.location"), properties.get("ssl.certificate.location")
+    try:
+        if authority is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(authority)
+    except (OSError, ValueError) as error:
+        raise errors.ConfigurationError(f"ssl.ca.location: {authority!r} has no certificates: {_why(error)}") from None
+    if certificate is not None:
+        # Without a password OpenSSL would ask for one on the terminal.
+        key, password = properties.get("ssl.key.location"), properties.get("ssl.key.password", "")
+        try:
+            context.load_cert_chain(certificate, key, password)
+        except (OSError, ValueError) as error:
+            raise errors.ConfigurationError(
+                f"ssl.certificate.location, ssl.key.location: {certificate!r} and {key!r} are no certificate with its "
+                f"key, or ssl.key.password does not open it: {_why(error)}"
+            ) from None
+    return context
+
+
+def _why(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or type(error).__name__)
+
 
 _MAX_CHARACTERS, _MAX_UNKNOWN, _UNKNOWN_SECONDS = 64 << 20, 100_000, 60.0
 _MAX_REFERENCES = 200
@@ -82,7 +274,9 @@ class SchemaRegistry:
     def latest(self, subject: str) -> RegisteredSchema:
         """Return the newest schema of a subject. Each call sends a request, because a newer schema may exist.
 
-        Raises UnknownSchemaError if the registry has no such subject, and SchemaRegistryError as `by_id` does.
+        Raises:
+            UnknownSchemaError: the registry has no such subject.
+            SchemaRegistryError: as in `by_id`.
         """
         return self._load(f"/subjects/{subject_path(subject)}/versions/latest")
 
@@ -146,7 +340,8 @@ _registries: PerProcess[SchemaRegistry] = PerProcess()
 def schema_registry(settings: RegistrySettings) -> SchemaRegistry:
     """Return the registry client for the settings, which all callers in this process share.
 
-    Raises ConfigurationError if the TLS files of the settings cannot be used.
+    Raises:
+        ConfigurationError: the TLS files of the settings cannot be used.
     """
     return _registries.get(settings, lambda: SchemaRegistry(settings))
 

@@ -1,22 +1,150 @@
-"""Decoder of values that name their schemas, which are loaded from a registry, parsed and cached."""
+"""Decoder of values that name their schemas in front of values or in record headers (Confluent's wire format).
+
+In front of a value are a zero byte and the schema's id (int32, big endian). The header `__key_schema_id` or
+`__value_schema_id` has a byte 1 and the schema's GUID (16 bytes), or a zero byte and the id; then the value is the
+content alone. For protobuf, the indexes of the message in the schema follow the id or GUID. A header takes precedence
+over the bytes in front of the value. Schemas are loaded from a registry, parsed and cached.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from cachetools import LRUCache
 
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError
-from tiered_stream.formats.columns.byte_slices import ByteSlices
-from tiered_stream.formats.columns.decoded import Decoded, ValueDecoder
-from tiered_stream.formats.registry.registry_connection import RegistrySettings
-from tiered_stream.formats.registry.schema_ids import NO_SCHEMA_REASONS, NamedSchemas, SchemaIds
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema, schema_registry
+from tiered_stream.formats.columns.decoded import ByteSlices, Decoded, ValueDecoder
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings, schema_registry
+
+Rows = np.ndarray[Any, Any]
+
+NONE, BAD_HEADER = -1, -2
+"""Numbers that stand for no schema: the value names none, or its header holds neither an id nor a GUID."""
+NOT_FRAMED = "the value does not begin with a zero byte and the id of a schema"
+NO_SCHEMA_REASONS = {NONE: NOT_FRAMED, BAD_HEADER: "its header for the schema's id holds neither an id nor a GUID"}
+PREFIX_SIZE = 5
+_GUID_SIZE = 17
+_FIRST_GUID = 1 << 31
+"""First number that stands for a GUID. Ids are smaller."""
+_MAX_GUIDS = 10_000
+_MAX_HEADER = 512
+"""Maximum number of bytes of a header that are read: enough for a GUID and 64 message indexes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSchemas:
+    """Schemas that the values of one batch name."""
+
+    numbers: Rows
+    """Schema of each value: its id, the number that stands for its GUID, `NONE` or `BAD_HEADER`."""
+    sizes: Rows
+    """Number of bytes in front of each value's content."""
+    guids: dict[int, UUID] = field(default_factory=dict)
+    """GUIDs of schemas, by the numbers that stand for them."""
+    headers: Rows | None = None
+    """Index of each value's header in `header_rests`, -1 for a value without the header; None if no value has it."""
+    header_rests: tuple[bytes, ...] = ()
+    """Bytes after the id or the GUID, in each of the different header values of the batch."""
+
+    def name(self, number: int) -> str:
+        """Return the GUID or the id of the schema `number`, as text for error messages."""
+        return str(self.guids.get(number, number))
+
+
+class SchemaIds:
+    """Reader of the ids and GUIDs by which values name their schemas. It gives each GUID a number.
+
+    A reader remembers the numbers of 10,000 GUIDs. A GUID that it has forgotten gets a new number.
+    """
+
+    def __init__(self, header: str) -> None:
+        """Set the name of the record header that names schemas."""
+        self._header = header
+        self._numbers: LRUCache[UUID, int] = LRUCache(_MAX_GUIDS)
+        self._next = _FIRST_GUID
+
+    def named(self, slices: ByteSlices, headers: pa.ListArray | None) -> NamedSchemas:
+        """Return the schemas that the values name.
+
+        `headers` are the headers of the values' records; None ignores headers.
+        """
+        numbers = prefixed_ids(slices)
+        sizes = np.where(numbers >= 0, PREFIX_SIZE, 0)
+        last_headers = None if headers is None else _last_headers(self._header, headers)
+        if last_headers is None:
+            return NamedSchemas(numbers, sizes)
+        places, contents = last_headers
+        guids: dict[int, UUID] = {}
+        parsed = [self._parsed(content, guids) for content in contents]
+        rows = np.flatnonzero((places >= 0) & (slices.valid != 0))
+        numbers[rows] = np.array([number for number, _ in parsed], np.int64)[places[rows]]
+        sizes[rows] = 0
+        places[slices.valid == 0] = -1
+        return NamedSchemas(numbers, sizes, guids, places, tuple(rest for _, rest in parsed))
+
+    def _parsed(self, content: bytes, guids: dict[int, UUID]) -> tuple[int, bytes]:
+        """Return the number of the schema that a header value names, and the bytes after its id or GUID.
+
+        A GUID is added to `guids` under its number. If the header has neither an id nor a GUID, the number is
+        `BAD_HEADER`.
+        """
+        if content[:1] == b"\1" and len(content) >= _GUID_SIZE:
+            guid = UUID(bytes=content[1:_GUID_SIZE])
+            number = self._numbers.get(guid)
+            if number is None:
+                # A number is never used again, because decoders cache schemas by their numbers.
+                number = self._numbers[guid] = self._next
+                self._next += 1
+            guids[number] = guid
+            return number, content[_GUID_SIZE:]
+        schema_id = int.from_bytes(content[1:PREFIX_SIZE])
+        if content[:1] == b"\0" and len(content) >= PREFIX_SIZE and schema_id < _FIRST_GUID:
+            return schema_id, content[PREFIX_SIZE:]
+        return BAD_HEADER, b""
+
+
+def grouped(keys: Rows) -> Iterator[tuple[int, Rows]]:
+    """Yield each different key, in ascending order, with the indexes in `keys` at which the key occurs."""
+    different, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
+    yield from zip(different.tolist(), groups, strict=False)  # without keys there is one empty group
+
+
+def prefixed_ids(slices: ByteSlices) -> Rows:
+    """Return the id in front of each value, or `NONE` for a value without an id."""
+    starts = slices.starts.astype(np.int64)
+    ids = np.full(len(slices), NONE, np.int64)
+    framed = np.flatnonzero((slices.valid != 0) & (slices.stops - starts >= PREFIX_SIZE))
+    framed = framed[slices.data[starts[framed]] == 0]
+    numbers = np.zeros(len(framed), np.int64)
+    for at in range(1, PREFIX_SIZE):
+        numbers = numbers << 8 | slices.data[starts[framed] + at]
+    ids[framed] = np.where(numbers < _FIRST_GUID, numbers, NONE)
+    return ids
+
+
+def _last_headers(name: str, headers: pa.ListArray) -> tuple[Rows, list[bytes]] | None:
+    """Return the value of each record's last header with the name `name`, as (index for each record, different values).
+
+    The index is -1 for a record without the header, or with a null header. Returns None if no record has the header.
+    """
+    flat = pc.list_flatten(headers)
+    hits = pc.indices_nonzero(pc.equal(pc.struct_field(flat, ["key"]), name))
+    if not len(hits):
+        return None
+    contents = pc.binary_slice(pc.struct_field(flat, ["value"]).take(hits), 0, _MAX_HEADER).dictionary_encode()
+    places = np.full(len(headers), -1, np.int64)
+    # The last of several headers counts. If it has no value, the record counts as one without the header.
+    places[np.asarray(pc.list_parent_indices(headers).take(hits))] = np.asarray(pc.fill_null(contents.indices, -1))
+    return places, contents.dictionary.to_pylist()
+
 
 T = TypeVar("T")
 
@@ -43,7 +171,8 @@ class NamingDecoder(ValueDecoder, Generic[T]):
         schema. If the schema cannot be used, `parse` returns a text or raises ConfigurationError. The cache then has
         the reason, a text, in place of the schema.
 
-        Raises ConfigurationError if the registry's settings are invalid.
+        Raises:
+            ConfigurationError: the registry's settings are invalid.
         """
         self._ids = SchemaIds(header)
         self._registry = schema_registry(settings)
@@ -69,9 +198,6 @@ class NamingDecoder(ValueDecoder, Generic[T]):
 
         If a schema is unknown or cannot be used, the result has the reason, a text, in place of the schema. Schemas
         that many values name are requested first.
-
-        Raises:
-            SchemaRegistryError: the registry cannot be reached, or refuses a request. An unknown schema is no error.
         """
         numbers, counts = np.unique(named.numbers, return_counts=True)
         writers: dict[int, T | str] = {}

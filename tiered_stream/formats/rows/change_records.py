@@ -1,24 +1,226 @@
-"""Records that change a table of the latest state: keys of their rows, and which records delete a row.
+"""Changes of rows in records: Debezium's envelope, deletes, keys, and placeholders for values that are not sent.
 
-A record with a null value (a tombstone) deletes the row of its key, and so does Debezium's event with the op `d`, or
-with `__deleted` if events are flattened. All other records insert or update a row.
+Layout of an envelope (Debezium: `io.debezium.data.Envelope`): `before`, `after`, `source`, `op` (c, u, d, r, t, m),
+`ts_ms`. With the JSON converter's `schemas.enable` these fields are within the field `payload`. Each envelope becomes
+the row after the change, with up to 3 added columns for `op`, `source` and `ts_ms`. They have the names that Debezium's
+`ExtractNewRecordState` gives them.
+
+In a table of the latest state, a record with a null value (a tombstone) deletes the row of its key, and so does
+Debezium's event with the op `d`, or with `__deleted` if events are flattened. All other records insert or update a row.
+
+PostgreSQL logs no value of a large column (TOAST) that an update leaves as it is, and Oracle no LOB. Debezium then
+writes a placeholder (`unavailable.value.placeholder`) in the form of the column's type (Debezium:
+`UnchangedToastedPlaceholder`):
+
+| Column | Placeholder |
+|---|---|
+| text, JSON, XML | the text; for `hstore` as JSON an object with the text as its only key and as its value |
+| bytes | the text's UTF-8, or the text of `binary.handling.mode`: base64 or hexadecimal |
+| map (`hstore`) | one entry with the text as key and as value |
+| list of texts or bytes | one item like a column of this type; for `uuid[]` the UUID of version 3 of the bytes |
+| list of whole numbers, floats or days | one item for each byte |
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
 from functools import reduce
+from hashlib import md5
+from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.conform import conform
-from tiered_stream.formats.rows.envelope import DELETED_FIELD, NO_ENVELOPE, OP
 from tiered_stream.formats.rows.kafka_columns import find_column, hidden
-from tiered_stream.formats.rows.row_choices import Envelope
-from tiered_stream.formats.rows.unavailable_values import NAMES, UNAVAILABLE, UnavailableValues
+from tiered_stream.formats.rows.row_choices import Envelope, placeholder_bytes
+
+OP = "__op"
+"""Name of the added column for Debezium's `op`."""
+ADDED = (("op", OP), ("source", "__source"), ("ts_ms", "__ts_ms"))
+DELETED_FIELD = "__deleted"
+"""Field of flattened rows that is `true` in the row of a delete (Debezium: `delete.handling.mode=rewrite`)."""
+NO_ENVELOPE = "it is not Debezium's envelope: it has no op"
+
+
+def unwrapped_type(kind: pa.DataType) -> pa.StructType:
+    """Return the type of the rows that `unwrapped` returns for envelopes of the type `kind`.
+
+    The type has the fields of `after`, and then the added columns (`ADDED`) whose fields the envelope has.
+
+    Raises:
+        ConfigurationError: `kind` is not an envelope, `op` is no text, or `after` has a field with the name of an added
+            column.
+    """
+    inner = kind.field("payload").type if _has(kind, "payload") else kind
+    if not (_has(inner, "after") and _has(inner, "op") and pa.types.is_struct(inner.field("after").type)):
+        raise ConfigurationError(
+            "the value's schema is not Debezium's, because it has no struct after and no op: give it the schema of the "
+            "whole envelope, such as before STRUCT<id: BIGINT>, after STRUCT<id: BIGINT>, op STRING, ts_ms BIGINT. If "
+            "values have a payload, put it into payload STRUCT<…>"
+        )
+    if not pa.types.is_string(inner.field("op").type):
+        raise ConfigurationError(f"op is {inner.field('op').type} in the value's schema: Debezium writes STRING")
+    row = list(inner.field("after").type)
+    names = {column.name.lower() for column in row}
+    added = [pa.field(own, inner.field(name).type) for name, own in ADDED if _has(inner, name)]
+    clash = [column.name for column in added if column.name in names]
+    if clash:
+        raise ConfigurationError(f"the table in Debezium's envelope has a column {clash[0]}, which the envelope needs")
+    return pa.struct([*row, *added])
+
+
+def check_flattened(kind: pa.DataType) -> None:
+    """Raise ConfigurationError if rows of the type `kind` do not say which of them are deletes."""
+    if not _has(kind, DELETED_FIELD):
+        raise ConfigurationError(
+            f"the value's schema has no field {DELETED_FIELD}: set the connector's delete.handling.mode (or "
+            "delete.tombstone.handling.mode) to rewrite, or remove the setting"
+        )
+
+
+def unwrapped(column: pa.StructArray) -> tuple[pa.StructArray, dict[int, str]]:
+    """Return the rows of a column of envelopes, and by index the reason of each value that is not an envelope.
+
+    A row has the fields of `after`. If `after` is null, as in a delete, the row has the fields of `before`. A row is
+    null if its value is null or has no `op`. Only a value without `op` has a reason.
+    """
+    present = column.is_valid()
+    if _has(column.type, "payload"):
+        column = pc.struct_field(column, ["payload"])
+    kind = unwrapped_type(column.type)
+    op = pc.struct_field(column, ["op"])
+    image = pc.struct_field(column, ["after"])
+    if _has(column.type, "before"):
+        before, _ = conform(pc.struct_field(column, ["before"]), image.type)
+        image = pc.if_else(image.is_valid(), image, before)
+    columns = [pc.struct_field(image, [field.name]) for field in image.type]
+    columns += [pc.struct_field(column, [name]) for name, _ in ADDED if _has(column.type, name)]
+    rows = pa.StructArray.from_arrays(columns, fields=list(kind), mask=op.is_null())
+    no_envelope = pc.indices_nonzero(pc.and_(present, op.is_null())).to_pylist()
+    return rows, dict.fromkeys(no_envelope, NO_ENVELOPE)
+
+
+def _has(kind: pa.DataType, name: str) -> bool:
+    return bool(pa.types.is_struct(kind) and kind.get_field_index(name) >= 0)
+
+
+UNAVAILABLE = "unavailable"
+"""Name of the hidden column with the names of a row's columns that have a placeholder, in lower case."""
+NAMES = pa.list_(pa.string())
+"""Type of the column `UNAVAILABLE`; null: the row has no placeholder."""
+_Flags = npt.NDArray[np.bool_]
+
+
+class UnavailableValues:
+    """Finder of placeholders in rows. `placeholder` is the connector's setting; columns in `others` never have any."""
+
+    def __init__(self, placeholder: str, others: Collection[str]) -> None:
+        self._bytes = placeholder_bytes(placeholder)
+        self._others = {name.lower() for name in others}
+        text = self._bytes.decode(errors="replace")
+        forms = [text, *(code(self._bytes).decode() for code in (b64encode, urlsafe_b64encode)), self._bytes.hex()]
+        forms += [orjson.dumps({text: text}).decode()]
+        # Java: UUID.nameUUIDFromBytes
+        forms += [str(UUID(bytes=md5(self._bytes, usedforsecurity=False).digest(), version=3))]
+        self._texts = pa.array(forms)
+        self._sizes = {len(form.encode()) for form in forms}
+
+    def of(self, rows: pa.RecordBatch) -> pa.ListArray:
+        """Return for each row the names of its columns with a placeholder, as the column `UNAVAILABLE` has them."""
+        found = {
+            field.name.lower(): flags
+            for field, column in zip(rows.schema, rows.columns, strict=True)
+            if field.name.lower() not in self._others and (flags := self._found(column)).any()
+        }
+        if not found:
+            return pa.nulls(rows.num_rows, NAMES)
+        names, flags = list(found), np.stack(list(found.values()), axis=1)
+        ends = np.concatenate([[0], np.cumsum(flags.sum(axis=1))])
+        items = pa.array(names).take(pa.array(np.nonzero(flags)[1]))
+        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items, mask=pa.array(~flags.any(axis=1)))
+
+    def _found(self, column: pa.Array) -> _Flags:
+        types, kind = pa.types, column.type
+        if types.is_string(kind):
+            return _where(column, self._sizes, self._are_texts)
+        if types.is_binary(kind):
+            return _where(column, [len(self._bytes)], self._are_bytes)
+        if types.is_map(kind):
+            return _where(column, [1], self._are_entries)
+        if types.is_list(kind):
+            return _where(column, [len(self._bytes) if _is_number(kind.value_type) else 1], self._are_items)
+        return np.zeros(len(column), bool)
+
+    def _are_texts(self, column: pa.Array) -> _Flags:
+        return _flags(pc.is_in(column, self._texts))
+
+    def _are_bytes(self, column: pa.Array) -> _Flags:
+        return _flags(pc.equal(column, pa.scalar(self._bytes, column.type)))
+
+    def _are_entries(self, column: pa.MapArray) -> _Flags:
+        return self._found(column.keys) & self._found(column.items)
+
+    def _are_items(self, column: pa.ListArray) -> _Flags:
+        items = column.flatten()
+        if not _is_number(items.type):
+            return self._found(items)
+        numbers = (items.cast(pa.int32()) if pa.types.is_date(items.type) else items).to_numpy(zero_copy_only=False)
+        equal: _Flags = (numbers.reshape(len(column), -1) == np.frombuffer(self._bytes, np.int8)).all(axis=1)
+        return equal
+
+
+def unavailable_names(rows: pa.RecordBatch) -> pa.ListArray:
+    """Return the hidden column `UNAVAILABLE` of rows from `ChangeRecords.apply`; without placeholders, nulls."""
+    at = find_column(rows.schema, UNAVAILABLE)
+    return pa.nulls(rows.num_rows, NAMES) if at < 0 else rows.column(at)
+
+
+def unavailable_flags(names: pa.ListArray | pa.ChunkedArray) -> dict[str, _Flags]:
+    """Return by column, for a column `UNAVAILABLE`, whether each row has a placeholder there.
+
+    The result has only columns with a placeholder in any row.
+    """
+    if names.null_count == len(names):
+        return {}
+    rows, items = pc.list_parent_indices(names).to_numpy(), pc.list_flatten(names).to_numpy(zero_copy_only=False)
+    found = {name: np.zeros(len(names), bool) for name in sorted(set(items))}
+    for name, flags in found.items():
+        flags[rows[items == name]] = True
+    return found
+
+
+def _where(column: pa.Array, sizes: Collection[int], test: Callable[[pa.Array], _Flags]) -> _Flags:
+    """Return for each value whether it is not null, has one of the `sizes`, and meets `test`.
+
+    A size is the number of bytes of a text or of bytes, or the number of items of a list or of a map.
+    """
+    found = np.zeros(len(column), bool)
+    if len(column):
+        ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
+        own = np.diff(ends)
+        found = reduce(np.logical_or, (own == size for size in sizes))
+    if found.any():
+        found &= _flags(column.is_valid())
+        found[found] = test(column.filter(pa.array(found)))
+    return found
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_date32(kind))
+
+
+def _flags(column: pa.Array) -> _Flags:
+    flags: _Flags = column.fill_null(False).to_numpy(zero_copy_only=False)
+    return flags
+
 
 DELETED = "deleted"
 """Name of the hidden column that is true in rows that delete the row of their key."""
@@ -42,17 +244,15 @@ def check_key_columns(schema: pa.Schema, keys: Sequence[str], order_by: str | No
     Raises:
         ConfigurationError: a column does not exist, or has a type whose values cannot be compared for certain.
     """
-    for option, names in (("ingest.keys", keys), ("ingest.orderBy", (order_by,) if order_by else ())):
+    for role, names in (("the key column", keys), ("the ordering column", (order_by,) if order_by else ())):
         for name in names:
             column = named_column(schema, name)
             if column is None:
-                raise ConfigurationError(
-                    f"{option} has {name}, which is no column of the rows: they have {', '.join(schema.names)}"
-                )
+                raise ConfigurationError(f"{role} {name} is no column of the rows: they have {', '.join(schema.names)}")
             kind = schema.field(column).type
             if not _is_comparable(kind):
                 raise ConfigurationError(
-                    f"{option} has {name}, which is {kind}: take columns of whole numbers, decimals, texts, bytes, "
+                    f"{role} {name} is {kind}: take columns of whole numbers, decimals, texts, bytes, "
                     "dates, times or booleans"
                 )
 

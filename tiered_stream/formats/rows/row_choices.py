@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-REGISTRY_PREFIX = "ingest.schema.registry."
-"""Prefix of the options for the schema registry's client. Confluent's name of the property follows the prefix."""
-
 
 class Format(StrEnum):
     """Format of keys or values (`ingest.key.format`, `ingest.value.format`)."""

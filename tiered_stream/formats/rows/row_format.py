@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import orjson
 import pyarrow as pa
 
-from tiered_stream.formats.rows.envelope import DELETED_FIELD
+from tiered_stream.formats.rows.change_records import DELETED_FIELD
 from tiered_stream.formats.rows.kafka_columns import HIDDEN, OFFSET, TIMESTAMP, hidden, marked
 from tiered_stream.formats.rows.row_choices import (
     AS_SPARK,
@@ -25,8 +25,8 @@ from tiered_stream.formats.rows.row_choices import (
     OnDecodeError,
     SchemaIdsIn,
 )
-from tiered_stream.formats.rows.sql_query import SqlQuery
 from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
+from tiered_stream.formats.sql.parser import SqlQuery
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 KEY, VALUE = "key", "value"

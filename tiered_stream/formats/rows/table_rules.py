@@ -1,49 +1,168 @@
-"""Rules of a table for its rows: NOT NULL, the length of texts, and CHECK constraints if they are simple.
+"""Rules of a table for its rows: NOT NULL and the lengths of texts, at any depth, and CHECK constraints.
 
-A check is parsed only if its meaning is certain: comparisons of one column with literals, IS [NOT] NULL, IN, BETWEEN,
-and AND, OR, NOT of these. As in Delta (`CheckDeltaInvariant`), a row passes if a check is true, so it does not pass if
-the check is NULL.
+A length counts characters (code points). As in Delta (`CharVarcharConstraint`), a text that is too long is refused,
+even if the last characters are blanks. A text of `CHAR(n)` is padded with blanks to n characters. Spark also pads texts
+of `CHAR(n)` when it reads the table, and when it runs an UPDATE.
+
+A check is SQL of the list, whose results no setting of Spark changes. As in Delta (`CheckDeltaInvariant`), a row passes
+if a check is true, so it does not pass if the check is NULL.
 """
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
-from functools import reduce
-from itertools import chain
+from itertools import chain, pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.formats.rows.nested_columns import FieldPath, kind_at
-from tiered_stream.formats.rows.nested_rules import TextLimit, limited_texts, nulls_within, path_text
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.columns.conform import list_items, null_mask, rows_with, with_items
+from tiered_stream.formats.sql.bound import Columns, bind_condition
+from tiered_stream.formats.sql.parser import COLUMN, STRING, parse_condition
+from tiered_stream.formats.sql.sql_values import as_array
+
+FieldPath = tuple[str, ...]
+"""Path to a value: the name of a column, then the names of the nested fields that lead to the value.
+
+`element` stands for a list's elements, `key` and `value` for a map's keys and values.
+"""
+ELEMENT, MAP_KEY, MAP_VALUE = "element", "key", "value"
+Checked = tuple[pa.Array, pa.BooleanArray]
+"""Array after a check, which may have replaced values, and a boolean for each value: True if the value breaks the rule.
+"""
+ColumnCheck = Callable[[pa.Array], Checked]
+
+
+def check_within(column: pa.Array, path: FieldPath, check: ColumnCheck) -> Checked:
+    """Apply `check` to the values at `path` within `column`; return the new column, and a boolean for each row.
+
+    `path` begins below the column. The boolean is True if `check` returned True for any of the row's values; values
+    within a null struct, list or map do not count. The new column has the values that `check` returned. If `check`
+    returned its argument itself, `column` itself is returned.
+    """
+    if not path:
+        return check(column)
+    if pa.types.is_struct(column.type):
+        changed, marks = _check_struct(column, path, check)
+    else:
+        changed, marks = _check_items(column, path, check)
+    return changed, pc.and_(marks, column.is_valid())
+
+
+def _check_struct(column: pa.StructArray, path: FieldPath, check: ColumnCheck) -> Checked:
+    at = column.type.get_field_index(path[0])
+    child = column.field(at)
+    changed, marks = check_within(child, path[1:], check)
+    if changed is child:
+        return column, marks
+    children = [changed if number == at else column.field(number) for number in range(column.type.num_fields)]
+    return pa.StructArray.from_arrays(children, fields=list(column.type), mask=null_mask(column)), marks
+
+
+def _check_items(column: pa.ListArray | pa.MapArray, path: FieldPath, check: ColumnCheck) -> Checked:
+    offsets, items = list_items(column)
+    at = 0 if path[0] == MAP_KEY else -1  # a list has one array of items, a map has keys and values
+    changed, marks = check_within(items[at], path[1:], check)
+    if changed is not items[at]:
+        items[at] = changed
+        column = with_items(column, offsets, items, column.type)
+    return column, rows_with(marks, offsets)
+
+
+def kind_at(kind: pa.DataType, path: FieldPath) -> pa.DataType | None:
+    """Return the type that `path` leads to within `kind`, or None if `kind` has no such path."""
+    for step in path:
+        if pa.types.is_struct(kind):
+            at = kind.get_field_index(step)
+            if at < 0:
+                return None
+            kind = kind.field(at).type
+        elif pa.types.is_map(kind):
+            kind = kind.key_type if step == MAP_KEY else kind.item_type
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            kind = kind.value_type
+        else:
+            return None
+    return kind
+
+
+@dataclass(frozen=True, slots=True)
+class TextLimit:
+    """Maximum number of characters, `length`, of a text at `path`. `padded` is True for `CHAR`, False for `VARCHAR`."""
+
+    path: FieldPath
+    length: int
+    padded: bool
+
+    @property
+    def kind(self) -> str:
+        """Return the SQL name of the text's type: `CHAR(n)` or `VARCHAR(n)`."""
+        return f"{'CHAR' if self.padded else 'VARCHAR'}({self.length})"
+
+    @property
+    def reason(self) -> str:
+        """Return the reason for which a row is refused if its text at `path` is too long."""
+        return f"{path_text(self.path)} is {self.kind}, and the value has more characters"
+
+    @property
+    def reason_of_keys(self) -> str:
+        """Return the reason for which a row is refused if two keys of its map at `path` become equal when padded."""
+        return f"{path_text(self.path)} is {self.kind}, and two keys are the same with the blanks that it adds"
+
+
+def limited_texts(column: pa.Array, limit: TextLimit) -> tuple[pa.Array, dict[str, pa.BooleanArray]]:
+    """Check the texts of `column` against `limit`; return the new column and, by reason, a boolean for each row.
+
+    The texts in the new column are padded if `limit` is for a `CHAR`. The boolean is True if the row has a text that is
+    too long, or a map with keys that are equal when padded. Spark cannot read a map with equal keys.
+    """
+
+    def check(texts: pa.Array) -> Checked:
+        lengths = pc.utf8_length(texts)
+        too_long = pc.fill_null(pc.greater(lengths, limit.length), False)
+        if limit.padded and pc.any(pc.less(lengths, limit.length)).as_py():
+            texts = pc.utf8_rpad(texts, width=limit.length, padding=" ")
+        return texts, too_long
+
+    padded, marks = check_within(column, limit.path[1:], check)
+    broken = {limit.reason: marks}
+    if padded is not column and limit.path[-1] == MAP_KEY:
+        broken[limit.reason_of_keys] = check_within(padded, limit.path[1:-1], _with_duplicate_keys)[1]
+    return padded, broken
+
+
+def _with_duplicate_keys(maps: pa.Array) -> Checked:
+    if not pa.types.is_map(maps.type):  # the path leads to a struct's field named `key`
+        return maps, pa.array(np.zeros(len(maps), bool))
+    keys, ends = maps.keys.to_pylist(), maps.offsets.to_pylist()
+    rows = (keys[start:end] for start, end in pairwise(ends))
+    return maps, pa.array([len(set(row)) < len(row) for row in rows], pa.bool_())
+
+
+def nulls_within(column: pa.Array, path: FieldPath) -> pa.BooleanArray:
+    """Return a boolean for each row of `column`: True if a value at `path` within the column is null.
+
+    As in Delta (`Constraints.NotNull`), a null struct around the value counts as a null value, unless the struct is in
+    a list or a map.
+    """
+    if path and pa.types.is_struct(column.type):
+        return pc.or_(column.is_null(), nulls_within(column.field(column.type.get_field_index(path[0])), path[1:]))
+    return check_within(column, path, lambda values: (values, values.is_null()))[1]
+
+
+def path_text(path: FieldPath) -> str:
+    """Return the path as Delta writes it: names with dots between them."""
+    return ".".join(path)
+
 
 _Check = Callable[[pa.RecordBatch], pa.Array]
 _Broken = tuple[pa.BooleanArray, str, Collection[str]]
 """For a rule: a boolean for each row, true if the row breaks the rule; the reason; and the columns of the rule."""
-_TOKEN = re.compile(
-    r"\s*(?:(?P<name>[A-Za-z_]\w*|`[^`]+`)|(?P<number>\d+(?:\.\d+)?)(?![\w.])|(?P<text>'[^'\\]*')(?!\s*')"
-    r"|(?P<mark><=|>=|<>|!=|==|[-=<>(),]))",
-    re.ASCII,
-)
-_WORDS = frozenset(("and", "or", "not", "is", "null", "in", "between", "true", "false"))
-_COMPARED = {
-    "=": pc.equal, "==": pc.equal, "<>": pc.not_equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal,
-    ">": pc.greater, ">=": pc.greater_equal,
-}  # fmt: skip
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_LARGEST_CERTAIN = {pa.float32(): float(1 << 24), pa.float64(): sys.float_info.max}
-"""Largest number with which a floating-point column may be compared, by the column's type.
-
-Spark converts a whole number to a float to compare it with a float, so the float must have the number's exact value.
-"""
 _NO_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
 """Texts that Spark writes as null in a partition column (Spark: `ExternalCatalogUtils.DEFAULT_PARTITION_NAME`)."""
-_DEEPEST = 50
-_LONGEST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,196 +293,19 @@ class RowRules:
 def parse_check(text: str, schema: pa.Schema) -> tuple[_Check, Collection[str]]:
     """Return a function that evaluates the CHECK constraint `text` for a batch with the columns of `schema`.
 
-    With it come the names of the columns that it compares. The function returns a boolean array with one entry for each
-    row. Null stands for SQL's NULL.
+    With it come the names of the columns that the constraint has. The function returns a boolean array with one entry
+    for each row. Null stands for SQL's NULL.
 
     Raises:
-        UncertainCheckError: `text` is not of the simple form that this module parses, or has a comparison that may have
-            another result in Spark.
+        UncertainCheckError: `text` is not SQL of the list, or depends on the session.
     """
-    parser = _Parser(text, schema)
-    check = parser.either()
-    parser.expect_end()
-    return check, parser.compared
-
-
-class _Parser:
-    """Recursive descent parser of a CHECK constraint.
-
-    A method that returns a `_Check` consumes the tokens of one condition, and returns a function that evaluates the
-    condition.
-    """
-
-    def __init__(self, text: str, schema: pa.Schema) -> None:
-        self._tokens: list[tuple[str, str]] = list(_tokens(text))
-        self._at = 0
-        self._depth = 0
-        self._columns: dict[str, str] = {name.lower(): name for name in schema.names}
-        self._schema = schema
-        self.compared: set[str] = set()
-
-    def either(self) -> _Check:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise UncertainCheckError("too deep")
-        check = self._chain("or", pc.or_kleene, lambda: self._chain("and", pc.and_kleene, self._negated))
-        self._depth -= 1
-        return check
-
-    def _chain(self, word: str, by: Callable[[pa.Array, pa.Array], pa.Array], operand: Callable[[], _Check]) -> _Check:
-        check = operand()
-        while self._takes(word):
-            check = _joined(by, check, operand())
-        return check
-
-    def expect_end(self) -> None:
-        if self._at < len(self._tokens):
-            raise UncertainCheckError(f"{self._tokens[self._at][1]!r} is not expected")
-
-    def _negated(self) -> _Check:
-        negations = 0
-        while self._takes("not"):
-            negations += 1
-        check = self._condition()
-        return _not(check) if negations % 2 else check
-
-    def _condition(self) -> _Check:
-        if self._takes("("):
-            check = self.either()
-            self._expect(")")
-            return check
-        kind, token = self._peek()
-        if kind == "name" and token.lower() not in _WORDS:
-            return self._of_column(self._column())
-        literal = self._literal()
-        operator = self._operator()
-        return _compare(self._schema, self._column(), _TURNED.get(operator, operator), literal)
-
-    def _of_column(self, name: str) -> _Check:
-        if self._takes("is"):
-            negated = self._takes("not")
-            self._expect("null")
-            predicate = pc.is_valid if negated else pc.is_null
-            return lambda batch: predicate(batch.column(name))
-        negated = self._takes("not")
-        if self._takes("in"):
-            check = self._one_of(name)
-        elif self._takes("between"):
-            low = self._literal()
-            self._expect("and")
-            bounds = _compare(self._schema, name, ">=", low), _compare(self._schema, name, "<=", self._literal())
-            check = _joined(pc.and_kleene, *bounds)
-        elif negated:
-            raise UncertainCheckError("NOT is not expected")
-        else:
-            return _compare(self._schema, name, self._operator(), self._literal())
-        return _not(check) if negated else check
-
-    def _one_of(self, name: str) -> _Check:
-        self._expect("(")
-        checks = [_compare(self._schema, name, "=", self._literal())]
-        while self._takes(","):
-            checks.append(_compare(self._schema, name, "=", self._literal()))
-        self._expect(")")
-        return reduce(lambda one, other: _joined(pc.or_kleene, one, other), checks)
-
-    def _column(self) -> str:
-        kind, token = self._next()
-        name = token.strip("`").lower()
-        if kind != "name" or (not token.startswith("`") and name in _WORDS) or name not in self._columns:
-            raise UncertainCheckError(f"{token!r} is no column that is written")
-        self.compared.add(self._columns[name])
-        return self._columns[name]
-
-    def _operator(self) -> str:
-        _, token = self._next()
-        if token not in _COMPARED:
-            raise UncertainCheckError(f"{token!r} is no comparison")
-        return token
-
-    def _literal(self) -> int | Decimal | str | bool:
-        kind, token = self._next()
-        if kind == "text":
-            return token[1:-1]
-        if kind == "name" and token.lower() in ("true", "false"):
-            return token.lower() == "true"
-        negative = kind == "mark"
-        if negative:
-            self._at -= 1
-            self._expect("-")
-            kind, token = self._next()
-        if kind != "number":
-            raise UncertainCheckError(f"{token!r} is no literal")
-        number: int | Decimal = Decimal(token) if "." in token else int(token)
-        return -number if negative else number
-
-    def _peek(self) -> tuple[str, str]:
-        if self._at >= len(self._tokens):
-            raise UncertainCheckError("it ends too soon")
-        return self._tokens[self._at]
-
-    def _next(self) -> tuple[str, str]:
-        token = self._peek()
-        self._at += 1
-        return token
-
-    def _takes(self, word: str) -> bool:
-        if self._at < len(self._tokens) and self._tokens[self._at] in (("name", word), ("mark", word)):
-            self._at += 1
-            return True
-        return False
-
-    def _expect(self, word: str) -> None:
-        if not self._takes(word):
-            raise UncertainCheckError(f"{word} is expected")
-
-
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    if len(text) > _LONGEST:
-        raise UncertainCheckError("too long")
-    if "${" in text:
-        raise UncertainCheckError("Spark replaces ${…} by settings")
-    at, text = 0, text.rstrip()
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None or match.lastgroup is None:
-            raise UncertainCheckError(f"{text[at : at + 20]!r} is not known here")
-        token = match[match.lastgroup]
-        yield match.lastgroup, token.lower() if token.lower() in _WORDS else token
-        at = match.end()
-
-
-def _joined(by: Callable[[pa.Array, pa.Array], pa.Array], one: _Check, other: _Check) -> _Check:
-    return lambda batch: by(one(batch), other(batch))
-
-
-def _not(check: _Check) -> _Check:
-    return lambda batch: pc.invert(check(batch))
-
-
-def _compare(schema: pa.Schema, name: str, operator: str, literal: int | Decimal | str | bool) -> _Check:
-    """Return a function that compares the column `name` with `literal`, with the results of Spark.
-
-    Spark compares numbers in the wider type. NaN is above all other numbers, and equal to itself. Raises
-    UncertainCheckError if the result of Spark is not certain.
-    """
-    kind, compared = schema.field(name).type, _COMPARED[operator]
-    if isinstance(literal, bool | str):
-        fits = pa.types.is_boolean(kind) if isinstance(literal, bool) else pa.types.is_string(kind)
-        if not fits:
-            raise UncertainCheckError(f"{name} is {kind}, compared with {literal!r}")
-        return lambda batch: compared(batch.column(name), pa.scalar(literal))
-    limit = _LARGEST_CERTAIN.get(kind)
-    if limit is not None and -limit <= literal <= limit:
-        number = pa.scalar(float(literal))
-        above = operator in (">", ">=", "<>", "!=")
-
-        def floating(batch: pa.RecordBatch) -> pa.Array:
-            column = batch.column(name).cast(pa.float64())
-            result = compared(column, number)
-            return pc.or_kleene(result, pc.is_nan(column)) if above else result
-
-        return floating
-    if pa.types.is_integer(kind) and isinstance(literal, int) and -(2**63) <= literal < 2**63:
-        return lambda batch: compared(batch.column(name).cast(pa.int64()), pa.scalar(literal, pa.int64()))
-    raise UncertainCheckError(f"{name} is {kind}, compared with {literal}")
+    try:
+        tree = parse_condition(text)
+        if any(each.op == STRING and "'" in each.text for each in tree.all()):
+            raise UncertainCheckError("a text has a quote, which is read by spark.sql.legacy.consecutiveStringLiterals")
+        columns = Columns(schema, zone="")
+        check = bind_condition(text, tree, columns)
+        names = {columns.find(each.text).name for each in tree.all() if each.op == COLUMN}
+    except ConfigurationError as error:
+        raise UncertainCheckError(str(error)) from error
+    return lambda batch: as_array(check.values(batch), batch.num_rows).cast(pa.bool_()), names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -10,13 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows import sql_query as sql
-from tiered_stream.formats.rows.sql_query import Tree
-from tiered_stream.formats.sql.arithmetic import TRY_NAMES
+from tiered_stream.formats.sql import parser as sql
 from tiered_stream.formats.sql.casts import cast, kind_of, try_cast
 from tiered_stream.formats.sql.functions import FUNCTIONS
-from tiered_stream.formats.sql.sql_times import DAY_MICROS, UTC_NAMES
-from tiered_stream.formats.sql.sql_values import (
+from tiered_stream.formats.sql.operators import TRY_NAMES
+from tiered_stream.formats.sql.parser import Tree
+from tiered_stream.formats.sql.sql_reader import (
     BIGINT,
     BOOLEAN,
     DOUBLE,
@@ -24,13 +23,12 @@ from tiered_stream.formats.sql.sql_values import (
     MAX_PRECISION,
     NULL,
     STRING,
-    Bound,
+    SqlError,
     SqlTypeError,
-    is_floating,
-    is_integer,
-    literal,
     sql_name,
 )
+from tiered_stream.formats.sql.sql_times import DAY_MICROS, UTC_NAMES
+from tiered_stream.formats.sql.sql_values import Bound, as_array, is_floating, is_integer, literal
 
 _REORDERED = (TRY_NAMES["+"], TRY_NAMES["*"])
 _SIGNED = frozenset({"negative", "*", "/", TRY_NAMES["*"], TRY_NAMES["/"]})
@@ -70,22 +68,34 @@ def _find(fields: Iterable[pa.Field], name: str, what: str) -> pa.Field:
     return found[0]
 
 
-def bind(setting: str, text: str, tree: Tree, columns: Columns) -> Bound:
-    """Return the expression with its types.
-
-    Args:
-        setting: name of the setting, for errors.
-        text: the expression as the user wrote it, for errors.
-        tree: the parsed expression.
-        columns: columns that the expression can name.
+def bind(text: str, tree: Tree, columns: Columns) -> Bound:
+    """Return the expression `tree` with its types. `text` is the expression as the user wrote it, for errors.
 
     Raises:
         ConfigurationError: a column is unknown, or the list does not have the expression for these types.
     """
     try:
         return _bound(tree, columns)
-    except SqlTypeError as error:
-        raise ConfigurationError(f"{setting} has {text!r:.300}, which is refused: {error}") from error
+    except SqlError as error:
+        raise ConfigurationError(f"{text!r:.300} is refused: {error}") from error
+
+
+def bind_condition(text: str, tree: Tree, columns: Columns) -> Bound:
+    """Return the condition `tree` with its types. `text` is the condition as the user wrote it, for errors.
+
+    Raises:
+        ConfigurationError: as in `bind`, or the expression is not BOOLEAN.
+    """
+    bound = bind(text, tree, columns)
+    if bound.kind not in (BOOLEAN, NULL):
+        raise ConfigurationError(f"{text!r:.300} is {sql_name(bound.kind)}: it must be BOOLEAN")
+    return bound
+
+
+def filtered(rows: pa.RecordBatch, condition: Bound) -> pa.RecordBatch:
+    """Return the rows that meet a condition; a null does not meet it."""
+    meets = pc.coalesce(as_array(condition.values(rows), rows.num_rows).cast(BOOLEAN), pa.scalar(False))
+    return rows.filter(meets) if meets.false_count else rows
 
 
 def _bound(tree: Tree, columns: Columns) -> Bound:
@@ -108,7 +118,7 @@ def _bound(tree: Tree, columns: Columns) -> Bound:
         )
     inner = frozenset[str]().union(*(arg.ops for arg in args))
     _check_order(tree.op, inner, args)
-    bound = FUNCTIONS[tree.op].bind(args, columns.zone_is_utc)
+    bound = FUNCTIONS[tree.op].bind(tree.op, args, columns.zone_is_utc)
     if is_floating(bound.kind) and tree.op in _SIGNED:
         _check_zero(tree)
     return replace(bound, ops=inner if tree.op in _BRANCHES else frozenset({tree.op}))
@@ -146,7 +156,7 @@ def _check_zero(tree: Tree) -> None:
 
     It takes -0.0 for 0.0 where both are branches of one condition (Spark: `SimplifyConditionals`).
     """
-    texts = list(_constants(tree)) if all(map(_is_constant, tree.args)) else []
+    texts = [each.text for each in tree.all() if each.op in sql.LITERALS] if all(map(_is_constant, tree.args)) else []
     zeros = list(filter(_is_zero, texts))
     changes = tree.op == "negative" or (tree.op in _SIGNED and any("-" in text for text in texts))
     if any("-" in zero for zero in zeros) or (zeros and changes):
@@ -158,14 +168,6 @@ def _is_zero(text: str) -> bool:
         return float(text.strip().rstrip("dDfF")) == 0
     except ValueError:
         return False
-
-
-def _constants(tree: Tree) -> Iterator[str]:
-    """Yield the texts of all literals."""
-    if tree.op in sql.LITERALS:
-        yield tree.text
-    for arg in tree.args:
-        yield from _constants(arg)
 
 
 def _is_far_constant(tree: Tree) -> bool:

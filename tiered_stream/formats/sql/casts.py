@@ -10,10 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.formats.json.spark_texts import fitted
-from tiered_stream.formats.sql.comparisons import time_literal
-from tiered_stream.formats.sql.sql_times import date_of
-from tiered_stream.formats.sql.sql_values import (
+from tiered_stream.formats.sql.sql_reader import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -24,31 +21,28 @@ from tiered_stream.formats.sql.sql_values import (
     NULL,
     STRING,
     TIMESTAMP,
-    Bound,
     SqlTypeError,
+    parse_type,
+    sql_name,
+)
+from tiered_stream.formats.sql.sql_times import date_of, time_literal
+from tiered_stream.formats.sql.sql_values import (
+    BLANKS,
+    Bound,
     Values,
     as_array,
     as_decimal,
     call,
     digits,
+    fitted,
     is_decimal,
     is_floating,
     is_integer,
     literal,
-    sql_name,
     widened,
 )
 
-KINDS = {
-    "BOOLEAN": BOOLEAN, "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": INT, "BIGINT": BIGINT, "FLOAT": FLOAT,
-    "DOUBLE": DOUBLE, "STRING": STRING, "BINARY": BINARY, "DATE": DATE, "TIMESTAMP": TIMESTAMP,
-}  # fmt: skip
-_DECIMAL = re.compile(r"DECIMAL(?:\((\d+)(?:, ?(\d+))?\))?")
-_BLANKS = "".join(map(chr, (*range(33), 127)))
-"""Characters that Spark's casts ignore at both ends of a text: ASCII's blanks and control characters.
-
-Spark looks at single bytes (`UTF8String.trimAll`), so it keeps control characters that UTF-8 writes in two bytes.
-"""
+_KINDS = (BOOLEAN, pa.int8(), pa.int16(), INT, BIGINT, FLOAT, DOUBLE, STRING, BINARY, DATE, TIMESTAMP)
 _INTEGER = r"\A[+-]?[0-9]+\z"
 _SIMPLE_DOUBLE = r"\A[+-]?[0-9]{1,300}(\.[0-9]{0,300})?([eE][+-]?[0-9]{1,3})?\z"
 _DOUBLE = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?", re.ASCII)
@@ -67,13 +61,10 @@ def kind_of(name: str) -> pa.DataType:
     Raises:
         SqlTypeError: the type is not on the list.
     """
-    if name in KINDS:
-        return KINDS[name]
-    match = _DECIMAL.fullmatch(name)
-    precision, scale = (int(match[1] or 10), int(match[2] or 0)) if match else (0, 0)
-    if not 0 < precision <= 38 or scale > precision:
-        raise SqlTypeError(f"the type {name:.100} is not on the list: {', '.join(KINDS)}, DECIMAL(p,s)")
-    return pa.decimal128(precision, scale)
+    kind = parse_type(name)
+    if kind not in _KINDS and not is_decimal(kind):
+        raise SqlTypeError(f"the type {name:.100} is not on the list: {', '.join(map(sql_name, _KINDS))}, DECIMAL(p,s)")
+    return kind
 
 
 def cast(arg: Bound, name: str, zone_is_utc: bool) -> Bound:
@@ -228,7 +219,7 @@ def _quantized(number: Decimal | None, kind: pa.DataType) -> Decimal | None:
 
 
 def _trimmed(texts: pa.Array) -> pa.Array:
-    return pc.utf8_trim(texts, characters=_BLANKS)
+    return pc.utf8_trim(texts, characters=BLANKS)
 
 
 def _integers_of_texts(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:

@@ -1,4 +1,4 @@
-"""List of the functions and operators of `ingest.select` and `ingest.where`.
+"""List of the functions and operators of expressions and conditions.
 
 Each gives the same result as Spark's SQL for all values, and fails for none. So a batch gives the same rows in both
 lanes, with any value of `spark.sql.ansi.enabled`.
@@ -6,16 +6,18 @@ lanes, with any value of `spark.sql.ansi.enabled`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.formats.sql import arithmetic, comparisons, sql_times, texts
-from tiered_stream.formats.sql.sql_values import BOOLEAN, Bound, SqlTypeError, call, is_floating, sql_name
+from tiered_stream.formats.sql import operators, sql_times, texts
+from tiered_stream.formats.sql.sql_reader import BOOLEAN, SqlTypeError, sql_name
+from tiered_stream.formats.sql.sql_values import Bound, call, is_floating
 
-Bind = Callable[[Sequence[Bound], bool], Bound]
+Bind = Callable[[str, Sequence[Bound], bool], Bound]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +25,8 @@ class Function:
     """Function or operator of the list.
 
     `forms` are its forms for the docs, in the order of `group`, and `meaning` says what it gives. `bind` takes the
-    bound arguments, and whether the session's time zone is UTC. It raises SqlTypeError if the types are not on the
-    list. A call has at least `least` and at most `most` arguments (None: any number).
+    name, the bound arguments, and whether the session's time zone is UTC. It raises SqlTypeError if the types are not
+    on the list. A call has at least `least` and at most `most` arguments (None: any number).
     """
 
     group: str
@@ -35,51 +37,24 @@ class Function:
     most: int | None
 
 
-def _of_all(function: Callable[[Sequence[Bound]], Bound]) -> Bind:
-    return lambda args, utc: function(args)
+def _plain(function: Callable[..., Bound]) -> Bind:
+    return lambda name, args, utc: function(*args)
 
 
-def _of_first(function: Callable[[Bound], Bound]) -> Bind:
-    return lambda args, utc: function(args[0])
+def _named(function: Callable[..., Bound]) -> Bind:
+    return lambda name, args, utc: function(*args, name)
 
 
-def _of_two(function: Callable[[Bound, Bound], Bound]) -> Bind:
-    return lambda args, utc: function(args[0], args[1])
+def _zoned(function: Callable[..., Bound]) -> Bind:
+    return lambda name, args, utc: function(*args, utc)
 
 
-def _comparison(op: str) -> Bind:
-    return lambda args, utc: comparisons.compared(op, args[0], args[1], utc)
+def _named_zoned(function: Callable[..., Bound]) -> Bind:
+    return lambda name, args, utc: function(*args, name, utc)
 
 
-def _arithmetic(op: str) -> Bind:
-    return lambda args, utc: arithmetic.arithmetic(op, args[0], args[1])
-
-
-def _tried(op: str) -> Bind:
-    return lambda args, utc: arithmetic.tried(op, args[0], args[1])
-
-
-def _trimmed(name: str) -> Bind:
-    return lambda args, utc: texts.trimmed(args[0], name)
-
-
-def _found(name: str) -> Bind:
-    return lambda args, utc: texts.found(args, name)
-
-
-def _part(name: str) -> Bind:
-    return lambda args, utc: sql_times.part_of(args[0], name, utc)
-
-
-def _unix_time(name: str) -> Bind:
-    return lambda args, utc: sql_times.unix_time(args[0], name)
-
-
-def _between(args: Sequence[Bound], utc: bool) -> Bound:
-    value, low, high = args
-    return comparisons.all_of(
-        [comparisons.compared(">=", value, low, utc), comparisons.compared("<=", value, high, utc)]
-    )
+def _between(value: Bound, low: Bound, high: Bound, utc: bool) -> Bound:
+    return operators.all_of(operators.compared(value, low, ">=", utc), operators.compared(value, high, "<=", utc))
 
 
 def _is_nan(arg: Bound) -> Bound:
@@ -88,106 +63,79 @@ def _is_nan(arg: Bound) -> Bound:
     return call(BOOLEAN, lambda values: pc.coalesce(pc.is_nan(values), pa.scalar(False)), arg)
 
 
-def _is_null(arg: Bound) -> Bound:
-    return call(BOOLEAN, pc.is_null, arg)
-
-
-def _is_not_null(arg: Bound) -> Bound:
-    return call(BOOLEAN, pc.is_valid, arg)
+def _listed(group: str, *rows: tuple[str, str, str, Bind, int, int | None]) -> Iterator[tuple[str, Function]]:
+    """Yield the functions of `rows`: names, forms (`{}`: the name), meaning, binding, numbers of arguments."""
+    for names, forms, meaning, bind, least, most in rows:
+        for name in names.split():
+            yield name, Function(group, forms.replace("{}", name), meaning, bind, least, most)
 
 
 CONDITIONS, NUMBERS, TEXTS, TIMES = "Conditions", "Numbers", "Texts", "Dates and times"
 _NO_INTEGERS = "for DOUBLE, FLOAT without integers, and DECIMAL whose result has at most 38 digits"
+_TOO_LARGE = "also of integers; NULL if it is too large"
 _SIGNED = "for DOUBLE, FLOAT and DECIMAL"
 _OF_TIMESTAMP = "argument: TIMESTAMP"
-_NOT_WITHIN = "; of integers not within itself"
 _OF_CASE = "neither within the other; letters of Unicode 17, as in Spark 4.2"
-_ANY = _of_all(comparisons.first_valid)
+_MILLIS = "for milliseconds: `timestamp_micros(try_multiply(a, 1000))`"
+_CASES = "`CASE WHEN a THEN b ELSE c END`, `CASE a WHEN b THEN c END`"
+_ANY = _plain(operators.first_valid)
 FUNCTIONS: Mapping[str, Function] = {
-    **{op: Function(CONDITIONS, f"`a {op} b`", "", _comparison(op), 2, 2) for op in ("=", "<>", "<", "<=", ">", ">=")},
-    "<=>": Function(CONDITIONS, "`a <=> b`, `a IS [NOT] DISTINCT FROM b`", "", _comparison("<=>"), 2, 2),
-    "and": Function(CONDITIONS, "`a AND b`", "", _of_all(comparisons.all_of), 2, None),
-    "or": Function(CONDITIONS, "`a OR b`", "", _of_all(comparisons.any_of), 2, None),
-    "not": Function(CONDITIONS, "`NOT a`", "", _of_all(comparisons.negated), 1, 1),
-    "in": Function(
-        CONDITIONS, "`a IN (b, c)`", "with a TIMESTAMP: literals as `TIMESTAMP '…'`", comparisons.is_in, 2, None
-    ),
-    "between": Function(CONDITIONS, "`a BETWEEN b AND c`", "", _between, 3, 3),
-    "like": Function(
-        CONDITIONS, "`a LIKE 'b%_'`", "the pattern is a literal without a backslash", _of_two(texts.like), 2, 2
-    ),
-    "isnull": Function(CONDITIONS, "`a IS NULL`, `isnull(a)`", "", _of_first(_is_null), 1, 1),
-    "isnotnull": Function(CONDITIONS, "`a IS NOT NULL`, `isnotnull(a)`", "", _of_first(_is_not_null), 1, 1),
-    "istrue": Function(CONDITIONS, "`a IS [NOT] TRUE`", "", _of_first(comparisons.is_true), 1, 1),
-    "isfalse": Function(CONDITIONS, "`a IS [NOT] FALSE`", "", _of_first(comparisons.is_false), 1, 1),
-    "case": Function(
-        CONDITIONS, "`CASE WHEN a THEN b ELSE c END`, `CASE a WHEN b THEN c END`", "", _of_all(comparisons.case), 2,
-        None,
-    ),
-    "if": Function(CONDITIONS, "`if(a, b, c)`", "", _of_all(comparisons.case), 3, 3),
-    "coalesce": Function(CONDITIONS, "`coalesce(a, b)`", "", _ANY, 1, None),
-    "nvl": Function(CONDITIONS, "`nvl(a, b)`", "", _ANY, 2, 2),
-    "ifnull": Function(CONDITIONS, "`ifnull(a, b)`", "", _ANY, 2, 2),
-    "nullif": Function(
-        CONDITIONS, "`nullif(a, b)`", "", lambda args, utc: comparisons.null_if(args[0], args[1], utc), 2, 2
-    ),
-    **{op: Function(NUMBERS, f"`a {op} b`", _NO_INTEGERS, _arithmetic(op), 2, 2) for op in ("+", "-", "*")},
-    "/": Function(
-        NUMBERS, "`a / 100`", "a DOUBLE; the divisor is a literal, and neither side is DECIMAL",
-        _of_two(arithmetic.divided), 2, 2,
-    ),
-    "%": Function(NUMBERS, "`a % 10`", "for an integer and a literal above 0", _of_two(arithmetic.remainder), 2, 2),
-    "negative": Function(NUMBERS, "`-a`", _SIGNED, _of_first(arithmetic.negative), 1, 1),
-    "abs": Function(NUMBERS, "`abs(a)`", _SIGNED, _of_first(arithmetic.absolute), 1, 1),
-    **{
-        arithmetic.TRY_NAMES[op]: Function(
-            NUMBERS, f"`{arithmetic.TRY_NAMES[op]}(a, b)`",
-            f"`a {op} b`, also of integers; NULL if it is too large{within}", _tried(op), 2, 2,
-        )
-        for op, within in (("+", _NOT_WITHIN), ("-", ""), ("*", _NOT_WITHIN))
-    },
-    "try_divide": Function(
-        NUMBERS, "`try_divide(a, b)`", "a DOUBLE; NULL if `b` is zero", _of_two(arithmetic.tried_quotient), 2, 2
-    ),
-    "isnan": Function(NUMBERS, "`isnan(a)`", "", _of_first(_is_nan), 1, 1),
-    **{
-        name: Function(TEXTS, f"`{name}(a)`", _OF_CASE, _of_first(function), 1, 1)
-        for name, function in (("lower", texts.lower), ("upper", texts.upper))
-    },
-    **{
-        name: Function(TEXTS, f"`{name}(a)`", "removes blanks", _trimmed(name), 1, 1)
-        for name in ("trim", "ltrim", "rtrim")
-    },
-    "length": Function(TEXTS, "`length(a)`, `char_length(a)`", "also of BINARY", _of_first(texts.length), 1, 1),
-    "substring": Function(
-        TEXTS, "`substring(a, 2, 3)`, `substr(a, 2, 3)`", "position and length are literals, and no BIGINT",
-        _of_all(texts.part), 2, 3,
-    ),
-    "concat": Function(TEXTS, "`concat(a, b)`, `a || b`", "", _of_all(texts.concatenated), 1, None),
-    "replace": Function(
-        TEXTS, "`replace(a, 'b', 'c')`", "the last two are literals", _of_all(texts.replaced), 2, 3
-    ),
-    **{
-        name: Function(TEXTS, f"`{name}(a, 'b')`", "the second text is a literal", _found(name), 2, 2)
-        for name in ("startswith", "endswith", "contains")
-    },
-    **{
-        name: Function(TIMES, f"`{name}(a)`", "argument: DATE or TIMESTAMP", _part(name), 1, 1)
-        for name in ("year", "month", "day")
-    },
-    **{
-        name: Function(TIMES, f"`{name}(a)`", _OF_TIMESTAMP, _part(name), 1, 1) for name in ("hour", "minute", "second")
-    },
-    "to_date": Function(TIMES, "`to_date(a)`", _OF_TIMESTAMP, lambda args, utc: sql_times.date_of(args[0], utc), 1, 1),
-    **{
-        name: Function(TIMES, f"`{name}(a)`", _OF_TIMESTAMP, _unix_time(name), 1, 1)
-        for name in ("unix_seconds", "unix_millis", "unix_micros")
-    },
-    "timestamp_micros": Function(
-        TIMES, "`timestamp_micros(a)`",
-        "argument: an integer, not a computed constant; for milliseconds: `timestamp_micros(try_multiply(a, 1000))`",
-        _of_first(sql_times.timestamp_of_micros), 1, 1,
-    ),
+    **dict(_listed(
+        CONDITIONS,
+        ("= <> < <= > >=", "`a {} b`", "", _named_zoned(operators.compared), 2, 2),
+        ("<=>", "`a <=> b`, `a IS [NOT] DISTINCT FROM b`", "", _named_zoned(operators.compared), 2, 2),
+        ("and", "`a AND b`", "", _plain(operators.all_of), 2, None),
+        ("or", "`a OR b`", "", _plain(operators.any_of), 2, None),
+        ("not", "`NOT a`", "", _plain(operators.negated), 1, 1),
+        ("in", "`a IN (b, c)`", "with a TIMESTAMP: literals as `TIMESTAMP '…'`", operators.is_in, 2, None),
+        ("between", "`a BETWEEN b AND c`", "", _zoned(_between), 3, 3),
+        ("like", "`a LIKE 'b%_'`", "the pattern is a literal without a backslash", _plain(texts.like), 2, 2),
+        ("isnull", "`a IS NULL`, `isnull(a)`", "", _plain(partial(call, BOOLEAN, pc.is_null)), 1, 1),
+        ("isnotnull", "`a IS NOT NULL`, `isnotnull(a)`", "", _plain(partial(call, BOOLEAN, pc.is_valid)), 1, 1),
+        ("istrue", "`a IS [NOT] TRUE`", "", _plain(operators.is_true), 1, 1),
+        ("isfalse", "`a IS [NOT] FALSE`", "", _plain(operators.is_false), 1, 1),
+        ("case", _CASES, "", _plain(operators.case), 2, None),
+        ("if", "`if(a, b, c)`", "", _plain(operators.case), 3, 3),
+        ("coalesce", "`coalesce(a, b)`", "", _ANY, 1, None),
+        ("nvl ifnull", "`{}(a, b)`", "", _ANY, 2, 2),
+        ("nullif", "`nullif(a, b)`", "", _zoned(operators.null_if), 2, 2),
+    )),
+    **dict(_listed(
+        NUMBERS,
+        ("+ - *", "`a {} b`", _NO_INTEGERS, _named(operators.arithmetic), 2, 2),
+        ("/", "`a / 100`", "a DOUBLE; the divisor is a literal, and neither side is DECIMAL",
+         _plain(operators.divided), 2, 2),
+        ("%", "`a % 10`", "for an integer and a literal above 0", _plain(operators.remainder), 2, 2),
+        ("negative", "`-a`", _SIGNED, _plain(operators.negative), 1, 1),
+        ("abs", "`abs(a)`", _SIGNED, _plain(operators.absolute), 1, 1),
+        ("try_add", "`try_add(a, b)`", f"`a + b`, {_TOO_LARGE}; of integers not within itself",
+         _named(operators.tried), 2, 2),
+        ("try_subtract", "`try_subtract(a, b)`", f"`a - b`, {_TOO_LARGE}", _named(operators.tried), 2, 2),
+        ("try_multiply", "`try_multiply(a, b)`", f"`a * b`, {_TOO_LARGE}; of integers not within itself",
+         _named(operators.tried), 2, 2),
+        ("try_divide", "`try_divide(a, b)`", "a DOUBLE; NULL if `b` is zero", _plain(operators.tried_quotient), 2, 2),
+        ("isnan", "`isnan(a)`", "", _plain(_is_nan), 1, 1),
+    )),
+    **dict(_listed(
+        TEXTS,
+        ("lower upper", "`{}(a)`", _OF_CASE, _named(texts.changed_case), 1, 1),
+        ("trim ltrim rtrim", "`{}(a)`", "removes blanks", _named(texts.trimmed), 1, 1),
+        ("length", "`length(a)`, `char_length(a)`", "also of BINARY", _plain(texts.length), 1, 1),
+        ("substring", "`substring(a, 2, 3)`, `substr(a, 2, 3)`", "position and length are literals, and no BIGINT",
+         _plain(texts.part), 2, 3),
+        ("concat", "`concat(a, b)`, `a || b`", "", _plain(texts.concatenated), 1, None),
+        ("replace", "`replace(a, 'b', 'c')`", "the last two are literals", _plain(texts.replaced), 2, 3),
+        ("startswith endswith contains", "`{}(a, 'b')`", "the second text is a literal", _named(texts.found), 2, 2),
+    )),
+    **dict(_listed(
+        TIMES,
+        ("year month day", "`{}(a)`", "argument: DATE or TIMESTAMP", _named_zoned(sql_times.part_of), 1, 1),
+        ("hour minute second", "`{}(a)`", _OF_TIMESTAMP, _named_zoned(sql_times.part_of), 1, 1),
+        ("to_date", "`to_date(a)`", _OF_TIMESTAMP, _zoned(sql_times.date_of), 1, 1),
+        ("unix_seconds unix_millis unix_micros", "`{}(a)`", _OF_TIMESTAMP, _named(sql_times.unix_time), 1, 1),
+        ("timestamp_micros", "`timestamp_micros(a)`", f"argument: an integer, not a computed constant; {_MILLIS}",
+         _plain(sql_times.timestamp_of_micros), 1, 1),
+    )),
 }  # fmt: skip
 """Functions and operators by name. Casts, columns, fields and literals have rules of their own (`bound.py`)."""
 ALIASES = {"substr": "substring", "dayofmonth": "day", "char_length": "length", "character_length": "length"}

@@ -1,34 +1,76 @@
-"""Parser of `ingest.select` and `ingest.where`, on the driver, by the precedence of Spark's own grammar.
+"""Parser of SQL expressions and conditions, by the precedence of Spark's own grammar, to trees.
 
 The grammar is the part of Spark's `SqlBaseParser.g4` that the list needs. A text that is not of this part is refused.
-So nothing reaches a table or a file before each of its functions and operators was found in the list.
+So nothing reaches a table or a file before each of its functions and operators was found in the list. The driver parses
+the texts once, and tasks receive the trees as JSON.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TypeVar
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows import sql_query as sql
-from tiered_stream.formats.rows.sql_query import SelectItem, SqlQuery, Tree
 from tiered_stream.formats.sql.functions import ALIASES, FUNCTIONS
-from tiered_stream.formats.sql.row_query import SELECT_SETTING, WHERE_SETTING
+from tiered_stream.formats.sql.sql_reader import SqlError, SqlReader, TokenKind, sql_name, unquoted
 
 LIST_PAGE = "docs/guides/typed-tables.md#sql"
 MAX_LENGTH = 10_000
-"""Maximum number of characters of a setting."""
+"""Maximum number of characters of a text."""
 MAX_DEPTH = 50
 """Maximum depth of an expression."""
-_NAME, _QUOTED, _TEXT, _NUMBER, _MARK, _END = "name", "quoted", "text", "number", "mark", "end"
-_TOKEN = re.compile(
-    r"[ \t\r\n]*(?:(?P<comment>--|/\*)|(?P<text>'(?:[^']|'')*')|(?P<name>[A-Z_]\w*)|(?P<quoted>`(?:[^`]|``)+`)"
-    r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:E[+-]?\d+)?(?:BD|[DLSY])?)(?![\w.])"
-    r"|(?P<mark><=>|<=|>=|<>|!=|==|\|\||::|[-+*/%=<>(),.!])|(?P<end>\Z))",
-    re.ASCII | re.IGNORECASE,
-)
+COLUMN, FIELD, CASE, CAST, TRY_CAST = "column", "field", "case", "cast", "try_cast"
+NULL, BOOLEAN, INTEGER, DECIMAL, DOUBLE, STRING = (
+    "null", "boolean", "integer", "decimal", "double", "string"
+)  # fmt: skip
+"""Operations of literals. `INTEGER` takes the smallest type that holds the number, as in Spark."""
+LITERALS = frozenset({NULL, BOOLEAN, INTEGER, DECIMAL, DOUBLE, STRING})
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """SQL expression: an operation, its arguments, and a text.
+
+    `op` is a constant of this module, or an operator or function in lower case. The text is the name of a column or of
+    a field, the value of a literal, or the type of a cast. The arguments of `CASE` are pairs of a condition and a
+    value, and perhaps one value for ELSE.
+    """
+
+    op: str
+    args: tuple[Tree, ...] = ()
+    text: str = ""
+
+    def all(self) -> Iterator[Tree]:
+        """Yield the tree itself, and all trees within it."""
+        yield self
+        for arg in self.args:
+            yield from arg.all()
+
+
+@dataclass(frozen=True, slots=True)
+class SelectItem:
+    """Item of a select list: its text as the user wrote it, the column's name, and the expression.
+
+    If the item is `*`, the name is '' and there is no expression.
+    """
+
+    text: str
+    name: str = ""
+    tree: Tree | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SqlQuery:
+    """Parsed select list (no items: all columns) and condition (None: all rows)."""
+
+    select: tuple[SelectItem, ...] = ()
+    where: Tree | None = None
+    where_text: str = ""
+    """Condition as the user wrote it."""
+
+
+T = TypeVar("T")
 _RESERVED = frozenset(
     (
         "all", "and", "any", "as", "between", "case", "cast", "current_catalog", "current_database", "current_date",
@@ -45,127 +87,84 @@ _POWERS = {
 }  # fmt: skip
 """Operators by precedence: the larger number binds first. Operators of one precedence bind from left to right."""
 _OPERATIONS = {"==": "=", "!=": "<>", "||": "concat"}
-_TYPES = {
-    "BYTE": "TINYINT", "SHORT": "SMALLINT", "INTEGER": "INT", "LONG": "BIGINT", "REAL": "FLOAT", "DEC": "DECIMAL",
-    "NUMERIC": "DECIMAL",
-}  # fmt: skip
 _INTEGERS = {"L": "BIGINT", "S": "SMALLINT", "Y": "TINYINT"}
 """Types of literal integers, by the letter at their ends."""
 _TIMES = ("DATE", "TIMESTAMP")
 
 
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    start: int
-
-
 def parse_query(select: str | None, where: str | None) -> SqlQuery | None:
-    """Return the parsed settings, or None if neither is set.
+    """Return a parsed select list and a parsed condition, or None if neither is given.
 
     Raises:
         ConfigurationError: a text is no SQL, or has a function or operator that is not on the list.
     """
     if select is None and where is None:
         return None
-    items = () if select is None else tuple(_Parser(SELECT_SETTING, text).item() for text in _items(select))
-    if where is None:
-        return SqlQuery(items)
-    return SqlQuery(items, _Parser(WHERE_SETTING, where).condition(), where.strip())
+    items = () if select is None else _parsed(select, _Parser.items)
+    return SqlQuery(items) if where is None else SqlQuery(items, parse_condition(where), where.strip())
 
 
-def _items(select: str) -> list[str]:
-    """Split the setting at its commas that are in no parentheses."""
-    depth, start, items = 0, 0, []
-    for token in _tokens(SELECT_SETTING, select):
-        depth += (token.text == "(") - (token.text == ")")
-        if token.text == "," and depth == 0:
-            items.append(select[start : token.start].strip())
-            start = token.start + 1
-    return [*items, select[start:].strip()]
-
-
-def _tokens(setting: str, text: str) -> list[_Token]:
-    """Return the tokens of the text, of which the last one is its end.
+def parse_condition(text: str) -> Tree:
+    """Return the tree of a condition, or of any other expression.
 
     Raises:
-        ConfigurationError: the text is too long, has characters of other SQL, or is read by Spark's settings.
+        ConfigurationError: the text is no SQL, or has a function or operator that is not on the list.
     """
-    if len(text) > MAX_LENGTH:
-        raise ConfigurationError(f"{setting} has {len(text):,} characters: it may have {MAX_LENGTH:,}")
-    for mark, what in {"\\": "a backslash", "${": "${ for a variable"}.items():
-        if mark in text:
-            raise ConfigurationError(f"{setting} has {what}, which Spark reads by its settings: write it without")
-    found: list[_Token] = []
-    at = 0
-    while not found or found[-1].kind != _END:
-        match = _TOKEN.match(text, at)
-        if match is None or match.lastgroup is None:
-            rest = text[at:].lstrip(" \t\r\n")
-            if rest[0] == '"':
-                raise ConfigurationError(
-                    f"{setting} has a text in double quotes, which Spark reads by its settings: use '…'"
-                )
-            raise _no_sql(setting, text, f"{rest:.20}")
-        if match.lastgroup == "comment":
-            raise ConfigurationError(f"{setting} has a comment: remove it")
-        found.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
-        at = match.end()
+    return _parsed(text, _Parser.expression)
+
+
+def _parsed(text: str, parse: Callable[[_Parser], T]) -> T:
+    try:
+        parser = _Parser(text)
+        found = parse(parser)
+        parser.expect_end()
+    except SqlError as error:
+        raise ConfigurationError(f"{text!r:.300} is no SQL of the list ({LIST_PAGE}): {error}") from error
     return found
 
 
-def _no_sql(setting: str, text: str, found: str, fix: str = "") -> ConfigurationError:
-    what = f"{found!r} is not expected" if found else "it ends too soon"
-    return ConfigurationError(
-        f"{setting} has {text!r:.300}, which is no SQL expression of the list ({LIST_PAGE}): {what}{fix}"
-    )
+class _Parser(SqlReader):
+    """Recursive descent parser. A method that returns a `Tree` consumes the tokens of the tree."""
 
+    MAX_DEPTH = MAX_DEPTH
 
-class _Parser:
-    """Recursive descent parser of one expression. A method that returns a `Tree` consumes the tokens of the tree."""
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_LENGTH:
+            raise SqlError(f"it has {len(text):,} characters, and may have {MAX_LENGTH:,}")
+        for mark, what in {"\\": "a backslash", "${": "${ for a variable"}.items():
+            if mark in text:
+                raise SqlError(f"it has {what}, which Spark reads by its settings: write it without")
+        super().__init__(text)
+        if any(token.kind == TokenKind.TEXT and token.text[0] == '"' for token in self.tokens):
+            raise SqlError("it has a text in double quotes, which Spark reads by its settings: use '…'")
+        self._text = text
 
-    def __init__(self, setting: str, text: str) -> None:
-        self._setting, self._text = setting, text
-        self._tokens = _tokens(setting, text)
-        self._at = 0
-        self._depth = 0
+    def items(self) -> tuple[SelectItem, ...]:
+        """Return the items of a select list: `*`, or an expression with its name."""
+        items = [self._item()]
+        while self.takes(","):
+            items.append(self._item())
+        return tuple(items)
 
-    def item(self) -> SelectItem:
-        """Return the text as an item of `ingest.select`: `*`, or an expression with its name."""
-        if [token.text for token in self._tokens] == ["*", ""]:
-            return SelectItem(self._text)
-        tree, named = self._tree(), self._takes("as")
-        name = self._name() if named or self._now.kind != _END else None
-        self._expect_end()
-        if name is None and tree.op not in (sql.COLUMN, sql.FIELD):
-            raise ConfigurationError(f"{self._setting} has {self._text!r:.300} without a name: add AS and a name")
-        return SelectItem(self._text, name or tree.text, tree)
+    def _item(self) -> SelectItem:
+        start = self.now.start
+        if self.now.text == "*" and self.ahead.text in (",", ""):
+            return SelectItem(self.next().text)
+        tree, named = self.expression(), self.takes("as")
+        name = self._name() if named or self.now.text not in (",", "") else None
+        text = self._text[start : self.now.start].strip()
+        if name is None and tree.op not in (COLUMN, FIELD):
+            raise SqlError(f"{text!r:.300} has no name: add AS and a name")
+        return SelectItem(text, name or tree.text, tree)
 
-    def condition(self) -> Tree:
-        """Return the text as the condition of `ingest.where`."""
-        tree = self._tree()
-        self._expect_end()
-        return tree
-
-    def _tree(self) -> Tree:
-        tree = self._either()
-        depth, level = 0, [tree]
+    def expression(self) -> Tree:
+        tree, depth = self._either(), 0
+        level = [tree]
         while level:
             depth, level = depth + 1, [arg for each in level for arg in each.args]
         if depth > MAX_DEPTH:
-            raise self._too_deep()
+            raise SqlError(f"it is nested more than {MAX_DEPTH} levels deep")
         return tree
-
-    def _too_deep(self) -> ConfigurationError:
-        return ConfigurationError(f"{self._setting} is nested more than {MAX_DEPTH} levels deep")
-
-    @contextmanager
-    def _within(self) -> Iterator[None]:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise self._too_deep()
-        yield
-        self._depth -= 1
 
     # Conditions (Spark: booleanExpression, predicate)
 
@@ -174,39 +173,39 @@ class _Parser:
 
     def _chain(self, word: str, operand: Callable[[], Tree]) -> Tree:
         trees = [operand()]
-        while self._takes(word):
+        while self.takes(word):
             trees.append(operand())
         return Tree(word, tuple(trees)) if len(trees) > 1 else trees[0]
 
     def _negated(self) -> Tree:
-        if self._takes("not") or self._takes("!"):
-            with self._within():
+        if self.takes("not") or self.takes("!"):
+            with self.within():
                 return Tree("not", (self._negated(),))
         return self._predicated()
 
     def _predicated(self) -> Tree:
         value = self._value()
-        if self._takes("is"):
-            negated = self._takes("not")
-            if self._takes("distinct"):
-                self._expect("from")
+        if self.takes("is"):
+            negated = self.takes("not")
+            if self.takes("distinct"):
+                self.expect("from")
                 tree, negated = Tree("<=>", (value, self._value())), not negated
             else:
                 word = self._one_of("null", "true", "false")
                 tree = Tree(f"is{word}", (value,))
             return Tree("not", (tree,)) if negated else tree
-        negated = self._takes("not")
-        if self._takes("between"):
+        negated = self.takes("not")
+        if self.takes("between"):
             low = self._value()
-            self._expect("and")
+            self.expect("and")
             tree = Tree("between", (value, low, self._value()))
-        elif self._takes("in"):
-            self._expect("(")
+        elif self.takes("in"):
+            self.expect("(")
             tree = Tree("in", (value, *self._arguments()))
-        elif self._takes("like"):
+        elif self.takes("like"):
             tree = Tree("like", (value, self._value()))
         elif negated:
-            raise self._unexpected()
+            raise self.unexpected()
         else:
             return value
         return Tree("not", (tree,)) if negated else tree
@@ -216,40 +215,40 @@ class _Parser:
     def _value(self, least: int = 1) -> Tree:
         """Return the value of operators whose precedence is at least `least`."""
         tree = self._signed()
-        while self._now.kind == _MARK and (power := _POWERS.get(self._now.text, 0)) >= least:
-            op = self._next().text
+        while self.now.kind == TokenKind.MARK and (power := _POWERS.get(self.now.text, 0)) >= least:
+            op = self.next().text
             tree = Tree(_OPERATIONS.get(op, op), (tree, self._value(power + 1)))
         return tree
 
     def _signed(self) -> Tree:
-        if self._now.text == "-" and self._tokens[self._at + 1].kind != _NUMBER:
-            self._next()
-            with self._within():
+        if self.now.text == "-" and self.ahead.kind != TokenKind.NUMBER:
+            self.next()
+            with self.within():
                 return Tree("negative", (self._signed(),))
         tree = self._primary()
-        while self._takes("::"):
-            tree = Tree(sql.CAST, (tree,), self._type())
+        while self.takes("::"):
+            tree = Tree(CAST, (tree,), sql_name(self.type()))
         return tree
 
     def _primary(self) -> Tree:
-        token, ahead = self._now, self._tokens[min(self._at + 1, len(self._tokens) - 1)]
-        word = token.text.lower() if token.kind == _NAME else ""
-        if token.kind == _TEXT:
-            return Tree(sql.STRING, text=self._plain_text())
-        if token.kind == _NUMBER or token.text == "-":
+        token, ahead = self.now, self.ahead
+        word = token.text.lower() if token.kind == TokenKind.NAME else ""
+        if token.kind == TokenKind.TEXT:
+            return Tree(STRING, text=self._plain_text())
+        if token.kind == TokenKind.NUMBER or token.text == "-":
             return self._number()
         if word in ("null", "true", "false"):
-            self._next()
-            return Tree(sql.NULL) if word == "null" else Tree(sql.BOOLEAN, text=word)
-        if word.upper() in _TIMES and ahead.kind == _TEXT:
-            self._next()
-            return Tree(sql.CAST, (Tree(sql.STRING, text=self._plain_text()),), word.upper())
-        with self._within():
-            if self._takes("("):
+            self.next()
+            return Tree(NULL) if word == "null" else Tree(BOOLEAN, text=word)
+        if word.upper() in _TIMES and ahead.kind == TokenKind.TEXT:
+            self.next()
+            return Tree(CAST, (Tree(STRING, text=self._plain_text()),), word.upper())
+        with self.within():
+            if self.takes("("):
                 tree = self._either()
-                self._expect(")")
+                self.expect(")")
                 return tree
-            if self._takes("case"):
+            if self.takes("case"):
                 return self._case()
             if word in ("cast", "try_cast"):
                 return self._cast()
@@ -258,132 +257,83 @@ class _Parser:
         return self._column()
 
     def _plain_text(self) -> str:
-        return self._next().text[1:-1].replace("''", "'")
+        return self.next().text[1:-1].replace("''", "'")
 
     def _number(self) -> Tree:
-        sign = "-" if self._takes("-") else ""
-        text = self._next().text.upper()
+        sign = "-" if self.takes("-") else ""
+        text = self.next().text.upper()
         digits = text.rstrip("BDLSY")
         suffix, has_exponent = text[len(digits) :], "E" in digits
         if suffix in _INTEGERS and digits.isdecimal():
-            return Tree(sql.CAST, (Tree(sql.INTEGER, text=sign + digits),), _INTEGERS[suffix])
+            return Tree(CAST, (Tree(INTEGER, text=sign + digits),), _INTEGERS[suffix])
         if suffix == "D" or (has_exponent and not suffix):
-            return Tree(sql.DOUBLE, text=sign + digits)
+            return Tree(DOUBLE, text=sign + digits)
         if (suffix not in ("", "BD")) or has_exponent:
-            self._at -= 1
-            raise self._unexpected()
-        return Tree(sql.INTEGER if digits.isdecimal() and not suffix else sql.DECIMAL, text=sign + digits)
+            raise SqlError(f"{text!r:.40} is not expected")
+        return Tree(INTEGER if digits.isdecimal() and not suffix else DECIMAL, text=sign + digits)
 
     def _case(self) -> Tree:
-        value = None if self._now.text.lower() == "when" else self._either()
+        value = None if self.now.text.lower() == "when" else self._either()
         args: list[Tree] = []
-        self._expect("when")
-        while True:
+        while not args or self.now.text.lower() == "when":
+            self.expect("when")
             condition = self._either()
-            self._expect("then")
+            self.expect("then")
             args += [condition if value is None else Tree("=", (value, condition)), self._either()]
-            if not self._takes("when"):
-                break
-        if self._takes("else"):
+        if self.takes("else"):
             args.append(self._either())
-        self._expect("end")
-        return Tree(sql.CASE, tuple(args))
+        self.expect("end")
+        return Tree(CASE, tuple(args))
 
     def _cast(self) -> Tree:
-        op = self._next().text.lower()
-        self._expect("(")
+        op = self.next().text.lower()
+        self.expect("(")
         tree = self._either()
-        self._expect("as")
-        kind = self._type()
-        self._expect(")")
-        return Tree(sql.CAST if op == "cast" else sql.TRY_CAST, (tree,), kind)
-
-    def _type(self) -> str:
-        if self._now.kind != _NAME:
-            raise self._unexpected()
-        name = self._next().text.upper()
-        name, sizes = _TYPES.get(name, name), []
-        if self._takes("("):
-            sizes.append(self._size())
-            while self._takes(","):
-                sizes.append(self._size())
-            self._expect(")")
-        return f"{name}({','.join(sizes)})" if sizes else name
-
-    def _size(self) -> str:
-        if not self._now.text.isdecimal():
-            raise self._unexpected()
-        return self._next().text
+        self.expect("as")
+        kind = sql_name(self.type())
+        self.expect(")")
+        return Tree(CAST if op == "cast" else TRY_CAST, (tree,), kind)
 
     def _call(self) -> Tree:
-        name = self._next().text.lower()
+        name = self.next().text.lower()
         name = ALIASES.get(name, name)
         function = FUNCTIONS.get(name)
         if function is None or f"`{name}(" not in function.forms:
-            raise ConfigurationError(
-                f"{self._setting} has the function {name:.100}, which is not on the list of SQL that both lanes give "
-                f"the same result for ({LIST_PAGE}). Use a function of the list, or ingest.transform"
-            )
-        self._expect("(")
+            raise SqlError(f"the function {name:.100} is not on the list, which has what all engines compute alike")
+        self.expect("(")
         args = self._arguments()
         if len(args) < function.least or (function.most is not None and len(args) > function.most):
-            raise ConfigurationError(f"{self._setting} has {name} with {len(args)} arguments: write {function.forms}")
+            raise SqlError(f"{name} has {len(args)} arguments: write {function.forms}")
         return Tree(name, tuple(args))
 
     def _arguments(self) -> list[Tree]:
         """Return at least one expression, and consume the closing parenthesis after the last one."""
         trees = [self._either()]
-        while self._takes(","):
+        while self.takes(","):
             trees.append(self._either())
-        self._expect(")")
+        self.expect(")")
         return trees
 
     def _column(self) -> Tree:
-        tree = Tree(sql.COLUMN, text=self._name())
-        while self._takes("."):
-            tree = Tree(sql.FIELD, (tree,), self._name())
+        tree = Tree(COLUMN, text=self._name())
+        while self.takes("."):
+            tree = Tree(FIELD, (tree,), self._name())
         return tree
 
-    # Tokens
-
     def _name(self) -> str:
-        kind, text, _ = self._now
-        if kind == _QUOTED:
-            return self._next().text[1:-1].replace("``", "`")
-        if kind != _NAME or text.lower() in _RESERVED:
-            raise self._unexpected()
-        return self._next().text
-
-    @property
-    def _now(self) -> _Token:
-        return self._tokens[self._at]
-
-    def _next(self) -> _Token:
-        self._at += 1
-        return self._tokens[self._at - 1]
-
-    def _takes(self, word: str) -> bool:
-        if self._now.kind in (_NAME, _MARK) and self._now.text.lower() == word:
-            self._at += 1
-            return True
-        return False
-
-    def _expect(self, word: str) -> None:
-        if not self._takes(word):
-            raise self._unexpected()
+        kind, text, _ = self.now
+        if kind not in (TokenKind.NAME, TokenKind.QUOTED) or (kind == TokenKind.NAME and text.lower() in _RESERVED):
+            raise self.unexpected()
+        return unquoted(self.next())
 
     def _one_of(self, *words: str) -> str:
-        word = self._now.text.lower()
+        word = self.now.text.lower()
         if word not in words:
-            raise self._unexpected()
-        self._expect(word)
+            raise self.unexpected()
+        self.expect(word)
         return word
 
-    def _expect_end(self) -> None:
-        if self._now.kind != _END:
-            raise self._unexpected()
-
-    def _unexpected(self) -> ConfigurationError:
-        reserved = self._now.kind == _NAME and self._now.text.lower() in _RESERVED
-        fix = ". Write a name in back quotes if it is a word of SQL" if reserved else ""
-        return _no_sql(self._setting, self._text, self._now.text, fix)
+    def unexpected(self, fix: str = "") -> SqlError:
+        if self.now.kind == TokenKind.NAME and self.now.text.lower() in _RESERVED:
+            fix = ". Write a name in back quotes if it is a word of SQL"
+        return super().unexpected(fix)

@@ -5,6 +5,8 @@ Arrow's own functions have years of 16 bits, so the parts are computed from the 
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,26 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.formats.sql.sql_values import (
-    BIGINT,
-    DATE,
-    INT,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    Bound,
-    SqlTypeError,
-    Values,
-    as_array,
-    call,
-    is_integer,
-    sql_name,
-    widened,
-)
+from tiered_stream.formats.sql.sql_reader import BIGINT, DATE, INT, TIMESTAMP, TIMESTAMP_NTZ, SqlTypeError, sql_name
+from tiered_stream.formats.sql.sql_values import Bound, Values, as_array, call, is_integer, literal, widened
 
 _Numbers = np.ndarray[Any, Any]
 DAY_MICROS = 86_400_000_000
 UTC_NAMES = frozenset({"UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00", "UCT", "Zulu", "Etc/Zulu"})
 """Values of `spark.sql.session.timeZone` that stand for UTC."""
+
+
+_DATE_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_TIMESTAMP_TEXT = re.compile(
+    r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2})(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?", re.ASCII
+)
 
 
 def _of_numbers(function: Callable[[_Numbers], _Numbers], kind: pa.DataType) -> Callable[[Values], Values]:
@@ -48,23 +43,14 @@ def _of_numbers(function: Callable[[_Numbers], _Numbers], kind: pa.DataType) -> 
     return values
 
 
-def _civil(days: _Numbers) -> tuple[_Numbers, _Numbers, _Numbers]:
-    """Return year, month and day of days since 1970, in the Gregorian calendar (Hinnant: `civil_from_days`)."""
-    shifted = days + 719_468
-    era = shifted // 146_097
-    of_era = shifted - era * 146_097
-    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    month_from_march = (5 * of_year + 2) // 153
-    day = of_year - (153 * month_from_march + 2) // 5 + 1
-    month = np.where(month_from_march < 10, month_from_march + 3, month_from_march - 9)
-    return year_of_era + era * 400 + (month <= 2), month, day
+def _months(days: _Numbers) -> _Numbers:
+    return days.astype("datetime64[D]").astype("datetime64[M]")
 
 
 _PARTS_OF_DATE: dict[str, Callable[[_Numbers], _Numbers]] = {
-    "year": lambda days: _civil(days)[0],
-    "month": lambda days: _civil(days)[1],
-    "day": lambda days: _civil(days)[2],
+    "year": lambda days: _months(days).astype("datetime64[Y]").astype(np.int64) + 1970,
+    "month": lambda days: _months(days).astype(np.int64) % 12 + 1,
+    "day": lambda days: days - _months(days).astype("datetime64[D]").astype(np.int64) + 1,
 }
 _PARTS_OF_DAY = {"hour": (3_600_000_000, 24), "minute": (60_000_000, 60), "second": (1_000_000, 60)}
 
@@ -110,3 +96,25 @@ def timestamp_of_micros(arg: Bound) -> Bound:
     if not is_integer(arg.kind):
         raise SqlTypeError(f"timestamp_micros needs an integer, but has {sql_name(arg.kind)}")
     return call(TIMESTAMP, lambda values: pc.cast(values, TIMESTAMP), widened(arg, BIGINT))
+
+
+def time_literal(text: str, kind: pa.DataType, zone_is_utc: bool) -> Bound:
+    """Return the DATE or TIMESTAMP that a literal's text names.
+
+    Raises:
+        SqlTypeError: the text has another form, is no date or time, or its time depends on the session's time zone.
+    """
+    match = _TIMESTAMP_TEXT.fullmatch(text) if kind == TIMESTAMP else None
+    if match is not None and match[4] is None and not zone_is_utc:
+        raise SqlTypeError(f"the time '{text}' depends on the session's time zone: write its offset, such as +00:00")
+    try:
+        if kind == DATE and _DATE_TEXT.fullmatch(text):
+            return literal(datetime.date.fromisoformat(text), DATE)
+        if match is not None:
+            fraction = (match[3] or ".0").ljust(7, "0")
+            moment = datetime.datetime.fromisoformat(f"{match[1]}T{match[2] or '00:00:00'}{fraction}{match[4] or 'Z'}")
+            return literal(moment, TIMESTAMP)
+    except ValueError:
+        pass
+    forms = "yyyy-MM-dd" if kind == DATE else "yyyy-MM-dd HH:mm:ss+00:00"
+    raise SqlTypeError(f"'{text:.100}' is no literal of the form {forms}")

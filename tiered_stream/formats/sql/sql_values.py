@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -10,23 +11,27 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tiered_stream.formats.sql.sql_reader import (
+    BIGINT,
+    DOUBLE,
+    FLOAT,
+    INT,
+    MAX_PRECISION,
+    NULL,
+    STRING,
+    SqlTypeError,
+    sql_name,
+)
+
+BLANKS = "".join(map(chr, (*range(33), 127)))
+"""Characters that Spark's casts ignore at both ends of a text: ASCII's blanks and control characters.
+
+Spark looks at single bytes (`UTF8String.trimAll`), so it keeps control characters that UTF-8 writes in two bytes.
+"""
 Values = Any
 """Arrow array, or an Arrow scalar if the value is the same in all rows."""
-NULL, BOOLEAN, STRING, BINARY, DATE = pa.null(), pa.bool_(), pa.string(), pa.binary(), pa.date32()
-INT, BIGINT, FLOAT, DOUBLE = pa.int32(), pa.int64(), pa.float32(), pa.float64()
-TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
-MAX_PRECISION = 38
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, INT: 10, BIGINT: 20}
 """Precision of Spark's DECIMAL for the values of an integer type."""
-_NAMES = {
-    NULL: "NULL", BOOLEAN: "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", INT: "INT", BIGINT: "BIGINT",
-    FLOAT: "FLOAT", DOUBLE: "DOUBLE", STRING: "STRING", BINARY: "BINARY", DATE: "DATE", TIMESTAMP: "TIMESTAMP",
-    TIMESTAMP_NTZ: "TIMESTAMP_NTZ",
-}  # fmt: skip
-
-
-class SqlTypeError(Exception):
-    """Expression that the list of SQL does not have for these types; the text is a clause for an error's end."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,13 +59,6 @@ def literal(value: Any, kind: pa.DataType) -> Bound:
 def call(kind: pa.DataType, function: Callable[..., Values], *args: Bound) -> Bound:
     """Return the expression of the type `kind` that applies `function` to the values of `args`."""
     return Bound(kind, lambda batch: function(*(arg.values(batch) for arg in args)))
-
-
-def sql_name(kind: pa.DataType) -> str:
-    """Return Spark's name of a type, for errors."""
-    if pa.types.is_decimal128(kind):
-        return f"DECIMAL({kind.precision},{kind.scale})"
-    return _NAMES.get(kind, str(kind).upper())
 
 
 def type_names(args: Sequence[Bound]) -> str:
@@ -170,3 +168,14 @@ def as_array(values: Values, rows: int) -> pa.Array:
 def if_else(condition: Values, then: Values, otherwise: Values) -> Values:
     """Return `then` where the condition is true, and `otherwise` where it is false or null."""
     return pc.if_else(pc.coalesce(condition, pa.scalar(False)), then, otherwise)
+
+
+def fitted(number: Decimal, precision: int, scale: int) -> Decimal | None:
+    """Return `number` rounded half up to `scale` decimal places, or None if it has more digits than `precision`."""
+    context = decimal.Context(
+        prec=precision, rounding=decimal.ROUND_HALF_UP, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX
+    )
+    try:
+        return number.quantize(Decimal((0, (1,), -scale)), context=context)
+    except decimal.InvalidOperation:
+        return None

@@ -1,4 +1,8 @@
-"""SQL's functions of texts."""
+"""SQL's functions of texts.
+
+Spark 4.2 takes upper and lower case from ICU 78, which has Unicode 17. Python's own tables are older (Python 3.11:
+Unicode 14), so this module has the letters that Unicode got later.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,60 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.formats.sql.letters import to_lower, to_upper
-from tiered_stream.formats.sql.sql_values import (
-    BINARY,
-    BOOLEAN,
-    INT,
-    STRING,
-    Bound,
-    SqlTypeError,
-    Values,
-    call,
-    is_integer,
-    sql_name,
-    type_names,
+from tiered_stream.formats.sql.sql_reader import BINARY, BOOLEAN, INT, STRING, SqlTypeError, sql_name
+from tiered_stream.formats.sql.sql_values import Bound, Values, call, is_integer, type_names
+
+_PAIRS = (
+    (0x1C89, 0x1C89, 0x1C8A), (0xA7CB, 0xA7CB, 0x264), (0xA7CC, 0xA7CC, 0xA7CD), (0xA7CE, 0xA7CE, 0xA7CF),
+    (0xA7D2, 0xA7D2, 0xA7D3), (0xA7D4, 0xA7D4, 0xA7D5), (0xA7DA, 0xA7DA, 0xA7DB), (0xA7DC, 0xA7DC, 0x19B),
+    (0x10D50, 0x10D65, 0x10D70), (0x16EA0, 0x16EB8, 0x16EBB),
+)  # fmt: skip
+"""First and last upper case letter, and lower case of the first one, for letters that Unicode got in 15 to 17."""
+_IGNORED = (
+    "897 ECE 1ACF-1ADD 1AE0-1AEB A7F1 10D4E 10D69-10D6D 10D6F 10EC5 10EFA-10EFF 11241 113BB-113C0 113CE 113D0 113D2",
+    "113E1-113E2 11B60 11B62-11B64 11B66 11DD9 11F00-11F01 11F36-11F3A 11F40 11F42 11F5A 13439-13440 13447-13455",
+    "1611E-16129 1612D-1612F 16D40-16D42 16D6B-16D6C 16FF2-16FF3 1E030-1E06D 1E08F 1E4EB-1E4EF 1E5EE-1E5EF 1E6E3",
+    "1E6E6 1E6EE-1E6EF 1E6F5 1E6FF",
 )
+"""Marks and the like of Unicode 15 to 17 (`Case_Ignorable`): a word goes on after them."""
+_CASED = ("1C89-1C8A A7CB-A7CF A7D2 A7D4 A7DA-A7DC 10D50-10D65 10D70-10D85 16EA0-16EB8 16EBB-16ED3 1DF25-1DF2A",)
+"""Letters of Unicode 15 to 17 that have a case (`Cased`)."""
+_OTHERS = ("295", "1171E")
+"""Characters that were a letter with a case and a mark in Unicode 14, and are neither in Unicode 17."""
+_SIGMA, _MARK = "Σ", "\u0301"
+
+
+def _code_points(ranges: Sequence[str]) -> list[int]:
+    bounds = [(part.split("-")[0], part.split("-")[-1]) for part in " ".join(ranges).split()]
+    return [point for first, last in bounds for point in range(int(first, 16), int(last, 16) + 1)]
+
+
+_NEWER_LOWER = {
+    point: lower + point - first for first, last, lower in _PAIRS for point in range(first, last + 1)
+}  # fmt: skip
+_NEWER_UPPER = {lower: upper for upper, lower in _NEWER_LOWER.items()}
+_STAND_INS = {
+    **dict.fromkeys(_code_points(_IGNORED), _MARK),
+    **dict.fromkeys(_code_points(_CASED), "a"),
+    **dict.fromkeys(_code_points(_OTHERS), "-"),
+    ord("İ"): "a",  # Python makes two characters of it
+}
+"""Characters that each Python knows, in place of newer characters, for the form of a sigma next to them."""
+_NEWER = re.compile("[" + "".join(map(chr, _STAND_INS)) + "]")
+
+
+def to_upper(text: str) -> str:
+    """Return the text in upper case."""
+    return text.upper().translate(_NEWER_UPPER)
+
+
+def to_lower(text: str) -> str:
+    """Return the text in lower case; a Σ at the end of a word becomes ς."""
+    if _SIGMA in text and _NEWER.search(text):
+        forms = text.translate(_STAND_INS).lower()
+        text = "".join(form if letter == _SIGMA else letter for letter, form in zip(text, forms, strict=True))
+    return text.lower().translate(_NEWER_LOWER)
+
 
 _MAX_INT = (1 << 31) - 1
 """Length of a substring without a length in Spark."""
@@ -35,8 +79,7 @@ def text(arg: Bound, what: str) -> Bound:
         SqlTypeError: it is no STRING.
     """
     if arg.kind != STRING:
-        binary = ", or decode it by ingest.value.format=string or ingest.key.format=string"
-        hint = binary if arg.kind == BINARY else ""
+        hint = ", or decode the bytes by the format string" if arg.kind == BINARY else ""
         raise SqlTypeError(f"{what} needs STRING, but has {sql_name(arg.kind)}: CAST it{hint}")
     return arg
 
@@ -70,15 +113,12 @@ def _of_letters(ascii_form: Callable[[Values], Values], any_form: Callable[[str]
     return values
 
 
-_LOWER, _UPPER = _of_letters(pc.ascii_lower, to_lower), _of_letters(pc.ascii_upper, to_upper)
+_CASES = {"lower": _of_letters(pc.ascii_lower, to_lower), "upper": _of_letters(pc.ascii_upper, to_upper)}
 
 
-def lower(arg: Bound) -> Bound:
-    return call(STRING, _LOWER, text(arg, "lower"))
-
-
-def upper(arg: Bound) -> Bound:
-    return call(STRING, _UPPER, text(arg, "upper"))
+def changed_case(arg: Bound, what: str) -> Bound:
+    """Return the text in lower (`lower`) or upper case (`upper`)."""
+    return call(STRING, _CASES[what], text(arg, what))
 
 
 def trimmed(arg: Bound, what: str) -> Bound:
@@ -94,7 +134,7 @@ def length(arg: Bound) -> Bound:
     return call(INT, pc.utf8_length, text(arg, "length"))
 
 
-def concatenated(args: Sequence[Bound]) -> Bound:
+def concatenated(*args: Bound) -> Bound:
     texts = [text(arg, "concat") for arg in args]
     # Typed, because a NULL literal has a type only here.
     return call(STRING, lambda *values: pc.binary_join_element_wise(*values, pa.scalar("")), *texts)
@@ -104,11 +144,12 @@ def _is_small(kind: pa.DataType) -> bool:
     return is_integer(kind) and kind.bit_width <= INT.bit_width
 
 
-def part(args: Sequence[Bound]) -> Bound:
+def part(whole: Bound, *numbers: Bound) -> Bound:
     """Return the characters of a text from a position on, which counts from 1, or from the end if it is below 0."""
-    numbers = args[1:]
     if not all(_is_small(number.kind) and number.is_literal and number.literal is not None for number in numbers):
-        raise SqlTypeError(f"substring needs literals for position and length that are INT, but has {type_names(args)}")
+        raise SqlTypeError(
+            f"substring needs literals for position and length that are INT, but has {type_names([whole, *numbers])}"
+        )
     first, size = (*(int(number.literal) for number in numbers), _MAX_INT)[:2]
     start = first - 1 if first > 0 else first
     stop: int | None = start + size
@@ -116,23 +157,22 @@ def part(args: Sequence[Bound]) -> Bound:
         start = stop = 0
     elif start < 0 <= start + size:
         stop = None
-    return call(STRING, lambda texts: pc.utf8_slice_codeunits(texts, start, stop), text(args[0], "substring"))
+    return call(STRING, lambda texts: pc.utf8_slice_codeunits(texts, start, stop), text(whole, "substring"))
 
 
-def replaced(args: Sequence[Bound]) -> Bound:
-    old = literal_text(args[1], "replace")
-    new = literal_text(args[2], "replace") if len(args) > 2 else ""
-    of_text = text(args[0], "replace")
+def replaced(whole: Bound, *literals: Bound) -> Bound:
+    old, new = (*(literal_text(each, "replace") for each in literals), "")[:2]
+    of_text = text(whole, "replace")
     if not old:
         return of_text
     return call(STRING, lambda texts: pc.replace_substring(texts, old, new), of_text)
 
 
-def found(args: Sequence[Bound], what: str) -> Bound:
+def found(whole: Bound, literal: Bound, what: str) -> Bound:
     """Return whether the text starts with (`startswith`), ends with (`endswith`) or has (`contains`) a literal."""
     function = {"startswith": pc.starts_with, "endswith": pc.ends_with, "contains": pc.match_substring}[what]
-    wanted = literal_text(args[1], what)
-    return call(BOOLEAN, lambda texts: function(texts, wanted), text(args[0], what))
+    wanted = literal_text(literal, what)
+    return call(BOOLEAN, lambda texts: function(texts, wanted), text(whole, what))
 
 
 def like(arg: Bound, pattern: Bound) -> Bound:

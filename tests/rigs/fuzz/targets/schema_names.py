@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from tests.rigs.fuzz.mutation import below, one, spoiled
 from tests.rigs.fuzz.target import Target
-from tiered_stream.formats.columns.byte_slices import ByteSlices
+from tiered_stream.formats.columns.decoded import ByteSlices
 from tiered_stream.formats.registry.registry_protobuf import message_indexes
-from tiered_stream.formats.registry.schema_ids import BAD_HEADER, NONE, PREFIX_SIZE, SchemaIds
+from tiered_stream.formats.registry.writer_schemas import BAD_HEADER, NONE, PREFIX_SIZE, SchemaIds
 from tiered_stream.records.arrow import HEADERS_TYPE
 
 HEADER = "__value_schema_id"

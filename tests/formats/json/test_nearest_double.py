@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tiered_stream.formats.json.double_kernels import nearest_double, nearest_float
+from tiered_stream.formats.json.json_text_kernels import nearest_double, nearest_float
 
 DIGITS = st.integers(0, 10**18 - 1) | st.integers(0, 10**9)
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered_stream.formats.text import TextDecoder
+from tiered_stream.formats.columns.decoded import TextDecoder
 
 
 @given(

@@ -1,0 +1,239 @@
+"""Steps from decoded rows to a table's rows: times made of numbers, conditions, select lists, a user's function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.formats.rows.kafka_columns import (
+    FIRST_OFFSET,
+    OFFSET,
+    TIMESTAMP,
+    find_column,
+    held_column,
+    hidden,
+    kafka_column,
+    table_columns,
+)
+from tiered_stream.formats.sql.bound import Columns, bind, bind_condition, filtered
+from tiered_stream.formats.sql.parser import COLUMN, SqlQuery
+from tiered_stream.formats.sql.sql_reader import NULL
+from tiered_stream.formats.sql.sql_values import Bound, as_array
+
+DAYS = "days"
+FACTORS = {"seconds": 1_000_000, "millis": 1000, "micros": 1}
+"""Microseconds of a unit."""
+Times = Sequence[tuple[str, str]]
+"""Names of columns, each with the unit of its numbers."""
+
+
+def with_time_types(kind: pa.StructType, times: Times) -> pa.StructType:
+    """Return the type of the rows that `with_times` makes of rows of the type `kind`.
+
+    Raises:
+        ConfigurationError: `kind` lacks a column, or a column has no whole numbers.
+    """
+    fields = list(kind)
+    for name, unit in times:
+        at = kind.get_field_index(name)
+        if at < 0 or not pa.types.is_integer(kind.field(at).type):
+            shown = f"which is {kind.field(at).type}" if at >= 0 else "which the rows lack"
+            raise ConfigurationError(
+                f"no time can be made of {name}, {shown}: name columns of the value whose type in the schema is INT or "
+                "BIGINT"
+            )
+        fields[at] = pa.field(name, pa.date32() if unit == DAYS else pa.timestamp("us", tz="UTC"))
+    return pa.struct(fields)
+
+
+def with_times(column: pa.StructArray, times: Times) -> tuple[pa.StructArray, dict[int, str]]:
+    """Return the rows with dates and timestamps in the columns `times`, and reasons of rows without a column's type.
+
+    A row has a reason if its number is beyond the range of the type. Its date or timestamp is null then.
+    """
+    reasons: dict[int, str] = {}
+    arrays = [pc.struct_field(column, [number]) for number in range(column.type.num_fields)]
+    kind = with_time_types(column.type, times)
+    for name, unit in times:
+        at = kind.get_field_index(name)
+        numbers = arrays[at].cast(pa.int64())
+        factor = FACTORS.get(unit, 1)
+        limit = (1 << 31) - 1 if unit == DAYS else ((1 << 63) - 1) // factor
+        fits = pc.and_(pc.less_equal(numbers, limit), pc.greater_equal(numbers, -limit))
+        for row in pc.indices_nonzero(pc.invert(fits)).to_pylist():
+            reasons.setdefault(row, f"{name}: the number is no {unit} since 1970 that a {kind.field(at).type} can hold")
+        kept = pc.if_else(fits, numbers, None)
+        if unit == DAYS:
+            arrays[at] = kept.cast(pa.int32()).cast(pa.date32())
+        else:
+            arrays[at] = pc.multiply(kept, factor).cast(kind.field(at).type)
+    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=column.is_null()), reasons
+
+
+class RowQuery:
+    """Parsed select list and condition, bound to the columns of decoded rows.
+
+    Args:
+        query: the parsed SQL.
+        decoded: columns of decoded rows, without hidden columns.
+        zone: the session's time zone.
+
+    Raises:
+        ConfigurationError: a column is unknown, the list does not have an expression for its types, or a column of the
+            result has no type or the name of another.
+    """
+
+    def __init__(self, query: SqlQuery, decoded: pa.Schema, zone: str) -> None:
+        columns = Columns(decoded, zone)
+        self._where: Bound | None = None
+        if query.where is not None:
+            self._where = bind_condition(query.where_text, query.where, columns)
+        self._items: list[tuple[str, Bound | None, str | None]] = []
+        """Name, expression, and name of the column if the expression is a column alone; all are None for `*`."""
+        for item in query.select:
+            if item.tree is None:
+                self._items.append(("", None, None))
+                continue
+            bound = bind(item.text, item.tree, columns)
+            if bound.kind == NULL:
+                raise ConfigurationError(f"{item.text!r:.300} has no type: write CAST(NULL AS …)")
+            own = columns.find(item.tree.text).name if item.tree.op == COLUMN else None
+            self._items.append((item.name, bound, own))
+        self.output = self._output(decoded)
+        """Columns of the result."""
+
+    def _output(self, decoded: pa.Schema) -> pa.Schema:
+        if not self._items:
+            return decoded
+        fields: list[pa.Field] = []
+        for name, bound, _ in self._items:
+            fields += list(decoded) if bound is None else [pa.field(name, bound.kind)]
+        names = [field.name.lower() for field in fields]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigurationError(f"the select list gives two columns {name!r:.100}: rename one by AS")
+        return pa.schema([pa.field(field.name, field.type) for field in fields])
+
+    def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that meet the condition, with the selected columns and hidden columns for the position."""
+        return self._selected(rows if self._where is None else filtered(rows, self._where))
+
+    def _selected(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if not self._items:
+            return rows
+        shown = len(table_columns(rows.schema))
+        fields: list[pa.Field] = []
+        columns: list[pa.Array] = []
+        held: set[str | None] = set()
+
+        def add(name: str, field: pa.Field, column: pa.Array) -> None:
+            metadata = None if held_column(field) in held else field.metadata
+            held.add(held_column(field))
+            fields.append(pa.field(name, column.type, metadata=metadata))
+            columns.append(column)
+
+        for name, bound, own in self._items:
+            if bound is None:
+                for field, column in zip(list(rows.schema)[:shown], rows.columns, strict=False):
+                    add(field.name, field, column)
+            elif own is not None:
+                add(name, rows.schema.field(own), rows.column(own))
+            else:
+                add(name, pa.field(name, bound.kind), as_array(bound.values(rows), rows.num_rows))
+        for name in (OFFSET, TIMESTAMP):
+            if name not in held:
+                column = rows.column(find_column(rows.schema, name))
+                fields.append(hidden(name, column.type))
+                columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, rows.schema.metadata))
+
+
+class UserTransform:
+    """User's function that changes decoded rows.
+
+    The constructor imports the function by its name `package.module:function`. It raises ConfigurationError if the
+    import fails, or if the imported object cannot be called.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = f"the function {name}"
+        module, _, function_name = name.partition(":")
+        try:
+            imported = getattr(import_module(module), function_name)
+        except Exception as error:  # the module's code may raise anything
+            raise ConfigurationError(
+                f"{self._name} cannot be imported: {type(error).__name__}: {error}. It must be "
+                "package.module:function, on the Python path of the driver and of the tasks"
+            ) from error
+        if not callable(imported):
+            raise ConfigurationError(f"{self._name} is no function")
+        self._function: Callable[[pa.RecordBatch], pa.RecordBatch] = imported
+
+    def schema(self, decoded: pa.Schema) -> pa.Schema:
+        """Call the function with an empty batch that has the columns `decoded`; return the columns of its result.
+
+        Raises:
+            ConfigurationError: the function fails on the empty batch, or does not return a batch.
+        """
+        try:
+            return self.call(pa.RecordBatch.from_pylist([], _without_metadata(decoded))).schema
+        except TableError as error:
+            raise ConfigurationError(f"{error} (given a batch without rows)") from error
+
+    def apply(self, rows: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
+        """Return the function's result for `rows`, with hidden columns for the offset and timestamp of each row.
+
+        The function gets the rows without their hidden columns. If it returns as many rows as it gets, each row keeps
+        its offset and timestamp. Otherwise the last row gets the offset and timestamp of the last record, and all other
+        rows get the offset and timestamp of the first record. `FIRST_OFFSET` is then the first record's offset in each
+        row, so that a single row stands for all records, too.
+
+        Raises:
+            TableError: the function failed, or its result does not have the columns `expected`.
+        """
+        schema = _without_metadata(table_columns(rows.schema))
+        result = self.call(pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema))
+        if not result.schema.equals(expected):
+            raise TableError(
+                f"{self._name} gave {_columns(result.schema)}, but of a batch without rows {_columns(expected)}"
+            )
+        positions = self._positions(rows, result)
+        fields = [*result.schema, *(hidden(name, column.type) for name, column in positions.items())]
+        return pa.RecordBatch.from_arrays([*result.columns, *positions.values()], schema=pa.schema(fields))
+
+    def _positions(self, rows: pa.RecordBatch, result: pa.RecordBatch) -> dict[str, pa.Array]:
+        columns = {name: kafka_column(rows, name) for name in (OFFSET, TIMESTAMP)}
+        if result.num_rows == rows.num_rows:
+            return {**columns, FIRST_OFFSET: columns[OFFSET]}
+        # The last row stands for the last record, all other rows for the first record.
+        chosen = np.zeros(result.num_rows, np.int64)
+        first = columns[OFFSET].take(pa.array(chosen))
+        chosen[-1:] = rows.num_rows - 1
+        return {**{name: column.take(pa.array(chosen)) for name, column in columns.items()}, FIRST_OFFSET: first}
+
+    def call(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the function's result for the batch.
+
+        Raises:
+            TableError: the function failed, or returned an object that is not a `pyarrow.RecordBatch`.
+        """
+        try:
+            result = self._function(batch)
+        except Exception as error:
+            raise TableError(f"{self._name} failed: {type(error).__name__}: {error}") from error
+        if not isinstance(result, pa.RecordBatch):
+            raise TableError(f"{self._name} gave {type(result).__name__}, not a pyarrow.RecordBatch")
+        return result
+
+
+def _without_metadata(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([(field.name, field.type) for field in schema])
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -1,0 +1,396 @@
+"""SQL's operators and conditions: arithmetic that cannot fail, and comparisons with Spark's order of values.
+
+By `spark.sql.ansi.enabled`, Spark stops a query or wraps the number around if an integer is too large. So arithmetic is
+of DOUBLE, FLOAT, and DECIMAL with room for each result. Integers have the `try_` functions, which give NULL.
+
+Spark's NaN equals NaN and is larger than all other numbers. Texts and bytes are ordered by their bytes. Conditions have
+three-valued logic.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.formats.sql.sql_reader import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    MAX_PRECISION,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    SqlTypeError,
+    sql_name,
+)
+from tiered_stream.formats.sql.sql_times import time_literal
+from tiered_stream.formats.sql.sql_values import (
+    Bound,
+    Values,
+    as_array,
+    as_decimal,
+    call,
+    common,
+    common_number,
+    if_else,
+    is_decimal,
+    is_floating,
+    is_integer,
+    is_number,
+    literal,
+    type_names,
+    widened,
+)
+
+_UNCHECKED: dict[str, Callable[..., Values]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+TRY_NAMES = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide"}
+_TRIED: dict[str, tuple[str, Callable[..., Values], Callable[[Any, Any], Any]]] = {
+    "try_add": ("+", pc.add_checked, operator.add),
+    "try_subtract": ("-", pc.subtract_checked, operator.sub),
+    "try_multiply": ("*", pc.multiply_checked, operator.mul),
+}
+
+
+def arithmetic(left: Bound, right: Bound, op: str) -> Bound:
+    """Return the sum, difference or product of two numbers.
+
+    Raises:
+        SqlTypeError: an argument is no number, or the operation can fail.
+    """
+    left, right = _both_numbers(op, left, right)
+    if is_decimal(left.kind) or is_decimal(right.kind):
+        return _of_decimals(op, as_decimal(left), as_decimal(right))
+    kind = _common(op, left, right)
+    if not is_floating(kind):
+        raise SqlTypeError(
+            f"{op} of {type_names([left, right])} can overflow: use {TRY_NAMES[op]}, which then gives NULL, or CAST to "
+            "DOUBLE or DECIMAL"
+        )
+    return call(kind, _UNCHECKED[op], widened(left, kind), widened(right, kind))
+
+
+def _both_numbers(what: str, left: Bound, right: Bound) -> tuple[Bound, Bound]:
+    """Return both numbers; if one is a DECIMAL and the other a DOUBLE or FLOAT, both are DOUBLE."""
+    if not (is_number(left.kind) and is_number(right.kind)):
+        hint = ": give NULL a type by CAST(NULL AS …)" if NULL in (left.kind, right.kind) else ""
+        raise SqlTypeError(f"{what} needs numbers, but has {type_names([left, right])}{hint}")
+    if is_decimal(left.kind) != is_decimal(right.kind) and (is_floating(left.kind) or is_floating(right.kind)):
+        return widened(left, DOUBLE), widened(right, DOUBLE)
+    return left, right
+
+
+def _common(what: str, left: Bound, right: Bound) -> pa.DataType:
+    kind = common_number(left, right)
+    if kind is None:
+        raise SqlTypeError(f"{what} has {type_names([left, right])}: CAST one to DOUBLE")
+    return kind
+
+
+def _of_decimals(op: str, left: Bound, right: Bound) -> Bound:
+    one, other = left.kind, right.kind
+    if op == "*":
+        precision, scale = one.precision + other.precision + 1, one.scale + other.scale
+    else:
+        scale = max(one.scale, other.scale)
+        precision = max(one.precision - one.scale, other.precision - other.scale) + scale + 1
+    if precision > MAX_PRECISION:
+        raise SqlTypeError(
+            f"{op} of {type_names([left, right])} can overflow DECIMAL({MAX_PRECISION},…): CAST to a smaller DECIMAL "
+            "by TRY_CAST before"
+        )
+    return call(pa.decimal128(precision, scale), _UNCHECKED[op], left, right)
+
+
+def tried(left: Bound, right: Bound, name: str) -> Bound:
+    """Return the sum, difference or product of two integers, or null if it does not fit their wider type.
+
+    Numbers of other types are as in `arithmetic`.
+    """
+    op, checked, exact = _TRIED[name]
+    if not (is_integer(left.kind) and is_integer(right.kind)):
+        return arithmetic(left, right, op)
+    kind = _common(name, left, right)
+    largest = (1 << (kind.bit_width - 1)) - 1
+
+    def fitted(one: int | None, other: int | None) -> int | None:
+        if one is None or other is None:
+            return None
+        result: int = exact(one, other)
+        return result if -largest - 1 <= result <= largest else None
+
+    def values(one: Values, other: Values) -> Values:
+        try:
+            return checked(one, other)
+        except pa.ArrowInvalid:  # a number of the batch does not fit
+            rows = max(1 if isinstance(side, pa.Scalar) else len(side) for side in (one, other))
+            pairs = zip(as_array(one, rows).to_pylist(), as_array(other, rows).to_pylist(), strict=True)
+            fitting = pa.array([fitted(*pair) for pair in pairs], kind)
+            scalars = isinstance(one, pa.Scalar) and isinstance(other, pa.Scalar)
+            return fitting[0] if scalars else fitting
+
+    return call(kind, values, widened(left, kind), widened(right, kind))
+
+
+def divided(left: Bound, right: Bound) -> Bound:
+    """Return the quotient of a number and a literal as DOUBLE.
+
+    Raises:
+        SqlTypeError: a side is a DECIMAL, or the divisor is no literal or is zero.
+    """
+    left, right = _dividend_and_divisor("/", left, right)
+    if not (right.is_literal and right.literal):
+        raise SqlTypeError("/ fails at a zero: use try_divide, which then gives NULL, or divide by a literal")
+    return call(DOUBLE, pc.divide, left, right)
+
+
+def tried_quotient(left: Bound, right: Bound) -> Bound:
+    """Return the quotient of two numbers as DOUBLE, or null if the divisor is zero.
+
+    Raises:
+        SqlTypeError: a side is a DECIMAL.
+    """
+    left, right = _dividend_and_divisor("try_divide", left, right)
+    zero, none = pa.scalar(0.0), pa.scalar(None, DOUBLE)
+    return call(DOUBLE, lambda one, other: pc.divide(one, pc.if_else(pc.equal(other, zero), none, other)), left, right)
+
+
+def _dividend_and_divisor(what: str, left: Bound, right: Bound) -> tuple[Bound, Bound]:
+    left, right = _both_numbers(what, left, right)
+    if is_decimal(left.kind) or is_decimal(right.kind):
+        raise SqlTypeError(f"{what} of {type_names([left, right])} is not on the list: CAST both to DOUBLE")
+    return widened(left, DOUBLE), widened(right, DOUBLE)
+
+
+def remainder(left: Bound, right: Bound) -> Bound:
+    """Return the remainder of an integer and a positive literal, with the sign of the integer."""
+    if not (is_integer(left.kind) and is_integer(right.kind) and right.is_literal and (right.literal or 0) > 0):
+        raise SqlTypeError("% is listed for an integer and a literal above 0")
+    kind = _common("%", left, right)
+
+    def values(one: Values, other: Values) -> Values:
+        return pc.subtract(one, pc.multiply(pc.divide(one, other), other))
+
+    return call(kind, values, widened(left, kind), widened(right, kind))
+
+
+def negative(arg: Bound) -> Bound:
+    """Return the number with the other sign."""
+    return _of_sign("-", arg, pc.negate)
+
+
+def absolute(arg: Bound) -> Bound:
+    """Return the number without its sign."""
+    return _of_sign("abs", arg, pc.abs)
+
+
+def _of_sign(what: str, arg: Bound, function: Callable[[Values], Values]) -> Bound:
+    if not (is_floating(arg.kind) or is_decimal(arg.kind)):
+        raise SqlTypeError(
+            f"{what} is listed for DOUBLE, FLOAT and DECIMAL, not for {sql_name(arg.kind)}, which can overflow: CAST it"
+        )
+    return call(arg.kind, function, arg)
+
+
+_EXACT_IN_FLOAT = 1 << 24
+_ORDERED = (BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ)
+_TIMES = (DATE, TIMESTAMP)
+FIXED_SET = 4
+"""Number of literals in an IN list from which on a hash table is used."""
+
+
+def _equal_floats(left: Values, right: Values) -> Values:
+    return pc.or_(pc.equal(left, right), pc.and_(pc.is_nan(left), pc.is_nan(right)))
+
+
+def _less_floats(left: Values, right: Values) -> Values:
+    return pc.or_(pc.less(left, right), pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
+
+
+def _less_equal_floats(left: Values, right: Values) -> Values:
+    return pc.or_(pc.less_equal(left, right), pc.and_(pc.is_nan(right), pc.is_valid(left)))
+
+
+def _same(left: Values, right: Values, equal: Callable[[Values, Values], Values]) -> Values:
+    return pc.coalesce(equal(left, right), pc.and_(pc.is_null(left), pc.is_null(right)))
+
+
+def sides(left: Bound, right: Bound, what: str, zone_is_utc: bool) -> tuple[Bound, Bound]:
+    """Return both sides of a comparison in the type in which Spark compares them.
+
+    Raises:
+        SqlTypeError: the types cannot be compared, or have no common type on the list.
+    """
+    for one, other in ((left, right), (right, left)):
+        if one.kind in _TIMES and other.kind == STRING and other.is_literal:
+            of_text = time_literal(str(other.literal), one.kind, zone_is_utc)
+            return (left, of_text) if one is left else (of_text, right)
+        if one.kind == BINARY and other.kind == STRING and other.is_literal:
+            of_text = literal(str(other.literal).encode(), BINARY)
+            return (left, of_text) if one is left else (of_text, right)
+    if is_number(left.kind) and is_number(right.kind) and left.kind != right.kind:
+        return _numbers(left, right, what)
+    one_type = tuple(common([left, right], what))
+    if not (is_number(one_type[0].kind) or one_type[0].kind in _ORDERED):
+        raise SqlTypeError(f"{what} does not compare {type_names([left, right])}")
+    return one_type[0], one_type[1]
+
+
+def _check_reach(number: Bound, limit: Bound, what: str) -> None:
+    """Raise SqlTypeError if an integer is compared with a literal that its type cannot reach.
+
+    Spark then removes the comparison, and can give false in place of null (`UnwrapCastInBinaryComparison`).
+    """
+    if number.is_literal or not (is_integer(number.kind) and limit.is_literal and limit.literal is not None):
+        return
+    largest = 1 << (number.kind.bit_width - 1)
+    if not -largest <= limit.literal < largest:
+        raise SqlTypeError(f"{what} compares {sql_name(number.kind)} with {limit.literal}, which it cannot reach")
+
+
+def _numbers(left: Bound, right: Bound, what: str) -> tuple[Bound, Bound]:
+    _check_reach(left, right, what)
+    _check_reach(right, left, what)
+    if is_decimal(left.kind) or is_decimal(right.kind):
+        if is_floating(left.kind) or is_floating(right.kind):
+            return widened(left, DOUBLE), widened(right, DOUBLE)
+        one, other = common([as_decimal(left), as_decimal(right)], what)
+        return one, other
+    kind = common_number(left, right)
+    if kind is None and any(map(_is_exact_in_float, (left, right))):
+        kind = DOUBLE  # Spark compares as FLOAT unless spark.sql.ansi.enabled is true, with the same result
+    if kind is None:
+        raise SqlTypeError(f"{what} has {type_names([left, right])}: give both one type by CAST")
+    return widened(left, kind), widened(right, kind)
+
+
+def _is_exact_in_float(arg: Bound) -> bool:
+    return is_integer(arg.kind) and arg.is_literal and abs(arg.literal or 0) <= _EXACT_IN_FLOAT
+
+
+def equals(left: Bound, right: Bound, what: str, zone_is_utc: bool) -> Bound:
+    left, right = sides(left, right, what, zone_is_utc)
+    return call(BOOLEAN, _equality(left.kind), left, right)
+
+
+def _equality(kind: pa.DataType) -> Callable[[Values, Values], Values]:
+    return _equal_floats if is_floating(kind) else pc.equal
+
+
+def compared(left: Bound, right: Bound, op: str, zone_is_utc: bool) -> Bound:
+    """Return the comparison `op` of two values: `=`, `<>`, `<`, `<=`, `>`, `>=` or `<=>`."""
+    left, right = sides(left, right, op, zone_is_utc)
+    equal, floats = _equality(left.kind), is_floating(left.kind)
+    less, less_equal = (_less_floats, _less_equal_floats) if floats else (pc.less, pc.less_equal)
+    functions: dict[str, Callable[[Values, Values], Values]] = {
+        "=": equal,
+        "<>": lambda one, other: pc.invert(equal(one, other)),
+        "<=>": lambda one, other: _same(one, other, equal),
+        "<": less,
+        "<=": less_equal,
+        ">": lambda one, other: less(other, one),
+        ">=": lambda one, other: less_equal(other, one),
+    }
+    return call(BOOLEAN, functions[op], left, right)
+
+
+def is_in(name: str, args: Sequence[Bound], zone_is_utc: bool) -> Bound:
+    """Return whether the first value equals one of the others."""
+    value, *others = args
+    if {TIMESTAMP, STRING} <= {arg.kind for arg in args}:
+        raise SqlTypeError(
+            "IN compares a TIMESTAMP with a text as texts, unless spark.sql.ansi.enabled is true: write TIMESTAMP '…'"
+        )
+    if {BINARY, STRING} <= {arg.kind for arg in args}:
+        raise SqlTypeError("IN does not compare BINARY with a text: write a = 'b' OR a = 'c'")
+    pairs = [sides(value, other, "IN", zone_is_utc) for other in others]
+    kinds = {one.kind for one, _ in pairs}
+    if len(kinds) > 1:
+        raise SqlTypeError(f"IN has {type_names(args)}: give all one type by CAST")
+    kind = kinds.pop()
+    fixed = all(other.is_literal and other.literal is not None for _, other in pairs)
+    if fixed and len(pairs) >= FIXED_SET and not is_floating(kind):
+        members = pa.array([other.literal for _, other in pairs], kind)
+        return call(
+            BOOLEAN, lambda values: pc.and_(pc.is_in(values, value_set=members), true_or_null(values)), pairs[0][0]
+        )
+    return any_of(*(call(BOOLEAN, _equality(kind), *pair) for pair in pairs))
+
+
+def true_or_null(values: Values) -> Values:
+    """Return true for each value, and null for each null."""
+    return pc.if_else(pc.is_valid(values), pa.scalar(True), pa.scalar(None, BOOLEAN))
+
+
+def _conditions(args: Sequence[Bound], what: str) -> list[Bound]:
+    """Return the arguments as BOOLEAN; NULL is a BOOLEAN, too."""
+    if any(arg.kind not in (BOOLEAN, NULL) for arg in args):
+        raise SqlTypeError(f"{what} needs BOOLEAN, but has {type_names(args)}")
+    return [literal(None, BOOLEAN) if arg.kind == NULL else arg for arg in args]
+
+
+def all_of(*args: Bound) -> Bound:
+    return _joined(pc.and_kleene, _conditions(args, "AND"))
+
+
+def any_of(*args: Bound) -> Bound:
+    return _joined(pc.or_kleene, _conditions(args, "OR"))
+
+
+def _joined(by: Callable[[Values, Values], Values], args: Sequence[Bound]) -> Bound:
+    return call(BOOLEAN, lambda *values: reduce(by, values), *args)
+
+
+def negated(arg: Bound) -> Bound:
+    return call(BOOLEAN, pc.invert, *_conditions([arg], "NOT"))
+
+
+def is_true(arg: Bound) -> Bound:
+    """Return whether a condition is true, which a null is not."""
+    return call(BOOLEAN, lambda values: pc.coalesce(values, pa.scalar(False)), *_conditions([arg], "IS TRUE"))
+
+
+def is_false(arg: Bound) -> Bound:
+    """Return whether a condition is false, which a null is not."""
+    return is_true(negated(arg))
+
+
+def case(*args: Bound) -> Bound:
+    """Return the value after the first condition that is true; `args` are as in `Tree`."""
+    pairs, rest = args[: len(args) // 2 * 2], args[len(args) // 2 * 2 :]
+    conditions = _conditions(pairs[::2], "CASE")
+    *values, otherwise = common([*pairs[1::2], *(rest or [literal(None, NULL)])], "CASE")
+
+    def values_of(batch: pa.RecordBatch) -> Values:
+        result = otherwise.values(batch)
+        for condition, value in zip(reversed(conditions), reversed(values), strict=True):
+            result = if_else(condition.values(batch), value.values(batch), result)
+        return result
+
+    return Bound(otherwise.kind, values_of)
+
+
+def first_valid(*args: Bound) -> Bound:
+    """Return the first value that is not null."""
+    values = common(args, "COALESCE")
+
+    def values_of(batch: pa.RecordBatch) -> Values:
+        result = values[-1].values(batch)
+        for value in reversed(values[:-1]):
+            own = value.values(batch)
+            result = pc.if_else(pc.is_valid(own), own, result)
+        return result
+
+    return Bound(values[0].kind, values_of)
+
+
+def null_if(left: Bound, right: Bound, zone_is_utc: bool) -> Bound:
+    """Return the first value, or null if it equals the second."""
+    equal, none = equals(left, right, "NULLIF", zone_is_utc), pa.scalar(None, left.kind)
+    return call(left.kind, lambda condition, values: if_else(condition, none, values), equal, left)
