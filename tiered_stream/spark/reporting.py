@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import ReportAddress
-from tiered_stream.observe.health_and_metrics import Monitor
+from tiered_stream.observe.prometheus_endpoint import Monitor
 from tiered_stream.observe.query_metrics import QueryMetrics
 from tiered_stream.options.types import host_and_port
 from tiered_stream.spark.query_listener import BatchLines, BatchReporter, QueryListener
