@@ -15,7 +15,7 @@ started. It is 143 after SIGTERM and 130 after Ctrl-C.
 
 from __future__ import annotations
 
-from tiered_stream.cli.command_app import command_app
+from tiered_stream.cli.command_line import command_app
 from tiered_stream.cli.ingest_command import INGEST_EXIT_CODES, ingest
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ The command `tiered-stream replay` does the same without spark-submit. `--help` 
 
 from __future__ import annotations
 
-from tiered_stream.cli.command_app import command_app
+from tiered_stream.cli.command_line import command_app
 from tiered_stream.cli.replay_command import EXIT_CODES, replay
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ else:
 exec(compile(_program, "<string>", "exec"))
 """
 IMPORTS = """
-import tiered_stream.cli, tiered_stream.doctor.examine, tiered_stream.inspection.lag
+import tiered_stream.cli, tiered_stream.doctor.examine, tiered_stream.inspection.lag_report
 import tiered_stream.inspection.tier_contents, tiered_stream.read.scanner
 """
 """What the commands that read import when they run."""

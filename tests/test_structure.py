@@ -196,7 +196,7 @@ def test_each_library_is_imported_in_its_place() -> None:
         ("tiered_stream.cli", {"pyspark", "boto3", "numba", "pyarrow", "kafka"}),
         ("tiered_stream.inspection.tier_contents", {"pyspark", "boto3", "numba"}),
         ("tiered_stream.inspection.read_plan", {"pyspark", "boto3"}),
-        ("tiered_stream.inspection.lag", {"pyspark", "boto3"}),
+        ("tiered_stream.inspection.lag_report", {"pyspark", "boto3"}),
         ("tiered_stream.verification.storage_comparison", {"pyspark", "boto3"}),
     ],
 )

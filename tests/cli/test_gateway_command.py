@@ -24,7 +24,7 @@ def test_a_port_that_is_taken_is_a_failure(tmp_path: Path, monkeypatch: pytest.M
     def taken(_: object) -> None:
         raise OSError("port 9092 is taken")
 
-    monkeypatch.setattr("tiered_stream.gateway.gateway_program.run_gateway", taken)
+    monkeypatch.setattr("tiered_stream.gateway.gateway_program._serve", taken)
     monkeypatch.setattr("tiered_stream.gateway.gateway_settings.GatewaySettings.parse", lambda settings: settings)
     file = tmp_path / "gateway.properties"
     file.touch()

@@ -21,7 +21,7 @@ from tiered_stream import __version__
 from tiered_stream.cli import cat_command
 from tiered_stream.cli.watch_command import watch
 from tiered_stream.observe import standard_output
-from tiered_stream.observe.health_and_metrics import Monitor
+from tiered_stream.observe.prometheus_endpoint import Monitor
 from tiered_stream.observe.query_metrics import QueryMetrics
 
 ARCHIVE = [text for name, value in archive_options(PLAIN).items() for text in ("--option", f"{name}={value}")]
@@ -152,7 +152,7 @@ def test_json_is_utf_8_whatever_the_terminal_is(monkeypatch: pytest.MonkeyPatch)
     reads, writes = os.pipe()
     with io.TextIOWrapper(open(writes, "wb"), "ascii") as out, monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", out)
-        from tiered_stream.cli.arguments import show
+        from tiered_stream.cli.command_line import show
 
         show(orjson.dumps({"name": "größer"}).decode())
     with open(reads, "rb") as pipe:

@@ -51,7 +51,7 @@ def test_every_command_line_is_made_by_the_one_function_that_sees_to_it() -> Non
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("typer.Typer", "typer.run")
     }
-    assert made == {"command_app.py"}
+    assert made == {"command_line.py"}
 
 
 def run_job(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

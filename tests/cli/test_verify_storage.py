@@ -31,7 +31,7 @@ def verified(given: Mapping[str, str], *arguments: str, status: int = 0) -> dict
     [
         (archive_options(PLAIN), (), "an archive has no brokers"),
         ({"kafka.bootstrap.servers": "b:1", "subscribe": "t", "remote.log.locator": "none"}, (), "what is tiered"),
-        ({"kafka.bootstrap.servers": "b:1", "subscribe": "t"}, ("--table", "/t"), "take --table or --storage away"),
+        ({"kafka.bootstrap.servers": "b:1", "subscribe": "t"}, ("--table", "/t"), "remove --table or --storage"),
         ({"kafka.bootstrap.servers": "b:1", "subscribe": "t", "startingOffsets": "soon"}, (), "startingOffsets"),
     ],
 )

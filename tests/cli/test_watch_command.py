@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from tiered_stream.cli import app
 from tiered_stream.model import TopicPartition
-from tiered_stream.observe.health_and_metrics import Monitor
 from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.progress import MicroBatch
+from tiered_stream.observe.prometheus_endpoint import Monitor
 from tiered_stream.observe.query_metrics import QueryMetrics
 
 
@@ -102,4 +102,4 @@ def test_another_server_is_no_driver() -> None:
 @pytest.mark.parametrize("address", ["ftp://driver", "http://", ""])
 def test_what_is_no_address_is_refused(address: str) -> None:
     code, shown = watch(address, "--once")
-    assert code == 2 and "no host:port" in shown
+    assert code == 2 and "not a host:port" in shown

@@ -19,7 +19,7 @@ from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_t
 from tiered_stream.delta.landing.land import plan_landing
 from tiered_stream.delta.requirements.lane import Lane, table_schema
 from tiered_stream.delta.settings.ingest_settings import AUTO, COMMIT_BY_SPARK, TableFiles
-from tiered_stream.inspection.query_checkpoint import committed_batch
+from tiered_stream.inspection.lag_report import committed_batch
 
 FIRST_MS = 1_700_000_000_000
 """Time of the first record of `LONG`, whose records are a millisecond apart."""

@@ -17,7 +17,7 @@ from tiered_stream.delta.requirements.writer_requirements import render_writer_r
 from tiered_stream.delta.settings.ingest_settings import INGEST_OPTIONS
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS
 from tiered_stream.formats.sql.functions import FUNCTIONS, Function
-from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS
 from tiered_stream.options.given_options import OPTIONS_WITHOUT_LIMITS
 from tiered_stream.options.known_properties import KnownProperty, Use

@@ -160,7 +160,7 @@ FAULTS: dict[str, Fault] = {
         _as("alice", "hunter2"), "login", "refused the login", "username and password in kafka.sasl.jaas.config"
     ),
     "a token endpoint that is away": Fault(
-        _no_token_endpoint, "login", "the token endpoint was not reached", "the way to the token endpoint",
+        _no_token_endpoint, "login", "the token endpoint was not reached", "path to the token endpoint",
     ),
     "a wrong password of a key store": Fault(
         _settings(kafka_security_protocol="SSL", kafka_ssl_keystore_location=str(STORES / "key.jks"),
@@ -218,10 +218,10 @@ FAULTS: dict[str, Fault] = {
         "set remote.storage.layout=local",
     ),
     "a segment that is gone from the bucket": Fault(
-        _settings(subscribe=HOLED), "segment objects", "1 other segments are given", "restore the object"
+        _settings(subscribe=HOLED), "segment objects", "1 other segments can be read", "restore the object"
     ),
     "a table with other columns": Fault(_other_columns, "table ", "has no column", "ALTER TABLE"),
-    "no bucket for the table": Fault(_no_bucket, "store of the table", "no-such-lake", "make the bucket"),
+    "no bucket for the table": Fault(_no_bucket, "store of the table", "no-such-lake", "create the bucket"),
     "a wrong secret for the table's bucket": Fault(
         _wrong_lake_secret, "store of the table", "SignatureDoesNotMatch", "correct the secret access key"
     ),
@@ -241,6 +241,6 @@ FAULTS: dict[str, Fault] = {
         "failOnDataLoss=false",
     ),
     "a checkpoint beyond the log": Fault(
-        _checkpoint(TIERED, 5_000), "offsets of the checkpoint", "its log ends at 91", "made again"
+        _checkpoint(TIERED, 5_000), "offsets of the checkpoint", "its log ends at 91", "created again"
     ),
 }  # fmt: skip

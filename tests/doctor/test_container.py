@@ -6,7 +6,7 @@ import pytest
 
 from tests.storage.clouds import CLOUDS, answer
 from tests.storage.scripted_http import ScriptedHttp, error
-from tiered_stream.doctor.container import list_container
+from tiered_stream.doctor.cloud_bucket import list_container
 from tiered_stream.errors import StorageBucketNotFoundError
 
 

@@ -53,7 +53,7 @@ def test_nothing_is_found_where_all_is_well(where: Site, tmp_path: Path) -> None
         "tiering of the topics",
         "signed locations",
     }
-    assert "remote.log.locator=auto takes metadata-topic" in found(examination, "locator")[0][1]
+    assert "remote.log.locator=auto chooses metadata-topic" in found(examination, "locator")[0][1]
     assert "If-None-Match is honoured" in found(examination, "writing to the table's store")[0][1]
     assert where.lake.client().list_objects_v2(Bucket=LAKE).get("KeyCount") == 0
 
@@ -166,7 +166,7 @@ def test_a_gateway_is_looked_through_and_a_host_that_it_may_not_lead_to_is_found
     assert found(allowed, "signed locations")[0][0] == "ok"
     assert "the first segment of each partition: " in found(allowed, "tiered segments")[0][1]
     assert allowed.code == 0
-    assert "remote.log.locator=auto takes broker" in found(allowed, "locator")[0][1]
+    assert "remote.log.locator=auto chooses broker" in found(allowed, "locator")[0][1]
     assert found(allowed, "metadata topic")[0][0] == "skipped"
     assert "X-Amz" not in refused.text + allowed.text
 

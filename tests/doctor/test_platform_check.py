@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tiered_stream.doctor.environment import check_platform
 from tiered_stream.doctor.finding import Examination, Finding, Status
-from tiered_stream.doctor.platform_check import check_platform
 from tiered_stream.doctor.spark_conf import SparkConf
 
 

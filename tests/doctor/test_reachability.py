@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.rigs.stack.processes import free_ports
-from tiered_stream.doctor.reachability import find_unreached
+from tiered_stream.doctor.cluster_checks import find_unreached
 
 
 def test_an_address_that_listens_is_reached() -> None:

@@ -47,7 +47,7 @@ def test_segments_that_are_never_copied_are_a_warning(monkeypatch: pytest.Monkey
 def test_a_topic_that_is_not_tiered_or_not_told_of_is_named_first(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {**TIERED, "remote.copy.lag.ms": "7200000"}
     assert "not tiered" in tiering(monkeypatch, {"plain": OF_4_4, "slow": slow}).description
-    with pytest.raises(NotNeededError, match="unknown of other"):
+    with pytest.raises(NotNeededError, match="unknown for other"):
         tiering(monkeypatch, {"slow": slow}, "slow", "other")
 
 
@@ -55,7 +55,7 @@ def test_a_diskless_topic_is_a_warning_that_says_if_it_has_segments(monkeypatch:
     diskless = {**OF_4_4, "diskless.enable": "true"}
     seen = tiering(monkeypatch, {"plain": diskless, "both": {**TIERED, "diskless.enable": "true"}, "t": TIERED})
     assert seen.description == (
-        "diskless.enable=true without remote.storage.enable=true, all of it is read through the brokers: plain"
+        "diskless.enable=true without remote.storage.enable=true, so the brokers send every record: plain"
     )
     assert "consolidate" in seen.fix
     seen = tiering(monkeypatch, {"both": {**TIERED, "diskless.enable": "true"}, "t": TIERED})

@@ -18,7 +18,7 @@ from tiered_stream.errors import (
     TieredStreamError,
     UnsupportedDataError,
 )
-from tiered_stream.inspection.query_checkpoint import committed_batch
+from tiered_stream.inspection.lag_report import committed_batch
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.open_store import open_store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.progress import MicroBatch

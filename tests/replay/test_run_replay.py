@@ -209,7 +209,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a pattern of none": (
         {"options": {"subscribe": None, "subscribePattern": "absent"}},
         ConfigurationError,
-        "no topic is found by the pattern 'absent'",
+        "no topic matches the pattern 'absent'",
     ),
     "no partition": (
         {"options": {"subscribe": None, "assign": f'{{"{LONG}":[0,7]}}'}},
@@ -221,7 +221,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "an archive that ends early": (
         {"to_time": "2024-01-01T00:00:00Z"},
         DataLossError,
-        rf"the archive ends before 2024-01-01T00:00:00Z: it has nothing as new in {LONG}-0 \(offset {RECORDS}\)",
+        rf"the archive ends before 2024-01-01T00:00:00Z: it has no record as new in {LONG}-0 \(offset {RECORDS}\)",
     ),
     "to replace in the direct lane": ({"replace": True}, ConfigurationError, "the direct lane only appends"),
 }

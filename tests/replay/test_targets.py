@@ -36,5 +36,5 @@ def test_what_names_nothing_is_refused(text: str, lane: str) -> None:
 def test_tasks_share_the_pace() -> None:
     assert with_byte_rate(NO_SPARK, {"a": "b"}, 1000, 3) == {"a": "b", "remote.max.bytes.per.second": "333"}
     assert with_byte_rate(NO_SPARK, {"a": "b"}, None, 3) == {"a": "b"}
-    with pytest.raises(ConfigurationError, match="2 bytes .*5 tasks"):
+    with pytest.raises(ConfigurationError, match="2 bytes .*5 parallel tasks"):
         with_byte_rate(NO_SPARK, {}, 2, 5)

@@ -71,7 +71,7 @@ def test_stores_of_java_are_handed_over_as_text(store: str, key_password: str) -
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"enable.idempotence": "true"}, r"target.kafka.enable.idempotence is not to be set: it is always on"),
+        ({"enable.idempotence": "true"}, r"target.kafka.enable.idempotence must not be set: it is always on"),
         ({"transactional.id": "x"}, r"set target.transactional=true"),
         ({"linger": "1"}, r"target.kafka.linger is not known.*did you mean target.kafka.linger.ms\?"),
         ({"queue.buffering.max.ms": "1"}, r"target.kafka.queue.buffering.max.ms is not known"),

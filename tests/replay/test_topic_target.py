@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
             planned(stack, spark, target, tmp_path, **arguments)
         assert not list(tmp_path.iterdir())
 
-    refused(UnknownTopicError, f"the target {topic} is not there: make it")
+    refused(UnknownTopicError, f"the target {topic} does not exist: create it")
     refused(ConfigurationError, "no topic's name", "a/b")
     refused(ConfigurationError, f"the target {ODD} is the topic that is replayed", "{topic}")
     create_tiered_topic(stack.broker, topic, 2)

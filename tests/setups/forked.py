@@ -18,7 +18,7 @@ _PRELOADED = (
     "tiered_stream.cli",
     "tiered_stream.doctor.examine",
     "tiered_stream.export.run_export",
-    "tiered_stream.inspection.lag",
+    "tiered_stream.inspection.lag_report",
     "tiered_stream.inspection.tier_contents",
     "tiered_stream.cli.spark_commands",
     "tiered_stream.read.scanner",

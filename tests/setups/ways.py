@@ -190,6 +190,6 @@ WAYS: dict[str, Way] = {
     "nobody listens": Way(
         "Port where nobody listens", f"`{_SERVERS}=broker1:9092`",
         _from(lambda place: {_SERVERS: f"127.0.0.1:{free_ports(1)[0]}"}),
-        (f"Correct {_SERVERS}, or start the brokers", "correct the port, or start what is to listen there"),
+        (f"Correct {_SERVERS}, or start the brokers", "correct the port, or start the server"),
     ),
 }  # fmt: skip

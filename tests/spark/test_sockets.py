@@ -137,7 +137,7 @@ def test_the_list_of_sockets_names_each_module_that_listens() -> None:
         if path.name != "bound.py" and opens.search(path.read_text())
     }
     assert modules == {
-        "gateway/sockets/listener.py", "gateway/sockets/relay.py", "observe/health_and_metrics.py",
+        "gateway/sockets/listening_ports.py", "gateway/sockets/relay.py", "observe/prometheus_endpoint.py",
         "observe/metrics_receiver.py", "pythons/forked_python.py",
     }  # fmt: skip
     assert {process for _, process in listed()} == {

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered_stream.records.row_hash import Numbers
-from tiered_stream.verification.storage_comparison import first_difference
-from tiered_stream.verification.storage_report import Kind
+from tiered_stream.verification.storage_comparison import Kind, first_difference
 
 Side = dict[int, int]
 ROWS = st.dictionaries(st.integers(0, 8), st.integers(0, 1))

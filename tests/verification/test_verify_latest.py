@@ -17,8 +17,7 @@ from tests.tier.topics import topic_options
 from tiered_stream import verify
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.verification.latest_report import LatestReport, render_verified
-from tiered_stream.verification.verify_report import Kind
+from tiered_stream.verification.verify_report import Kind, LatestReport, render_verified
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 NESTED = {

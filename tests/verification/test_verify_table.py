@@ -17,8 +17,8 @@ from tiered_stream import land, verify
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.verification import comparison
-from tiered_stream.verification.verify_report import Difference, Kind, VerifyReport, render
+from tiered_stream.verification import record_comparison
+from tiered_stream.verification.verify_report import Difference, Kind, VerifyReport, render_verified
 
 CODECS, TXN = ODD.split(",")
 TOPICS = f"{ODD},{LONG}"
@@ -73,7 +73,7 @@ def offsets_of(partition: TopicPartition) -> list[int]:
 
 def shown(report: VerifyReport) -> str:
     console = Console(file=io.StringIO(), width=250)
-    console.print(render(report))
+    console.print(render_verified(report))
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
@@ -137,7 +137,7 @@ def test_a_flipped_bit_a_missing_a_doubled_record_and_an_exchanged_pair_are_foun
 def test_whatever_column_differs_is_named(
     spark: SparkSession, table: Path, run: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparison, "AT_ONCE", 2)
+    monkeypatch.setattr(record_comparison, "AT_ONCE", 2)
     headers = "array(named_struct('key', 'planted', 'value', CAST(NULL AS BINARY)))"
     changes = {
         PARTITIONS[0]: "timestamp = timestamp + INTERVAL 1 MILLISECOND",
@@ -231,7 +231,7 @@ def test_a_table_may_begin_and_end_where_it_likes_unless_options_say_otherwise(
 def test_only_the_given_ranges_are_compared(
     spark: SparkSession, table: Path, run: Sql, monkeypatch: pytest.MonkeyPatch, conditions: int
 ) -> None:
-    monkeypatch.setattr(comparison, "MAX_CONDITIONS", conditions)
+    monkeypatch.setattr(record_comparison, "MAX_CONDITIONS", conditions)
     run(f"DELETE FROM {{}} {where(PARTITIONS[0], 50, 500)}")
     settings = options(TOPICS)
     for wanted, equal in (((51, 500), True), ((50, 500), False), ((51, 501), False)):

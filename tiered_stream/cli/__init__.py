@@ -1,4 +1,12 @@
-"""Command line `tiered-stream`, with all its commands."""
+"""Command line `tiered-stream`, with all its commands.
+
+The jobs import `command_line`, `ingest_command` and `replay_command`.
+
+- `command_line`: arguments, output and exit codes that commands share.
+- `NAME_command`: the command `NAME`.
+- `record_format`: formats in which `cat` prints records.
+- `spark_commands`: the part of `replay` and `verify` that needs Spark.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +15,8 @@ from typing import Annotated
 import typer
 
 import tiered_stream
-from tiered_stream.cli.arguments import INSPECTION_EXIT_CODES
 from tiered_stream.cli.cat_command import CAT_EXIT_CODES, cat
-from tiered_stream.cli.command_app import command_app
+from tiered_stream.cli.command_line import INSPECTION_EXIT_CODES, command_app
 from tiered_stream.cli.doctor_command import DOCTOR_EXIT_CODES, doctor
 from tiered_stream.cli.export_command import EXPORT_EXIT_CODES, export
 from tiered_stream.cli.gateway_command import GATEWAY_EXIT_CODES, gateway

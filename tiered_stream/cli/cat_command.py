@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tiered_stream.cli.arguments import SettingsArguments, command
+from tiered_stream.cli.command_line import SettingsArguments, command
 from tiered_stream.cli.record_format import TOKENS, as_json, by_template
 from tiered_stream.observe.standard_output import write_bytes
 from tiered_stream.options.remote_options import COLUMNS
@@ -51,7 +51,7 @@ def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatc
 def _print(batches: Iterable[pa.RecordBatch], count: int | None, printed: Callable[[dict[str, Any]], bytes]) -> None:
     """Print each batch of records as soon as it comes, until `count` records are printed or the output is closed.
 
-    `count` None: all records are printed. `printed` returns the bytes to print for one record.
+    If `count` is None, all records are printed. `printed` returns the bytes to print for one record.
     """
     if count == 0:
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import DIFFERS, Json, SettingsArguments, command, show
+from tiered_stream.cli.command_line import DIFFERS, TIME, Json, SettingsArguments, command, show
 from tiered_stream.process.heap_and_gc import share_heap_with_arrow
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ EXPORT_EXIT_CODES = """\
 Exit codes: 0 done, or finished before; 1 failed while it ran; 2 refused, nothing was written; 3 done, but records that
 do not decode were left out; 130 stopped by Ctrl-C or SIGTERM. After 1 or 130, give the same command again.
 """
-_TIME = "2026-11-01T00:00:00Z (with a zone), milliseconds since the epoch, or back from now: -90m, -3h, -2d"
 
 
 @command
@@ -31,7 +30,7 @@ def export(
         str | None,
         typer.Option("--format", "-f", help="parquet, arrow, jsonl, csv, jsonl.gz, …; default: by the file's name."),
     ] = None,
-    from_time: Annotated[str | None, typer.Option("--from", help=f"The first time: {_TIME}.")] = None,
+    from_time: Annotated[str | None, typer.Option("--from", help=f"The first time: {TIME}.")] = None,
     to_time: Annotated[str | None, typer.Option("--to", help="The time before which it ends; default: all.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Every record of that time, and no other.")] = False,
     where: Annotated[

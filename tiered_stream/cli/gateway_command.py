@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import exit_codes
-from tiered_stream.errors import TieredStreamError
-from tiered_stream.options.settings_files import file_settings
+from tiered_stream.cli.command_line import exit_codes
 
 GATEWAY_EXIT_CODES = "Exit codes: 0 stopped by SIGTERM or Ctrl-C; 1 failed; 2 the settings are refused."
 
@@ -23,12 +21,7 @@ def gateway(
     The proxy runs until SIGTERM or Ctrl-C.
     """
     # Imported late, because other commands need neither an asyncio server nor boto3.
-    from tiered_stream.gateway.gateway_program import log_to_standard_error, run_gateway
-    from tiered_stream.gateway.gateway_settings import GatewaySettings
+    from tiered_stream.gateway.gateway_program import run_gateway
 
-    log_to_standard_error(verbose=verbose)
     with exit_codes():
-        try:
-            run_gateway(GatewaySettings.parse(file_settings(*config)))
-        except OSError as error:
-            raise TieredStreamError(str(error)) from error
+        run_gateway(config, verbose=verbose)

@@ -9,11 +9,9 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import (
+from tiered_stream.cli.command_line import (
     FAILED,
-    REFUSED,
     SIGNALED,
-    STOPPED,
     WRONG_INPUT,
     Assignments,
     SparkArguments,
@@ -21,8 +19,7 @@ from tiered_stream.cli.arguments import (
     with_grouped_arguments,
 )
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE, TRIGGER
-from tiered_stream.errors import TieredStreamError
-from tiered_stream.options.settings_files import command_settings, with_origins
+from tiered_stream.options.settings_files import command_settings
 
 INGEST_EXIT_CODES = (
     "Exit codes: 0 all rows are landed; 1 a query failed, or no broker responds; 2 refused, and no query was started; "
@@ -51,15 +48,10 @@ def ingest(
         from tiered_stream.delta.catalog.session_builder import session_builder
         from tiered_stream.ingest.ingest_run import console, run
 
-    try:
+    with exit_codes(*WRONG_INPUT, console=console):
         given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
         own = command_settings(settings, option, {name: value for name, value in given.items() if value})
         outcome = run(own, session_builder("ingest_to_delta", spark.properties_file, spark.spark_conf))
-    except TieredStreamError as error:
-        console.print(with_origins(str(error)), style="red", markup=False)
-        raise typer.Exit(REFUSED if isinstance(error, WRONG_INPUT) else FAILED) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(STOPPED) from None
     if metrics_file:
         metrics_file.write_text(json.dumps(asdict(outcome.total())))
     if outcome.failed:

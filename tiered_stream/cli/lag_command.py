@@ -7,12 +7,16 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import FAILED, Json, PropertiesFile, SettingsArguments, command, show
-from tiered_stream.delta.settings.ingest_settings import (
-    CHECKPOINT,
-    job_settings,
-    source_options,
+from tiered_stream.cli.command_line import (
+    FAILED,
+    Json,
+    PropertiesFile,
+    SettingsArguments,
+    SparkArguments,
+    command,
+    show,
 )
+from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, job_settings, source_options
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.settings_files import POSITIONS, command_settings, without
 
@@ -37,12 +41,10 @@ def lag(
     checkpoint = checkpoint or _job_checkpoint(job)
     # Imported late, because other commands need neither Kafka nor Arrow.
     from tiered_stream.delta.requirements.store_access import storage_without_spark
-    from tiered_stream.doctor.spark_conf import read_spark_conf
-    from tiered_stream.inspection.lag import lag_of, render_lag
-    from tiered_stream.inspection.query_checkpoint import committed_batch
+    from tiered_stream.inspection.lag_report import committed_batch, lag_of, render_lag
     from tiered_stream.options.parsing import parse_options
 
-    hadoop = read_spark_conf(properties_file, None).hadoop_settings() if properties_file else None
+    hadoop = SparkArguments(properties_file=properties_file).hadoop_settings()
     batch = committed_batch(checkpoint, storage_without_spark(job, checkpoint, hadoop))
     topics = {"subscribe": ",".join(sorted({partition.topic for partition in batch.offsets}))}
     read = without(source_options(job), POSITIONS) | (settings.subscription() or topics)
@@ -55,9 +57,7 @@ def lag(
 def _job_checkpoint(settings: dict[str, str]) -> str:
     checkpoint = job_settings(settings).get(CHECKPOINT)
     if not checkpoint:
-        raise ConfigurationError("say by --checkpoint which query is meant: its checkpointLocation")
+        raise ConfigurationError(f"no query is named: give --checkpoint, its checkpointLocation, or set {CHECKPOINT}")
     if "{topic}" in checkpoint:
-        raise ConfigurationError(
-            f"{CHECKPOINT} is {checkpoint}, one for each topic: say by --checkpoint which is meant"
-        )
+        raise ConfigurationError(f"{CHECKPOINT} is {checkpoint}, one for each topic: give one of them by --checkpoint")
     return checkpoint

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import Json, PriceArguments, SettingsArguments, command, show
+from tiered_stream.cli.command_line import Json, PriceArguments, SettingsArguments, command, show
 from tiered_stream.process.cores import usable_cores
 
 
@@ -27,8 +27,8 @@ def plan(
     # Imported late, because other commands do not need Kafka.
     from tiered_stream.inspection.read_plan import planned_cost
     from tiered_stream.options.parsing import parse_options
-    from tiered_stream.plan.read_cost import prices_or_default, render_cost
+    from tiered_stream.plan.read_cost import render_cost
 
     options = parse_options(settings.source_options(), streaming=False)
-    cost = planned_cost(options, tasks or usable_cores(), prices_or_default(prices.get_price, prices.gib_price))
+    cost = planned_cost(options, tasks or usable_cores(), prices.prices())
     show(cost.to_json() if json else render_cost(cost, "a batch read"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import Assignments, Json, SettingsFile, SparkArguments, command, show
+from tiered_stream.cli.command_line import DIFFERS, Assignments, Json, SettingsFile, SparkArguments, command, show
 from tiered_stream.delta.settings.ingest_settings import TABLE, job_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.settings_files import command_settings
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tiered_stream.delta.redrive.redrive_run import RedriveReport
 
 REDRIVE_EXIT_CODES = "Exit codes: 0 done; 1 failed while it ran; 2 refused; 3 dead letters are left; 130 stopped."
-_LEFT = 3
 
 
 @command
@@ -54,7 +53,7 @@ def redrive(
     with spark_session("tiered-stream redrive", spark) as session:
         report = redrive_job(session, job, table, chosen, dry_run=dry_run)
     show(report.to_json() if json else _rendered(report))
-    raise typer.Exit(_LEFT if report.left or report.pending else 0)
+    raise typer.Exit(DIFFERS if report.left or report.pending else 0)
 
 
 def _rendered(report: RedriveReport) -> Table:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from tiered_stream.cli.arguments import (
+from tiered_stream.cli.command_line import (
     PriceArguments,
+    ReplayCommand,
     SettingsArguments,
     SparkArguments,
     exit_codes,
     with_grouped_arguments,
 )
-from tiered_stream.cli.replay_arguments import ReplayCommand
 
 EXIT_CODES = """\
 Exit codes: 0 done, or finished before; 1 failed while it ran: the same command goes on; 2 refused, nothing was written;

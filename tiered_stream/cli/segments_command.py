@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tiered_stream.cli.arguments import FAILED, Json, SettingsArguments, command, show
+from tiered_stream.cli.command_line import FAILED, Json, SettingsArguments, command, show
 from tiered_stream.options.settings_files import ENDS, STARTS, without
 
 

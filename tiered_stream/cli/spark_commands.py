@@ -13,52 +13,40 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from tiered_stream import errors
 from tiered_stream.broker.broker_check import check_brokers
-from tiered_stream.cli.arguments import (
+from tiered_stream.cli.command_line import (
     DIFFERS,
     FAILED,
     REFUSED,
     STOPPED,
     WRONG_INPUT,
     PriceArguments,
+    ReplayCommand,
     SettingsArguments,
     SparkArguments,
+    exit_codes,
     show,
 )
-from tiered_stream.cli.replay_arguments import ReplayCommand
 from tiered_stream.delta.catalog.session_builder import note_session, session_builder
 from tiered_stream.delta.landing.landing_by_topic import lands_in
-from tiered_stream.delta.settings.ingest_settings import (
-    CHECKPOINT,
-    JOB_SETTINGS,
-    LANE,
-    TABLE,
-    TOPIC,
-    check_names,
-    job_settings,
-)
-from tiered_stream.doctor.spark_conf import read_spark_conf
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.delta.settings import ingest_settings as ingest
+from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.settings_files import with_origins, without
-from tiered_stream.plan.read_cost import prices_or_default
 from tiered_stream.process.cores import usable_cores
-from tiered_stream.replay.dry_run import estimate_without_spark, why_spark
-from tiered_stream.replay.estimate import render
-from tiered_stream.replay.follow import follower
+from tiered_stream.replay.dry_run import Estimate, estimate_without_spark, render, why_spark
+from tiered_stream.replay.progress_display import follower
 from tiered_stream.replay.run_replay import Replay, plan_replay
-from tiered_stream.replay.target import Target
-from tiered_stream.replay.targets import PARQUET, DeltaTarget, target_of, with_byte_rate
-from tiered_stream.replay.targets import TOPIC as KAFKA_TARGET
+from tiered_stream.replay.target import Target, kind_and_place
+from tiered_stream.replay.targets import DeltaTarget, target_of, with_byte_rate
 from tiered_stream.replay.times import parse_range, show_range
-from tiered_stream.verification.latest_report import render_verified
+from tiered_stream.verification.verify_report import render_verified
 from tiered_stream.verification.verify_table import verify
 
 log = logging.getLogger(__name__)
 
-ERRORS = (errors.TieredStreamError, PySparkException, Py4JError)
+_SPARK_ERRORS = (PySparkException, Py4JError)
 
 
 @contextmanager
@@ -93,66 +81,61 @@ def run_replay(
     console, replay = open_console(stderr=command.json), None
     try:
         job, now_ms = settings.all_settings(), time.time_ns() // 1_000_000
-        check_names(job, JOB_SETTINGS)
+        ingest.check_names(job, ingest.JOB_SETTINGS)
         parse_range(command.from_time, command.to_time, now_ms)  # refuse wrong times before Spark starts
         if command.dry_run and _dry_run_without_spark(command, job, prices, spark_arguments, console, now_ms):
             return 0
-        check_brokers(without(job, JOB_SETTINGS), topics=True)
+        check_brokers(without(job, ingest.JOB_SETTINGS), topics=True)
         with spark_session("replay", spark_arguments) as spark:
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             replay = _planned(spark, command, job, now_ms)
             if command.dry_run:
-                return _dry_run(replay, command, prices, console)
+                estimate = replay.estimate(command.tasks, command.max_bytes_per_second, prices.prices())
+                _show_estimate(estimate, command, console)
+                return 0
             return _run(replay, console, then_verify=command.verify)
     except KeyboardInterrupt:
         name = f" (its name is {replay.plan.name})" if replay else ""
         console.print(f"stopped; what was committed stays. To go on, give the same command again{name}", markup=False)
         return STOPPED
-    except ERRORS as error:
-        code = _failed(console, error, (ConfigurationError,) if replay else WRONG_INPUT)
-        if replay and code == FAILED:
+    except (TieredStreamError, *_SPARK_ERRORS) as error:
+        console.print(with_origins(str(error)), style="red", markup=False)
+        if isinstance(error, ConfigurationError if replay else WRONG_INPUT):
+            return REFUSED
+        if replay:
             console.print("To go on, give the same command again", markup=False)
-        return code
+        return FAILED
 
 
 def run_verify(
     settings: SettingsArguments, table: str | None, spark_arguments: SparkArguments, *, json: bool, repair: bool
 ) -> int:
-    """Run the command `verify`, print its report or its error, and return the exit code.
+    """Run the command `verify`, print its report, and return 0 if table and topics are equal, or else DIFFERS (3).
 
-    The exit code is 0 if table and topics are equal, DIFFERS (3) if they are not, FAILED (1), REFUSED (2) for wrong
-    arguments or settings, or STOPPED (130). If `table` is None, the table is `ingest.table` in the settings. `repair`
+    Errors end the command as in `exit_codes`. If `table` is None, the table is `ingest.table` in the settings. `repair`
     is the argument of the function `verify`.
     """
     console = open_console(stderr=json)
-    try:
-        job = settings.all_settings()
-        check_names(job, JOB_SETTINGS)
-        table = table or _job_setting(job, TABLE)
-        if table is None:
-            raise ConfigurationError("say by --table what to verify: a path, or a name in the catalog")
-        check_brokers(without(job, JOB_SETTINGS), topics=True)
-        console.print("verify: starting Spark", markup=False)
-        with spark_session("verify", spark_arguments) as spark:
-            console.print(f"verify: reading {table} and its topics, each once", markup=False)
-            report = verify(spark, options=without(job, JOB_SETTINGS), table=table, repair=repair)
-    except KeyboardInterrupt:
-        console.print("stopped; nothing is known of the table yet")
-        return STOPPED
-    except ERRORS as error:
-        return _failed(console, error, WRONG_INPUT)
+    with exit_codes(*WRONG_INPUT, failed=_SPARK_ERRORS, console=console):
+        try:
+            job = settings.all_settings()
+            ingest.check_names(job, ingest.JOB_SETTINGS)
+            options, table = without(job, ingest.JOB_SETTINGS), table or _job_table(job, "--table")
+            check_brokers(options, topics=True)
+            console.print("verify: starting Spark", markup=False)
+            with spark_session("verify", spark_arguments) as spark:
+                console.print(f"verify: reading {table} and its topics, each once", markup=False)
+                report = verify(spark, options=options, table=table, repair=repair)
+        except KeyboardInterrupt:
+            console.print("stopped; nothing is known of the table yet")
+            raise
     show(report.to_json() if json else render_verified(report))
     return 0 if report.equal else DIFFERS
 
 
-def _failed(console: Console, error: Exception, refused: tuple[type[Exception], ...]) -> int:
-    console.print(with_origins(str(error)), style="red", markup=False)
-    return REFUSED if isinstance(error, refused) else FAILED
-
-
 def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str, str], now_ms: int) -> Replay:
     into, lane = _into(command, settings), _lane(command, settings)
-    options = with_byte_rate(spark, without(settings, JOB_SETTINGS), command.max_bytes_per_second, command.tasks)
+    options = with_byte_rate(spark, without(settings, ingest.JOB_SETTINGS), command.max_bytes_per_second, command.tasks)
     target = target_of(spark, into, options, lane=lane, tasks=command.tasks)
     replay = plan_replay(
         spark, options=options, target=target, from_time=command.from_time, to_time=command.to_time, name=command.name,
@@ -160,33 +143,20 @@ def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str,
         query_checkpoint=_query_checkpoint(spark, settings, target),
     )  # fmt: skip
     if command.verify and not replay.verifiable:
-        raise ConfigurationError(f"--verify is for a Delta table, and the target is {replay.target.described}")
+        raise _cannot_verify(replay.target.described)
     return replay
 
 
 def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: Target) -> str | None:
-    """Return the ingest job's checkpoint if the job lands in the table `target`; None: it does not.
+    """Return the ingest job's checkpoint if the job lands in the table `target`, else None.
 
     The result is also None if the settings have no checkpoint or no table, or if `target` is not a table.
-
-    Raises:
-        ConfigurationError: a setting is wrong.
-        TableError: Spark cannot reach the catalog.
     """
-    job = job_settings(settings)
-    checkpoint, table = job.get(CHECKPOINT), job.get(TABLE)
+    job = ingest.job_settings(settings)
+    checkpoint, table = job.get(ingest.CHECKPOINT), job.get(ingest.TABLE)
     if not checkpoint or not table or not isinstance(target, DeltaTarget):
         return None
     return checkpoint if lands_in(spark, settings, table, target.place) else None
-
-
-def _dry_run(replay: Replay, command: ReplayCommand, prices: PriceArguments, console: Console) -> int:
-    prices_paid = prices_or_default(prices.get_price, prices.gib_price)
-    estimate = replay.estimate(command.tasks, command.max_bytes_per_second, prices_paid)
-    show(estimate.to_json() if command.json else render(estimate))
-    if not command.json:
-        console.print("Nothing was read or written: this was a dry run", markup=False)
-    return 0
 
 
 def _dry_run_without_spark(
@@ -199,38 +169,45 @@ def _dry_run_without_spark(
     if reason is not None:
         open_console(stderr=True).print(f"The dry run starts Spark: {reason}", markup=False)
         return False
-    if command.verify and into.startswith((KAFKA_TARGET, PARQUET)):
-        raise ConfigurationError(f"--verify is for a Delta table, and the target is {into}")
-    file, conf = spark_arguments.properties_file, spark_arguments.spark_conf
-    hadoop = read_spark_conf(file, conf).hadoop_settings() if file or conf else None
+    if command.verify and kind_and_place(into)[0] != DeltaTarget.KIND:
+        raise _cannot_verify(into)
     estimate = estimate_without_spark(
         settings, into, from_time=command.from_time, to_time=command.to_time, name=command.name,
         checkpoint=command.checkpoint, exact=command.exact, lane=_lane(command, settings),
         tasks=command.tasks or usable_cores(), max_bytes_per_second=command.max_bytes_per_second,
-        prices=prices_or_default(prices.get_price, prices.gib_price), now_ms=now_ms, hadoop=hadoop,
+        prices=prices.prices(), now_ms=now_ms, hadoop=spark_arguments.hadoop_settings(),
     )  # fmt: skip
-    show(estimate.to_json() if command.json else render(estimate))
-    if not command.json:
-        console.print(
-            f"Nothing was read or written: this was a dry run. A run first checks that {into} takes the records",
-            markup=False,
-        )
+    _show_estimate(estimate, command, console, f". A run first checks that {into} takes the records")
     return True
 
 
+def _show_estimate(estimate: Estimate, command: ReplayCommand, console: Console, note: str = "") -> None:
+    show(estimate.to_json() if command.json else render(estimate))
+    if not command.json:
+        console.print(f"Nothing was read or written: this was a dry run{note}", markup=False)
+
+
+def _cannot_verify(target: str) -> ConfigurationError:
+    return ConfigurationError(f"--verify is for a Delta table, and the target is {target}")
+
+
 def _into(command: ReplayCommand, settings: Mapping[str, str]) -> str:
-    into = command.into or _job_setting(settings, TABLE)
-    if into is None:
+    return command.into or _job_table(settings, "--into (a Delta table, kafka:TOPIC or parquet:FOLDER)")
+
+
+def _job_table(settings: Mapping[str, str], argument: str) -> str:
+    """Return the ingest job's table, for a command whose `argument` names none."""
+    table = _job_setting(settings, ingest.TABLE)
+    if table is None:
         raise ConfigurationError(
-            "say by --into where the records are to go: a Delta table by its path or its name in the catalog, "
-            "kafka:TOPIC, or parquet:FOLDER"
+            f"no table is named: give {argument}, or set {ingest.TABLE} to a table's path or its name in the catalog"
         )
-    return into
+    return table
 
 
 def _lane(command: ReplayCommand, settings: Mapping[str, str]) -> str:
     # The lane in the settings is only for the ingest job's own table, and is not used for a target given by --into.
-    return command.lane or (None if command.into else _job_setting(settings, LANE)) or "auto"
+    return command.lane or (None if command.into else _job_setting(settings, ingest.LANE)) or "auto"
 
 
 def _run(replay: Replay, console: Console, *, then_verify: bool) -> int:
@@ -253,6 +230,6 @@ def _run(replay: Replay, console: Console, *, then_verify: bool) -> int:
 
 
 def _job_setting(settings: Mapping[str, str], name: str) -> str | None:
-    """Return the ingest job's setting `name`; None: it is not set, or it has `{topic}` and names a table per topic."""
-    value = job_settings(settings).get(name)
-    return None if not value or TOPIC in value else value
+    """Return the ingest job's setting `name`, or None if it is not set, or has `{topic}` and stands for many values."""
+    value = ingest.job_settings(settings).get(name)
+    return None if not value or ingest.TOPIC in value else value

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import (
+from tiered_stream.cli.command_line import (
     DIFFERS,
     Json,
     SettingsArguments,
@@ -50,9 +50,9 @@ def verify(
     if storage:
         with exit_codes(UnknownTopicError, BrokerAuthorizationError):
             if table is not None:
-                raise ConfigurationError("--storage compares no table: take --table or --storage away")
+                raise ConfigurationError("--storage compares no table: remove --table or --storage")
             if repair:
-                raise ConfigurationError("--storage compares no table, so that there is none for --repair: remove one")
+                raise ConfigurationError("--repair needs a table, and --storage compares none: remove one of them")
             raise typer.Exit(_storage(settings.source_options(), json=json))
     with exit_codes():
         # Imported late, because other commands do not need Spark.
@@ -63,8 +63,7 @@ def verify(
 
 def _storage(options: dict[str, str], *, json: bool) -> int:
     from tiered_stream.options.parsing import parse_options
-    from tiered_stream.verification.storage_comparison import compare_storage
-    from tiered_stream.verification.storage_report import render_storage
+    from tiered_stream.verification.storage_comparison import compare_storage, render_storage
 
     report = compare_storage(parse_options(options, streaming=False))
     show(report.to_json() if json else render_storage(report))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import exit_codes
+from tiered_stream.cli.command_line import exit_codes
 from tiered_stream.errors import TieredStreamError
 
 
@@ -33,7 +33,8 @@ def _compile_kernels() -> None:
         (folder / compiled.kernel_key(*compiled.KERNELS)).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TieredStreamError(
-            f"the kernels cannot be kept in {folder}: {error.strerror}; run this as who installed it"
+            f"the compiled kernels cannot be stored in {folder}: {error.strerror}; run this command as the user who "
+            "installed the package"
         ) from error
     # Imported only after the folder exists, because the kernels' modules look for the folder when they are imported.
     from tiered_stream.formats.avro import avro_decoder
@@ -64,7 +65,7 @@ def _compile_pyspark() -> None:
             typer.echo(f"{count} modules are compiled in {archive}")
     except OSError as error:
         raise TieredStreamError(
-            f"Spark's archive cannot be written: {error}; run this as who installed Spark"
+            f"Spark's archive cannot be written: {error}; run this command as the user who installed Spark"
         ) from error
 
 

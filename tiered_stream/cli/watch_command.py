@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tiered_stream.cli.arguments import Json, exit_codes
+from tiered_stream.cli.command_line import Json, exit_codes
 from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.observe.standard_output import open_console, write_bytes
 
@@ -76,7 +76,7 @@ def watch(
 def _url(address: str) -> str:
     parts = urlsplit(address if "://" in address else f"http://{address}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(f"{address!r} is no host:port or URL of a driver's metrics")
+        raise ConfigurationError(f"{address!r} is not a host:port or URL of a driver's metrics")
     return parts._replace(path=parts.path if parts.path.strip("/") else "/metrics").geturl()
 
 
@@ -101,9 +101,9 @@ def look(url: str) -> Figures:
         text = response.read(_LARGEST).decode() if response.status == _OK else ""
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     except (urllib3.exceptions.HTTPError, ValueError) as error:
-        raise NoAnswerError(f"{url} gives no metrics: {error}. Does the driver report its queries there?") from error
+        raise NoAnswerError(f"{url} returns no metrics: {error}. Does the driver report its queries there?") from error
     if response.status != 200:
-        raise NoAnswerError(f"{url} responds with {response.status}: it is no driver that reports its queries")
+        raise NoAnswerError(f"{url} responds with {response.status}: it is not a driver that reports its queries")
     by_query: Figures = defaultdict(QueryFigures)
     for sample in samples:
         if sample.name.startswith(PREFIX) and "le" not in sample.labels and "query" in sample.labels:

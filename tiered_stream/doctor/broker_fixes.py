@@ -58,7 +58,7 @@ def request_fixes(kafka: Mapping[str, str]) -> Fixes:
     return {
         UnknownTopicError: "create the topic, or correct subscribe, assign or subscribePattern",
         BrokerAuthorizationError: granted,
-        BrokerUnavailableError: "bring back the brokers that lead these partitions, or open the way to them",
+        BrokerUnavailableError: "restart the brokers that lead these partitions, or open the network path to them",
     }
 
 

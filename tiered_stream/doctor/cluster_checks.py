@@ -1,7 +1,9 @@
-"""Checks of the Kafka cluster or the archive: bootstrap servers, login, listeners, topics, locator and offsets."""
+"""Checks of the Kafka cluster or the archive: addresses, login, listeners, topics, locator and offsets."""
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,6 +15,7 @@ from tiered_stream.broker.broker_check import meet_brokers, mismatch
 from tiered_stream.broker.client import api_versions, open_client, supported_feature
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_request
+from tiered_stream.broker.kafka_errors import certificate_fix
 from tiered_stream.broker.list_offsets import BrokerOffsetReader, ListOffsetsRequest, topic_configs
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
@@ -28,7 +31,6 @@ from tiered_stream.doctor.finding import (
     Result,
     collected_warnings,
 )
-from tiered_stream.doctor.reachability import Unreached, find_unreached
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.locate.metadata_topic.metadata_log import check_readable
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
@@ -40,6 +42,8 @@ from tiered_stream.options.types import host_and_port
 from tiered_stream.plan.offset_lookup import assigned
 from tiered_stream.plan.tiering_delay import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
 
+_OPEN_THE_WAY = "open the network path: security group, firewall or route"
+_SPEAK_TLS = "check that the address speaks TLS (for brokers: kafka.security.protocol), and which versions"
 _TIERED = "remote.storage.enable"
 _DISKLESS = "diskless.enable"
 """Topic setting of brokers with diskless topics, such as Aiven's Inkless (KIP-1150)."""
@@ -47,17 +51,18 @@ _LIST_OFFSETS_OF_3_9 = 9
 _SHOWN = 5
 _MAX_BROKERS, _AT_ONCE = 1_000, 32
 _METADATA_TOPIC_FIXES: Fixes = {
-    errors.UnknownTopicError: "switch tiered storage on in the brokers (remote.log.storage.system.enable=true); of a "
-    "cluster that is gone, read with remote.log.locator=archive",
+    errors.UnknownTopicError: "switch tiered storage on in the brokers (remote.log.storage.system.enable=true); if the "
+    "cluster is gone, read its bucket with remote.log.locator=archive",
     errors.BrokerAuthorizationError: "grant READ on the topic __remote_log_metadata, or read through a gateway",
 }
 _LOCATOR_FIXES: Fixes = {
-    errors.BrokerAuthorizationError: "grant what the message names, or do without tiers by remote.log.locator=none",
+    errors.BrokerAuthorizationError: "grant the permission that the message names, or read without tiered storage by "
+    "remote.log.locator=none",
 }
 _ARCHIVE_FIXES: Fixes = {
     errors.UnknownTopicError: "correct subscribe, remote.storage.uri or rsm.config.key.prefix",
-    errors.StorageAccessError: "grant s3:GetObject and s3:ListBucket on the bucket; where a key pair is named, give "
-    "its private key in rsm.config.encryption.key.pairs.*",
+    errors.StorageAccessError: "grant s3:GetObject and s3:ListBucket on the bucket; if the message names a key pair, "
+    "set its private key in rsm.config.encryption.key.pairs.*",
     errors.StorageError: "correct remote.storage.*, or see what the checks of the bucket say",
 }
 _RESTORE = "restore objects that are missing (from the bucket's versions); name key prefixes that are not read"
@@ -112,11 +117,7 @@ def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
 
 
 def _reach_bootstrap(job: Job) -> Result[bool]:
-    """Check that the bootstrap servers can be reached. If only some of them can be reached, the result is a warning.
-
-    Raises:
-        FaultError: no bootstrap server can be reached.
-    """
+    """Check that the bootstrap servers can be reached. If only some of them can be reached, the result is a warning."""
     config = BrokerConfig.parse(job.options.kafka)
     servers = config.bootstrap_servers.split(",")
     unreached = {server: fault for server in servers if (fault := _unreached(config, *host_and_port(server)))}
@@ -124,7 +125,52 @@ def _reach_bootstrap(job: Job) -> Result[bool]:
     fix = "; ".join(dict.fromkeys(fault.fix for fault in unreached.values()))
     if len(unreached) == len(servers):
         raise FaultError(description, f"{fix} (kafka.bootstrap.servers)")
-    return Result(True, description or f"{config.bootstrap_servers} answer, {config.security}", fix)
+    return Result(True, description or f"{config.bootstrap_servers} respond, {config.security}", fix)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """Reason why an address is not reachable, with advice (`fix`).
+
+    `is_tls` is True if the TCP connection works, but TLS fails.
+    """
+
+    reason: str
+    fix: str
+    is_tls: bool = False
+
+
+def find_unreached(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None) -> Unreached | None:
+    """Connect to `host:port`, with TLS if `context` is given, and close the connection.
+
+    Return why the connection fails, or None if it succeeds.
+
+    Args:
+        timeout_s: maximum wait in seconds for the TCP connection, and for each message of the TLS handshake.
+    """
+    try:
+        with socket.create_connection((host, port), timeout_s) as connection:
+            if context is not None:
+                context.wrap_socket(connection, server_hostname=host).close()
+    except (socket.gaierror, UnicodeError) as error:
+        return Unreached(
+            f"the name {host} is not known here ({getattr(error, 'strerror', None) or error})",
+            "correct the name, or this machine's DNS",
+        )
+    except ssl.SSLError as error:
+        return _of_tls(error)
+    except TimeoutError:
+        return Unreached(f"no response within {timeout_s:.0f} s", _OPEN_THE_WAY)
+    except ConnectionRefusedError:
+        return Unreached("nobody listens there (connection refused)", "correct the port, or start the server")
+    except (OSError, OverflowError) as error:
+        return Unreached(getattr(error, "strerror", None) or type(error).__name__, _OPEN_THE_WAY)
+    return None
+
+
+def _of_tls(error: ssl.SSLError) -> Unreached:
+    reason = getattr(error, "verify_message", None) or error.reason or type(error).__name__
+    return Unreached(f"TLS failed: {reason}", certificate_fix(error) or _SPEAK_TLS, is_tls=True)
 
 
 def _unreached(config: BrokerConfig, host: str, port: int) -> Unreached | None:
@@ -143,7 +189,8 @@ def _log_in(options: Options) -> Result[Any]:
     meet_brokers(client, advertised=False)  # a check of their own looks at the advertised addresses
     response = client.ask_any_broker(lambda: metadata_request(()))
     count = len(response.brokers)
-    description = f"let in, {client.config.security}; cluster {response.cluster_id}, {count} broker{'s' * (count != 1)}"
+    brokers = f"{count} broker{'s' * (count != 1)}"
+    description = f"accepted, {client.config.security}; cluster {response.cluster_id}, {brokers}"
     return Result(response, description)
 
 
@@ -151,9 +198,6 @@ def _renew_login(config: BrokerConfig) -> None:
     """Get the login's token or credentials before the login, so that a failure is not reported as the brokers' error.
 
     Do nothing if the login mechanism has no token or credentials to renew.
-
-    Raises:
-        FaultError: the token or the credentials cannot be got.
     """
     login = config.renewed_login
     if login is None:
@@ -161,10 +205,10 @@ def _renew_login(config: BrokerConfig) -> None:
     try:
         login.renewal().result(config.api_timeout_ms / 1000)
     except TimeoutError as error:
-        description = f"{login.origin}: no {login.kind} came in {config.api_timeout_ms} ms"
-        raise FaultError(description, f"open the way to the {login.source}") from error
+        description = f"{login.origin}: no {login.kind} came within {config.api_timeout_ms} ms"
+        raise FaultError(description, f"open the network path to the {login.source}") from error
     except errors.BrokerUnavailableError as error:
-        raise FaultError(str(error), f"correct that setting, or open the way to the {login.source}") from error
+        raise FaultError(str(error), f"correct that setting, or open the network path to the {login.source}") from error
     except errors.ConfigurationError as error:  # about the token or the credentials, not about TLS to the brokers
         raise FaultError(str(error), "correct what the message names") from error
 
@@ -185,9 +229,6 @@ def _reach_advertised(job: Job, response: Any) -> Result[bool]:
     """Check that the brokers in `response`, a Metadata response, can be reached at their advertised addresses.
 
     At most the first 1,000 brokers are checked.
-
-    Raises:
-        FaultError: a broker cannot be reached.
     """
     config = BrokerConfig.parse(job.options.kafka)
     brokers = response.brokers[:_MAX_BROKERS]
@@ -204,7 +245,7 @@ def _reach_advertised(job: Job, response: Any) -> Result[bool]:
         raise FaultError(
             description,
             "set the broker's advertised.listeners to an address that this machine reaches (all reading goes there, "
-            "not to the bootstrap servers), or open the way to that address",
+            "not to the bootstrap servers), or open the network path to that address",
         )
     shown = ", ".join(f"{broker.host}:{broker.port}" for broker in brokers[:_SHOWN])
     return Result(True, f"{shown} respond; brokers: {len(brokers):,}")
@@ -217,14 +258,14 @@ def _check_topics(options: Options) -> Result[dict[str, TopicMetadata]]:
     if missing:
         raise errors.UnknownTopicError(f"the partitions {listed(missing)} do not exist")
     if not partitions and subscription.pattern is None:
-        raise FaultError("assign names no partition", "name those that the job is to read")
+        raise FaultError("assign names no partition", "name the partitions that the job reads")
     if not partitions:
-        raise FaultError(f"no topic that the user may see has the pattern {subscription.pattern!r}",
+        raise FaultError(f"no topic that the user may see matches the pattern {subscription.pattern!r}",
                          "correct subscribePattern, or grant DESCRIBE on the topics")  # fmt: skip
     topics = client.metadata({partition.topic for partition in partitions})
     leaderless = partitions - set(_with_leader(topics))
     if leaderless:
-        return Result(topics, f"no leader: {listed(leaderless)}", "bring back the brokers that hold these partitions")
+        return Result(topics, f"no leader: {listed(leaderless)}", "restart the brokers that have these partitions")
     return Result(topics, f"{_list_some(topics)}; all partitions have a leader: {len(partitions):,}")
 
 
@@ -239,10 +280,6 @@ def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool
 
     The description names topics whose segments are copied with a delay. If the brokers never copy a topic's segments,
     the result is a warning, too.
-
-    Raises:
-        NotNeededError: the user is not authorized to see a topic's settings, and no other topic is known to be not
-            tiered.
     """
     names = (_TIERED, _DISKLESS, *COPY_LAG_CONFIGS)
     topic_settings = topic_configs(open_client(job.options.kafka), topics, names)
@@ -250,11 +287,11 @@ def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool
         return _diskless_result(diskless, topic_settings)
     not_tiered = [topic for topic, configs in topic_settings.items() if configs.get(_TIERED, "false") != "true"]
     if not_tiered:
-        description = f"not tiered, all of it is read through the brokers: {_list_some(not_tiered)}"
+        description = f"not tiered, so the brokers send every record: {_list_some(not_tiered)}"
         return Result(True, description, _set_config(job.options, f"{_TIERED}=true"))
     if len(topic_settings) < len(topics):
         raise NotNeededError(
-            f"unknown of {_list_some(topics.keys() - topic_settings)}: the user lacks DESCRIBE_CONFIGS, "
+            f"unknown for {_list_some(topics.keys() - topic_settings)}: the user lacks DESCRIBE_CONFIGS, "
             "which no job needs"
         )
     lags = {topic: lag for topic, configs in topic_settings.items() if (lag := copy_lag(configs)) is not None}
@@ -271,7 +308,7 @@ def _diskless_result(topics: Collection[str], topic_settings: Mapping[str, Mappi
     if plain:
         return Result(
             True,
-            f"{_DISKLESS}=true without {_TIERED}=true, all of it is read through the brokers: {_list_some(plain)}",
+            f"{_DISKLESS}=true without {_TIERED}=true, so the brokers send every record: {_list_some(plain)}",
             "read these topics with Spark's kafka source, or let the brokers consolidate them into tiered segments",
         )
     return Result(
@@ -306,9 +343,6 @@ def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Resul
     """Check that the user is authorized to READ each topic.
 
     The check sends a Fetch request for the log end of one partition of each topic, where no record is yet.
-
-    Raises:
-        BrokerAuthorizationError: the user is not authorized to READ a topic.
     """
     client = open_client(job.options.kafka)
     reader = BrokerOffsetReader(client, job.options.isolation_level)
@@ -326,13 +360,13 @@ def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Resul
         raise errors.BrokerAuthorizationError(
             f"{_list_some(refused)}: {first}" if len(refused) > 1 else str(first)
         ) from first
-    return Result(True, "a Fetch from each topic has a response")
+    return Result(True, "the brokers respond to a Fetch from each topic")
 
 
 def _check_feature(options: Options) -> Result[int]:
     version = supported_feature(open_client(options.kafka), LOCATION_FEATURE)
     if not version:
-        return Result(0, "not spoken: these are stock brokers, without a gateway")
+        return Result(0, "not supported: these are stock brokers without a gateway")
     signed = "signed" if version >= SIGNED_LOCATIONS else "not signed"
     return Result(version, f"{LOCATION_FEATURE} {version}, {signed}: a gateway")
 
@@ -355,17 +389,17 @@ def _choose_locator(options: Options) -> Result[LogSource]:
         return Result(source, f"{setting}: topics, offsets and segments come from the storage")
     if source.locator is not None:
         reasons = {
-            "broker": "the brokers or a gateway before them speak KIP-1248",
-            "metadata-topic": f"nobody speaks KIP-1248, and {REMOTE_LOG_METADATA_TOPIC} can be read",
+            "broker": "the brokers, or a gateway in front of them, support KIP-1248",
+            "metadata-topic": f"no broker supports KIP-1248, and {REMOTE_LOG_METADATA_TOPIC} can be read",
         }
-        reason = reasons.get(source.locator.name, "") if options.locator is LocatorName.AUTO else "as asked for"
-        return Result(source, f"{setting} takes {source.locator.name}: {reason}")
+        reason = reasons.get(source.locator.name, "") if options.locator is LocatorName.AUTO else "as configured"
+        return Result(source, f"{setting} chooses {source.locator.name}: {reason}")
     if options.locator is LocatorName.NONE:
-        return Result(source, f"{setting}: everything is read through the brokers, as asked for")
+        return Result(source, f"{setting}: the brokers send every record, as configured")
     fix = f"grant READ on {REMOTE_LOG_METADATA_TOPIC}, or read through a gateway"
     if options.storage.uri is None and options.fetcher_class is None:
         fix = "set remote.storage.uri, or read through a gateway that signs locations"
-    return Result(source, f"{setting} takes none: {'; '.join(warned)}", fix)
+    return Result(source, f"{setting} chooses none: {'; '.join(warned)}", fix)
 
 
 def _check_offsets(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Result[PartitionRanges]:

@@ -83,7 +83,7 @@ def describe_spark(spark: SparkConf) -> Result[bool]:
         NotNeededError: there are none.
     """
     if not spark.values:
-        raise NotNeededError("neither a file nor --spark-conf gives any")
+        raise NotNeededError("neither a file nor --spark-conf sets any")
     named = sorted(spark.values.items())
     return Result(True, "; ".join(_setting(name, value, shown=name in _SHOWN_OF_SPARK) for name, value in named))
 

@@ -1,4 +1,4 @@
-"""Checks that need no network: settings, Python and package versions, Java, and the compiled kernels."""
+"""Checks that need no network: settings, versions of Python and packages, Java, compiled kernels, and platform."""
 
 from __future__ import annotations
 
@@ -12,31 +12,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tiered_stream.broker.client_properties import BrokerConfig
-from tiered_stream.delta.settings.ingest_settings import (
-    CHECKPOINT,
-    JOB_SETTINGS,
-    LANE,
-    TABLE,
-    TOPIC,
-    check_names,
-    job_settings,
-    source_options,
-)
+from tiered_stream.delta.catalog.platforms import find_platform
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.doctor.finding import Examination, FaultError, Known, Result, collected_warnings
+from tiered_stream.doctor.spark_conf import SparkConf
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.settings_files import gives, without
+from tiered_stream.options.types import Option
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES
+
+T = TypeVar("T")
 
 SETTINGS = "settings"
 _DISTRIBUTION = "tiered-stream"
@@ -59,6 +56,14 @@ class Job:
     """Settings as the user gave them, including `ingest.*`."""
     tables: tuple[tuple[str | None, str | None], ...]
 
+    def setting(self, option: Option[T]) -> T:
+        """Return the parsed value of a setting of the ingest job, or its default.
+
+        Raises:
+            ConfigurationError: the value is malformed.
+        """
+        return GivenOptions(self.settings).read(option)
+
 
 def check_environment(examination: Examination, settings: Mapping[str, str]) -> Known[Job]:
     """Run all checks that need no network; return the job that the settings describe.
@@ -66,7 +71,7 @@ def check_environment(examination: Examination, settings: Mapping[str, str]) -> 
     The job's value is None if the settings are wrong.
     """
     job = examination.check(SETTINGS, lambda: _parse(settings))
-    lands = gives(settings, (TABLE,))
+    lands = gives(settings, (ingest.TABLE,))
     examination.check("Python and packages", lambda: _check_packages(lands))
     examination.check("Java", lambda: _check_java(lands))
     examination.check("compiled kernels", _check_kernels)
@@ -75,12 +80,12 @@ def check_environment(examination: Examination, settings: Mapping[str, str]) -> 
 
 def _parse(settings: Mapping[str, str]) -> Result[Job]:
     with collected_warnings() as warned:
-        check_names(settings, JOB_SETTINGS)
-        others = without(settings, JOB_SETTINGS)
-        if gives(settings, (TABLE,)):
-            options = check_settings(others, job_settings(settings).get(LANE) or "auto")
+        ingest.check_names(settings, ingest.JOB_SETTINGS)
+        others = without(settings, ingest.JOB_SETTINGS)
+        if gives(settings, (ingest.TABLE,)):
+            options = check_settings(others, ingest.job_settings(settings).get(ingest.LANE) or "auto")
         else:
-            options = parse_options(source_options(others), streaming=not gives(others, _ENDINGS))
+            options = parse_options(ingest.source_options(others), streaming=not gives(others, _ENDINGS))
         if options.locator is not LocatorName.ARCHIVE:
             options = replace(options, kafka={_API_TIMEOUT: _API_TIMEOUT_MS, **options.kafka})
             BrokerConfig.parse(options.kafka)
@@ -91,18 +96,20 @@ def _parse(settings: Mapping[str, str]) -> Result[Job]:
 
 
 def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None], ...]:
-    table, checkpoint = map(job_settings(settings).get, (TABLE, CHECKPOINT))
+    table, checkpoint = map(ingest.job_settings(settings).get, (ingest.TABLE, ingest.CHECKPOINT))
     if table is None and checkpoint is None:
         return ()
-    for name, path in ((TABLE, table), (CHECKPOINT, checkpoint)):
+    for name, path in ((ingest.TABLE, table), (ingest.CHECKPOINT, checkpoint)):
         if "@" in (parts := urlsplit(path or "")).netloc and parts.scheme not in AZURE_SCHEMES:
             raise ConfigurationError(f"{name} has credentials in it: give them by spark.hadoop.fs.s3a.*, or by a role")
-    if TOPIC not in (checkpoint or ""):
+    if ingest.TOPIC not in (checkpoint or ""):
         return ((table, checkpoint),)  # one pair, because one query writes all tables
-    topics = GivenOptions(source_options(settings)).read(spark.SUBSCRIBE)
-    if not topics or TOPIC not in (table or ""):
-        raise ConfigurationError(f"with {TOPIC} in {CHECKPOINT}, {TABLE} needs it too, and topics come by subscribe")
-    return tuple((table and table.replace(TOPIC, topic), checkpoint and checkpoint.replace(TOPIC, topic))
+    topics = GivenOptions(ingest.source_options(settings)).read(spark.SUBSCRIBE)
+    if not topics or ingest.TOPIC not in (table or ""):
+        raise ConfigurationError(
+            f"with {ingest.TOPIC} in {ingest.CHECKPOINT}, {ingest.TABLE} needs it too, and topics come by subscribe"
+        )
+    return tuple((table and table.replace(ingest.TOPIC, topic), checkpoint and checkpoint.replace(ingest.TOPIC, topic))
                  for topic in topics)  # fmt: skip
 
 
@@ -111,9 +118,6 @@ def _check_packages(lands: bool) -> Result[bool]:
 
     If `lands` is True, the requirements of the extras `spark` and `delta` are checked, too. Otherwise, pyspark is
     checked only if it is installed.
-
-    Raises:
-        FaultError: a package is missing, or a version does not fit.
     """
     if lands and not has_pyspark():
         raise FaultError(
@@ -124,7 +128,7 @@ def _check_packages(lands: bool) -> Result[bool]:
     try:
         metadata = importlib.metadata.metadata(_DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
-        return Result(True, f"Python {python}; {_DISTRIBUTION} was not installed by pip, what it needs is not known")
+        return Result(True, f"Python {python}; {_DISTRIBUTION} was not installed by pip: its requirements are unknown")
     extras = ("", "spark", "delta") if lands else ("", "spark") if has_pyspark() else ("",)
     wrong = list(_wrong_packages(metadata.get_all("Requires-Dist") or [], extras))
     needed = metadata["Requires-Python"]
@@ -145,7 +149,7 @@ def has_pyspark() -> bool:
 
 
 def _version(package: str) -> str | None:
-    """Return the installed version of a package; None: it is not installed."""
+    """Return the installed version of a package, or None if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -158,7 +162,7 @@ def _version(package: str) -> str | None:
 
 
 def _wrong_packages(requires: list[str], extras: Sequence[str]) -> Iterator[tuple[Requirement, str | None]]:
-    """Yield each requirement that is not met, with the installed version; None: the package is not installed.
+    """Yield each requirement that is not met, with the installed version, or None if there is none.
 
     Args:
         requires: texts of requirements, as in a package's metadata (`Requires-Dist`).
@@ -181,7 +185,7 @@ def _check_java(lands: bool) -> Result[bool]:
         command = [executable or "java", "-version"]
         version_text = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stderr
     except (OSError, subprocess.TimeoutExpired):
-        description = f"no java at {executable or 'PATH'}: only what runs without Spark works"
+        description = f"no java at {executable or 'PATH'}: only commands without Spark work"
         if lands:
             raise FaultError(description, fix) from None
         return Result(True, description, fix)
@@ -199,9 +203,18 @@ def _check_kernels() -> Result[bool]:
 
     folder = compiled.cache_folder(compiled.kernel_key(*compiled.KERNELS))
     if folder is None:
-        description = "there is nowhere to keep compiled kernels: each process compiles them again"
-        return Result(True, description, "run `tiered-stream warm` as who installed the package, or set XDG_CACHE_HOME")
+        description = "there is no folder for compiled kernels: each process compiles them again"
+        fix = "run `tiered-stream warm` as the user who installed the package, or set XDG_CACHE_HOME"
+        return Result(True, description, fix)
     if not any(folder.rglob("*.nbc")):
         description = f"not compiled yet, {folder} is empty: the first task compiles them, which takes some ten seconds"
         return Result(True, description, "run `tiered-stream warm` in the environment that the executors use")
     return Result(True, f"there, in {folder}")
+
+
+def check_platform(examination: Examination, spark: SparkConf) -> None:
+    """Report a managed platform as a warning, because jobs were never tried on any; report nothing elsewhere."""
+    platform = find_platform(os.environ, spark.values.get, _version("pyspark") or "", lambda _: False)
+    if platform is not None:
+        fix = "start with a copy of a table, and compare it by `tiered-stream verify`"
+        examination.check("platform", lambda: Result(True, str(platform), fix))

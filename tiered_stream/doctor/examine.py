@@ -11,9 +11,8 @@ from tiered_stream.doctor.effective_settings import (
     describe_settings,
     describe_spark,
 )
-from tiered_stream.doctor.environment import SETTINGS, check_environment, has_pyspark
+from tiered_stream.doctor.environment import SETTINGS, check_environment, check_platform, has_pyspark
 from tiered_stream.doctor.finding import Examination, Finding, Status
-from tiered_stream.doctor.platform_check import check_platform
 from tiered_stream.doctor.spark_conf import SparkConf
 from tiered_stream.doctor.tier_checks import check_tier
 

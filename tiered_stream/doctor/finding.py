@@ -128,7 +128,7 @@ class Examination:
             fix = next(fitting, "do as the message says")
             return self._add(Finding(name, Status.FAILED, with_origins(str(error)), fix))
         except Exception as error:  # noqa: BLE001 - other checks go on; the error's text may have a secret
-            fix = "report it: a fault of the check itself, not of what it looked at"
+            fix = "report it: this is a fault of the check itself"
             return self._add(Finding(name, Status.FAILED, f"unexpected {type(error).__name__}", fix))
         self._add(Finding(name, Status.WARNING if result.fix else Status.OK, result.description, result.fix), most)
         return Known(name, result.value)

@@ -99,8 +99,8 @@ def read_spark_conf(file: Path | None, assignments: Sequence[str] | None) -> Spa
     """Return Spark's settings from a properties file, overridden by `assignments`.
 
     Args:
-        file: properties file; None: Spark's own `spark-defaults.conf`, or no file if that does not exist.
-        assignments: texts `name=value`; None: no assignments.
+        file: properties file. If it is None, Spark's own `spark-defaults.conf` is read, if it exists.
+        assignments: texts `name=value`, or None.
 
     Raises:
         ConfigurationError: the file cannot be read, or a text has no name or no `=`.

@@ -1,59 +1,61 @@
-"""Checks of an ingest job's tables: the store, Spark's access to it, the Delta table, and the query's checkpoint."""
+"""Checks of an ingest job's tables: the store, Spark's access to it, the Delta table, and the query's checkpoint.
+
+If a checkpoint is lost, the table may have records already that the job's query is about to land.
+"""
 
 from __future__ import annotations
 
 import os
 import uuid
 from collections.abc import Collection
-from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
-
-from botocore import exceptions as aws
 
 from tiered_stream import errors
 from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_SETTINGS
 from tiered_stream.delta.checkpoint.batch_offsets import micro_batch_offsets
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
+from tiered_stream.delta.commit.landed_before import landed_before
+from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.requirements.lane import check_fit, columns_left_null, table_schema, why_not_direct
 from tiered_stream.delta.requirements.store_access import find_access
-from tiered_stream.delta.settings.ingest_settings import (
-    BUCKET_SCHEMES,
-    COMMIT,
-    COMMIT_BY_DELTALAKE,
-    S3_SCHEMES,
-    TableFiles,
-    table_files,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.row_settings import makes_rows
 from tiered_stream.delta.write.file_systems import path_uri
-from tiered_stream.doctor.bucket import Bucket, check_credentials, check_listing, list_one_key, s3_config
-from tiered_stream.doctor.cloud_tables import list_folder, write_object
+from tiered_stream.doctor import cloud_bucket, s3_bucket
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Fixes, Known, NotNeededError, Result
-from tiered_stream.doctor.landed_records import Checkpoint, check_landed
 from tiered_stream.doctor.spark_conf import SparkConf
 from tiered_stream.locate.log_source import LogSource
-from tiered_stream.model import PartitionRanges
-from tiered_stream.options.given_options import GivenOptions
-from tiered_stream.process.logs import muted
+from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges
+from tiered_stream.plan.offset_lookup import OffsetLookup
+from tiered_stream.plan.starting import fitted_initial_offsets
 from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME, TABLES
-from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, table_session
 
 _USE = replace(TABLES, prefix="spark.hadoop.fs.s3a or ingest.storage.")
 """Words for a table's bucket. Settings may be Spark's, so the advice names both prefixes."""
-_REFUSED_CONDITION = (409, 412)
 _NOT_COMMITTED = "nothing is committed in it yet: the query begins"
-_NEW_CHECKPOINT = "with a new checkpoint the query lands everything again, so that it needs a new table, too"
+_NEW_CHECKPOINT = "with a new checkpoint the query lands everything again, so it also needs a new table"
 _FIXES: Fixes = {
     errors.TableAccessError: "correct spark.hadoop.fs.s3a.* or ingest.storage.*, and grant s3:GetObject, s3:PutObject, "
     "s3:DeleteObject and s3:ListBucket on the bucket",
     errors.TableError: "repair the table's log, or name another table",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Offsets at which a query continues, empty if nothing is planned yet, and its id, None if it has none yet.
+
+    `is_committed` is true if a micro-batch is committed, and false if at most the first one is planned.
+    """
+
+    positions: PartitionOffsets
+    query_id: str | None
+    is_committed: bool = False
 
 
 def check_table(examination: Examination, job: Known[Job], cluster: Cluster, spark: SparkConf, *, write: bool) -> None:
@@ -94,13 +96,8 @@ def _check_pair(
 
 
 def _check_hadoop_aws(table: str | None, checkpoint: str | None, spark: SparkConf) -> Result[bool]:
-    """Check that Spark has hadoop-aws and a file system for the URL scheme, if the table or the checkpoint is in S3.
-
-    Raises:
-        NotNeededError: neither the table nor the checkpoint is in S3.
-        FaultError: hadoop-aws or the file system is missing.
-    """
-    paths = [path for path in (table, checkpoint) if path and urlsplit(path).scheme in S3_SCHEMES]
+    """Check that Spark has hadoop-aws and a file system for the URL scheme, if the table or the checkpoint is in S3."""
+    paths = [path for path in (table, checkpoint) if path and urlsplit(path).scheme in ingest.S3_SCHEMES]
     if not paths:
         raise NotNeededError("neither table nor checkpoint is in S3")
     others = [path for path in paths if urlsplit(path).scheme != "s3a"]
@@ -118,11 +115,7 @@ def _connectors(schemes: Collection[str], spark: SparkConf) -> dict[str, str]:
 
 
 def _check_connector(name: str, package: str, spark: SparkConf) -> Result[bool]:
-    """Check that Spark has the jar `name`, or for Google's storage Hadoop's own connector.
-
-    Raises:
-        FaultError: the jar is missing.
-    """
+    """Check that Spark has the jar `name`, or for Google's storage Hadoop's own connector."""
     names = ("gcs-connector", "hadoop-gcp") if name == "gcs-connector" else (name,)
     if not any(map(spark.has_library, names)):
         raise _missing_jar(f"Spark needs {name}", package, spark)
@@ -146,46 +139,41 @@ def _missing_jar(need: str, package: str, spark: SparkConf) -> FaultError:
     )
 
 
-def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[TableFiles]:
+def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[ingest.TableFiles]:
     if not table:
         raise FaultError("there is a checkpoint, but no table", "set ingest.table")
     if "/" not in table:
-        raise NotNeededError("it is a name in Spark's catalog, and no Spark is started to look it up")
+        raise NotNeededError("it is a name in Spark's catalog, and the doctor starts no Spark")
     uri = path_uri(table, spark.default_fs)
     return Result(*_reach(job, uri, spark))
 
 
-def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
+def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[ingest.TableFiles, str, str]:
     """Check that the folder at `uri`, of a table or a checkpoint, can be reached.
 
     Return the URI with its access settings, a description, and advice. The advice is empty if there is nothing to fix.
-
-    Raises:
-        FaultError: the folder's store cannot be reached or refuses access, or the user cannot write to a local folder.
-        NotNeededError: only Spark can reach the store.
     """
-    parts, files = urlsplit(uri), table_files(job.settings)
+    parts, files = urlsplit(uri), ingest.table_files(job.settings)
     if parts.scheme == "file":
         nearest = _nearest(uri)
         if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
             raise FaultError(
                 f"{nearest} is not a folder that this user may write to", "correct the path, or its permissions"
             )
-        return TableFiles(uri, files.storage, files.day_column), f"{nearest} is a folder of this machine", ""
-    if parts.scheme not in BUCKET_SCHEMES:
-        raise NotNeededError(f"only Spark can reach {parts.scheme}://: it is not looked at")
+        return ingest.TableFiles(uri, files.storage, files.day_column), f"{nearest} is a folder of this machine", ""
+    if parts.scheme not in ingest.BUCKET_SCHEMES:
+        raise NotNeededError(f"only Spark can reach {parts.scheme}://: it is not checked")
     storage, why_not = find_access(job.settings, uri, spark.hadoop_settings())
     if why_not:
         raise NotNeededError(f"only Spark can reach it: {why_not}")
     if parts.scheme != "s3":
-        listed = list_folder(TableFiles(uri, storage, files.day_column))
+        listed = cloud_bucket.list_folder(ingest.TableFiles(uri, storage, files.day_column))
         return listed.value, listed.description, listed.fix
     name = storage.s3_access_point or parts.netloc
-    bucket = Bucket(name, parts.path.strip("/"), storage, _USE)
-    check_credentials(bucket)
-    answer = list_one_key(bucket).value
-    result = check_listing(bucket, answer)
-    return TableFiles(uri, storage, files.day_column), result.description, result.fix
+    bucket = s3_bucket.Bucket(name, parts.path.strip("/"), storage, _USE)
+    s3_bucket.check_credentials(bucket)
+    result = s3_bucket.check_listing(bucket, s3_bucket.list_one_key(bucket).value)
+    return ingest.TableFiles(uri, storage, files.day_column), result.description, result.fix
 
 
 def _nearest(uri: str) -> Path:
@@ -194,13 +182,10 @@ def _nearest(uri: str) -> Path:
     return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
-def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
+def _check_table_fits(job: Job, files: ingest.TableFiles) -> Result[bool]:
     """Check that the table's columns fit the job's rows, and describe the lane in which the rows will be written.
 
     The check succeeds if the table does not exist yet. If the job decodes values, the columns are not checked.
-
-    Raises:
-        FaultError: the table's columns do not fit, or the package deltalake is missing.
     """
     try:
         from tiered_stream.delta.commit.deltalake_commit import describe, open_table
@@ -209,10 +194,10 @@ def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
     table = open_table(files)
     schema = table_schema(job.options.include_headers, files.day_column)
     if table is None:
-        return Result(True, "is not there yet: the first run makes it")
+        return Result(True, "does not exist yet: the first run creates it")
     description = describe(table)
     if makes_rows(job.settings):
-        return Result(True, f"version {table.version()}; whether decoded columns fit, the first run says")
+        return Result(True, f"version {table.version()}; the first run checks whether decoded columns fit")
     try:
         check_fit(files.uri, description, schema, files.day_column)
     except errors.ConfigurationError as error:
@@ -224,100 +209,47 @@ def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
     return Result(True, f"version {table.version()}, its columns fit; {lane}{null_columns}")
 
 
-def _write_object(job: Job, files: TableFiles, *, write: bool) -> Result[bool]:
+def _write_object(job: Job, files: ingest.TableFiles, *, write: bool) -> Result[bool]:
     """Check that the user can write to the table's folder: create an empty object or file in it, and delete it.
 
     The name of the object or file begins with a dot, so that Delta ignores it.
-
-    Raises:
-        FaultError: the object or file cannot be created or deleted.
-        NotNeededError: `write` is False.
     """
     if not write:
         raise NotNeededError("nothing is written without --write")
     name = f".tiered-stream-doctor-{uuid.uuid4().hex}"
     if urlsplit(files.uri).scheme == "s3":
-        return _try_s3(job, files, name)
-    if urlsplit(files.uri).scheme in BUCKET_SCHEMES:
-        return _written(job, conditional=write_object(files, name), condition="a conditional put")
+        return _written(job, conditional=s3_bucket.write_object(files, name), condition="If-None-Match")
+    if urlsplit(files.uri).scheme in ingest.BUCKET_SCHEMES:
+        return _written(job, conditional=cloud_bucket.write_object(files, name), condition="a conditional put")
     file = _nearest(files.uri) / name  # in a parent folder if the table's folder is missing
     try:
         file.write_bytes(b"")
         file.unlink()
     except OSError as error:
         raise FaultError(f"{file.parent} cannot be written to: {error.strerror}", "correct its permissions") from None
-    return Result(True, f"a file was made in {file.parent} and deleted")
-
-
-def _try_s3(job: Job, files: TableFiles, name: str) -> Result[bool]:
-    """Put an empty object into the table's bucket, try to put it again with `If-None-Match: *`, and delete it.
-
-    If the service does not refuse the second put, the result is a warning.
-
-    Raises:
-        FaultError: a request is refused; or the second put succeeds, and `ingest.commit` is `deltalake`.
-    """
-    parts, storage = urlsplit(files.uri), files.storage
-    bucket = storage.s3_access_point or parts.netloc
-    key = "/".join(filter(None, (parts.path.strip("/"), name)))
-    object_settings: Any = storage.put_object_arguments()
-    acl = ", s3:PutObjectAcl" if storage.acl else ""
-    grant = f"grant s3:PutObject{acl} and s3:DeleteObject on arn:aws:s3:::{parts.netloc}/*"
-    with (
-        muted(*LOGGERS_WITH_SECRETS),
-        closing(table_session(storage, parts.netloc).client(s3_config())) as client,
-    ):
-        try:
-            client.put_object(Bucket=bucket, Key=key, Body=b"", **object_settings)
-            try:
-                conditional = _refuses_second(client, bucket, key)
-            finally:
-                client.delete_object(Bucket=bucket, Key=key)
-        except aws.ClientError as error:
-            code = error.response["Error"].get("Code", "")
-            raise FaultError(f"s3://{parts.netloc}/{key}: {error.operation_name} is refused ({code})", grant) from None
-        except aws.BotoCoreError as error:
-            raise FaultError(
-                f"s3://{parts.netloc}/{key}: {type(error).__name__}", "see the check of the store"
-            ) from None
-    return _written(job, conditional=conditional, condition="If-None-Match")
+    return Result(True, f"a file was created in {file.parent} and deleted")
 
 
 def _written(job: Job, *, conditional: bool, condition: str) -> Result[bool]:
     """Return the result of a written object; `conditional` is true if the service has honoured the `condition`.
 
     If it has not, the result is a warning.
-
-    Raises:
-        FaultError: the service has not honoured the condition, and `ingest.commit` is `deltalake`.
     """
     if conditional:
         return Result(True, f"an object was put and deleted; {condition} is honoured")
     description = (
         f"an object was put and deleted; but {condition} is not honoured, so deltalake cannot exclude other writers"
     )
-    fix = f"set {COMMIT.name}=spark, let no other job write to the table, or use a service with conditional puts"
-    if GivenOptions(job.settings).read(COMMIT) == COMMIT_BY_DELTALAKE:
+    fix = f"set {ingest.COMMIT.name}=spark, let no other job write to the table, or use a service with conditional puts"
+    if job.setting(ingest.COMMIT) == ingest.COMMIT_BY_DELTALAKE:
         raise FaultError(description, fix)
     return Result(True, description, fix)
-
-
-def _refuses_second(client: object, bucket: str, key: str) -> bool:
-    """Return True if the store refuses to put an object under a key that exists already (`If-None-Match: *`)."""
-    try:
-        client.put_object(Bucket=bucket, Key=key, Body=b"", IfNoneMatch="*")  # type: ignore[attr-defined]
-    except aws.ClientError as error:
-        return error.response["ResponseMetadata"]["HTTPStatusCode"] in _REFUSED_CONDITION
-    return False
 
 
 def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Result[Checkpoint]:
     """Return the offsets at which the query continues, by partition, from its checkpoint, and the query's id.
 
     If no micro-batch is committed yet, they are the planned one's, or empty.
-
-    Raises:
-        FaultError: the settings have no checkpoint, or the checkpoint cannot be read, or belongs to another query.
     """
     if not checkpoint:
         raise FaultError("there is a table, but no checkpoint", "set ingest.checkpointLocation")
@@ -340,7 +272,7 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
         return Result(Checkpoint({}, query_id), f"{_NOT_COMMITTED} at startingOffsets ({description})", fix)
     batch, ends = committed
     if not ends.positions:
-        raise FaultError(f"offsets/{batch} has no topic's offsets: the checkpoint is of another query",
+        raise FaultError(f"offsets/{batch} has no topic's offsets: the checkpoint belongs to another query",
                          "set ingest.checkpointLocation to the checkpoint of this query")  # fmt: skip
     return Result(
         Checkpoint(ends.positions, query_id, is_committed=True), f"batch {batch} is the last that is committed", fix
@@ -354,9 +286,6 @@ def _check_positions(job: Job, checkpoint: Checkpoint, ranges: PartitionRanges, 
 
     Args:
         ranges: range from the start to the end of the log, for each partition that the job reads.
-
-    Raises:
-        FaultError: an offset is below the log start offset or above the high watermark.
     """
     positions = checkpoint.positions
     known = {partition: at for partition, at in positions.items() if partition in ranges}
@@ -370,21 +299,56 @@ def _check_positions(job: Job, checkpoint: Checkpoint, ranges: PartitionRanges, 
         partition, at = min(lost.items())
         start = ranges[partition].start
         raise FaultError(
-            f"{partition} goes on at offset {at}, but its log starts at {start}: {start - at} offsets are lost"
+            f"{partition} continues at offset {at}, but its log starts at {start}: {start - at} offsets are lost"
             f"{f' (and of {len(lost) - 1} more partitions)' if len(lost) > 1 else ''}",
-            "set failOnDataLoss=false to go on without them, and give the topic a longer retention.ms"
+            "set failOnDataLoss=false to continue without them, and raise the topic's retention.ms"
             if job.options.fail_on_data_loss
-            else "nothing brings them back: give the topic a longer retention.ms",
+            else "they cannot be restored: raise the topic's retention.ms",
         )
     if beyond:
         partition, at = min(beyond.items())
         raise FaultError(
-            f"{partition} goes on at offset {at}, but its log ends at {high_watermarks[partition]}",
-            "see whether the topic was deleted and made again: then begin with a new checkpoint (and a new table)",
+            f"{partition} continues at offset {at}, but its log ends at {high_watermarks[partition]}",
+            "check whether the topic was deleted and created again: then start with a new checkpoint and a new table",
         )
     if not_read:
         shown = ", ".join(map(str, not_read[:5]))
-        return Result(True, f"partitions of the checkpoint are not read any more: {shown}",
-                    "see whether a topic was deleted, or is missing in subscribe")  # fmt: skip
+        return Result(True, f"partitions of the checkpoint are no longer read: {shown}",
+                    "check whether a topic was deleted, or is missing in subscribe")  # fmt: skip
     unread = sum(max(ranges[partition].end - at, 0) for partition, at in positions.items())
     return Result(True, f"within the logs; {unread:,} offsets are to be read" if positions else "none yet")
+
+
+def check_landed(
+    job: Job, files: ingest.TableFiles, checkpoint: Checkpoint, ranges: PartitionRanges, source: LogSource
+) -> Result[bool]:
+    """Check that no other query has landed offsets in the table that the job's query is still to land.
+
+    Args:
+        ranges: range from the start to the end of the log, for each partition that the job reads.
+
+    Raises:
+        FaultError: another query has landed some of them, and the job's query has no committed micro-batch.
+        NotNeededError: it is a table of the latest state.
+    """
+    from tiered_stream.delta.commit.deltalake_commit import open_table
+
+    table = open_table(files)
+    if files.keys:
+        raise NotNeededError("a table of the latest state may get records again")
+    if table is None:
+        return Result(True, "there is no table yet")
+    lookup = OffsetLookup.of(job.options, source.offset_reader)
+    starts = checkpoint.positions or fitted_initial_offsets(job.options, lookup).offsets
+    wanted = {
+        partition: OffsetRange(start, ranges[partition].end)
+        for partition, start in starts.items()
+        if partition in ranges and start < ranges[partition].end
+    }
+    ids = lookup.assignment().topic_ids
+    found = landed_before(TableLog(files), "it", checkpoint.query_id, wanted, ids, table.version())
+    if found is None:
+        return Result(True, "its newest commits have no offsets that this query is still to land")
+    if checkpoint.is_committed or job.setting(ingest.ON_LANDED_OFFSETS) == ingest.LAND:
+        return Result(True, f"{found.text}: this query lands them again", "let one query land each topic in a table")
+    raise FaultError(found.text, found.advice)

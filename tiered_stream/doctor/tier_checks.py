@@ -29,14 +29,14 @@ from tiered_stream.storage.open_fetcher import fetcher_for
 from tiered_stream.storage.segment_places import copy_broker_settings, misplacement
 
 _MAX_SAMPLE = 16
-_ABSENT = "no remote.storage.uri is set: segments come by signed locations, or through the brokers"
+_ABSENT = "no remote.storage.uri is set: segments come from signed locations, or from the brokers"
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
     """Tiered segments that the locator has named for the job, grouped by partition and in offset order within it.
 
-    `signed` is one location that has a signed URL; None: no location has a signed URL. `only_first` is True if only the
+    `signed` is one location that has a signed URL, or None if no location has one. `only_first` is True if only the
     first segment of each partition was located.
     """
 
@@ -73,21 +73,21 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
     parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
     if options is not None and parts.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES, *HDFS_SCHEMES):
         # Imported late, because importing obstore takes long and a folder does not need it.
-        from tiered_stream.doctor.container import FIXES, list_container
+        from tiered_stream.doctor.cloud_bucket import FIXES, list_container
 
         return examination.check("bucket", lambda _: list_container(options.storage), fetcher, fixes=FIXES)
     if options is None or parts.scheme not in S3_SCHEMES:
         return Known("storage settings", True if fetcher.value else None)
     # Imported late, because importing boto3 takes long and a folder does not need it.
-    from tiered_stream.doctor import bucket as of_bucket
+    from tiered_stream.doctor import s3_bucket
 
     use = segments_use(options.storage)
     name_and_path = bucket_and_path(options.storage.uri or "")
-    bucket = of_bucket.Bucket(*name_and_path, options.storage, use)
-    examination.check("storage credentials", lambda _: of_bucket.check_credentials(bucket), fetcher)
-    answer = examination.check("storage endpoint", lambda _: of_bucket.list_one_key(bucket), fetcher)
-    examination.check("clock", of_bucket.check_clock, answer)
-    return examination.check("bucket", lambda answer: of_bucket.check_listing(bucket, answer), answer)
+    bucket = s3_bucket.Bucket(*name_and_path, options.storage, use)
+    examination.check("storage credentials", lambda _: s3_bucket.check_credentials(bucket), fetcher)
+    answer = examination.check("storage endpoint", lambda _: s3_bucket.list_one_key(bucket), fetcher)
+    examination.check("clock", s3_bucket.check_clock, answer)
+    return examination.check("bucket", lambda answer: s3_bucket.check_listing(bucket, answer), answer)
 
 
 def _open_fetcher(job: Job) -> Result[RemoteStorageFetcher]:
@@ -104,13 +104,10 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
 
     If the locator lists segments, the result has all tiered segments of the job. A locator that asks brokers would need
     many requests, so the result then has only the segment with the first offset of each partition.
-
-    Raises:
-        NotNeededError: the job uses no locator.
     """
     locator = _innermost(source.locator) if source.locator else None
     if locator is None:
-        raise NotNeededError("nobody locates segments, see the check of the locator")
+        raise NotNeededError("no locator is in use: see the check of the locator")
     from_brokers = ""
     with collected_warnings() as warned:
         if isinstance(locator, SegmentMetadataLocator):
@@ -127,9 +124,7 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
             signed = next((location for location in locations if location.signed_url), None)
             located = Located(tuple(location.segment for location in locations), signed, only_first=True)
     if warned:
-        return Result(
-            located, "; ".join(warned), "these partitions are read through the brokers: repair what is said of them"
-        )
+        return Result(located, "; ".join(warned), "the brokers send these partitions: repair what the message names")
     if not located.segments:
         fix = "wait until a segment is rolled (segment.ms, segment.bytes) and copied; else see the brokers' logs"
         return Result(located, "nothing is tiered yet", fix)
@@ -198,7 +193,7 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
         raise _fault(job.options.storage, failures, len(sample) - len(failures), listable=listable)
     count = f"{len(sample)} of {len(located.segments)}" if len(sample) < len(located.segments) else f"all {len(sample)}"
     which = "first segments" if located.only_first else "segments"
-    return Result(True, f"log and offset index of {count} {which} are given")
+    return Result(True, f"log and offset index of {count} {which} can be read")
 
 
 def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:
@@ -224,15 +219,15 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
         return FaultError(str(first), "install the package, or correct the setting, that the message names")
     if isinstance(first, errors.StorageBucketNotFoundError):
         place = segments_use(storage).place
-        return FaultError(str(first), f"correct the {place}, or make the bucket or folder readable here")
+        return FaultError(str(first), f"correct the {place}, or create the bucket, or make the folder readable here")
     if misplaced := _misplaced(storage, missing, failures, fetched):
         return misplaced
     if missing or (refused and fetched and not listable):
         unfetched = missing or refused
         others = f" (and {len(unfetched) - 1} more)" if len(unfetched) > 1 else ""
         return FaultError(
-            f"{failures[unfetched[0]]}{others}, while {fetched} other segments are given",
-            "restore the object (from the bucket's versions), and see who deletes there: a lifecycle rule?",
+            f"{failures[unfetched[0]]}{others}, while {fetched} other segments can be read",
+            "restore the object (from the bucket's versions), and find out what deletes there: a lifecycle rule?",
         )
     if refused and "encryption.key.pairs" in str(first):
         return FaultError(str(first), "name the private key of that key pair: rsm.config.encryption.key.pairs.*")
@@ -246,7 +241,7 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
             else ", and s3:ListBucket on the bucket, so that a missing object differs from a refused object"
         )
         return FaultError(str(first), f"grant s3:GetObject on arn:aws:s3:::{bucket}/*{grant_list}")
-    fix = "check remote.storage.layout and rsm.config.* against the brokers' own; if they agree, the object was altered"
+    fix = "check remote.storage.layout and rsm.config.* against the brokers' own; if they agree, the object was changed"
     return FaultError(str(first), fix)
 
 
@@ -255,7 +250,7 @@ def _misplaced(
 ) -> FaultError | None:
     """Return the error for storage settings that name a wrong bucket, folder, layout or prefix.
 
-    None: the failures do not show that these settings are wrong.
+    The result is None if the failures do not show that these settings are wrong.
 
     Args:
         missing: segments whose objects were not found.
@@ -279,12 +274,7 @@ def _misplaced(
 
 
 def _follow_signed(job: Job, located: Located) -> Result[bool]:
-    """Check that the signed URL of a location works: fetch one byte of its segment by the URL.
-
-    Raises:
-        NotNeededError: no location has a signed URL.
-        FaultError: the URL's host is not allowed, is not reachable, or refuses the request.
-    """
+    """Check that the signed URL of a location works: fetch one byte of its segment by the URL."""
     location = located.signed
     if location is None or location.signed_url is None:
         raise NotNeededError("no location is signed: there is no gateway, or it signs none")
@@ -301,6 +291,6 @@ def _follow_signed(job: Job, located: Located) -> Result[bool]:
     except errors.SignedLocationError as error:
         raise FaultError(str(error), "add that host to remote.signed.location.hosts, if it is your storage") from None
     except errors.StorageError as error:
-        fix = "open the way from here to that host; if it refuses, check the gateway's own credentials and its clock"
+        fix = "open the network path to that host; if it refuses, check the gateway's own credentials and its clock"
         raise FaultError(str(error), fix) from None
     return Result(True, f"they lead to {origin}, which is allowed and responds")

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import tiered_stream
 from tiered_stream.errors import ConfigurationError, TieredStreamError
-from tiered_stream.gateway.gateway_program import log_to_standard_error, run_gateway
-from tiered_stream.gateway.gateway_settings import GatewaySettings
-from tiered_stream.options.settings_files import file_settings, with_origins
+from tiered_stream.gateway.gateway_program import run_gateway
+from tiered_stream.options.settings_files import with_origins
 
 _FAILED, _REFUSED = 1, 2
 
@@ -29,15 +28,11 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="say more")
     parser.add_argument("--version", action="version", version=f"tiered-stream {tiered_stream.__version__}")
     given = parser.parse_args()
-    log_to_standard_error(verbose=given.verbose)
     try:
-        run_gateway(GatewaySettings.parse(file_settings(*given.config)))
-    except ConfigurationError as error:
+        run_gateway(given.config, verbose=given.verbose)
+    except TieredStreamError as error:
         sys.stderr.write(f"{with_origins(str(error))}\n")
-        return _REFUSED
-    except (TieredStreamError, OSError) as error:
-        sys.stderr.write(f"{with_origins(str(error))}\n")
-        return _FAILED
+        return _REFUSED if isinstance(error, ConfigurationError) else _FAILED
     return 0
 
 

@@ -1,19 +1,23 @@
-"""Gateway as a program that runs until SIGTERM or Ctrl-C."""
+"""Gateway as a program that runs until SIGTERM or Ctrl-C, with its limit of open files."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from tiered_stream.errors import TieredStreamError
 from tiered_stream.gateway.gateway_settings import LISTENER_PROTOCOL, SIGNED_SECONDS, GatewaySettings
 from tiered_stream.gateway.server import Gateway
-from tiered_stream.gateway.sockets.open_files import connections_allowed
-from tiered_stream.observe.health_and_metrics import Monitor
+from tiered_stream.observe.prometheus_endpoint import Monitor
 from tiered_stream.options.remote_options import SIGNED_HOSTS
+from tiered_stream.options.settings_files import file_settings
 from tiered_stream.process.heap_and_gc import collect_old_rarely
 
 log = logging.getLogger(__name__)
@@ -23,22 +27,24 @@ log = logging.getLogger(__name__)
 _SWITCH_SECONDS = 0.0005
 
 
-def log_to_standard_error(*, verbose: bool) -> None:
-    """Write the gateway's log lines to standard error: with `verbose`, also the lines for debugging."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("tiered_stream").setLevel(logging.DEBUG if verbose else logging.INFO)
+def run_gateway(config: Sequence[Path], *, verbose: bool) -> None:
+    """Run the gateway with the settings in the files `config` until SIGTERM or Ctrl-C, and log to standard error.
 
-
-def run_gateway(settings: GatewaySettings) -> None:
-    """Run the gateway until SIGTERM or Ctrl-C.
+    With `verbose`, lines for debugging are logged, too.
 
     Raises:
-        ConfigurationError: a setting for Kafka or for the storage is wrong.
-        OSError: the bootstrap port or the monitor's port is in use.
+        ConfigurationError: a file cannot be read, or a setting is wrong.
+        TieredStreamError: the bootstrap port or the monitor's port is in use.
     """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("tiered_stream").setLevel(logging.DEBUG if verbose else logging.INFO)
+    settings = GatewaySettings.parse(file_settings(*config))
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_old_rarely()
-    asyncio.run(_serve(settings))
+    try:
+        asyncio.run(_serve(settings))
+    except OSError as error:
+        raise TieredStreamError(str(error)) from error
 
 
 async def _serve(settings: GatewaySettings) -> None:
@@ -86,3 +92,31 @@ def warn_of_plaintext(settings: GatewaySettings) -> None:
             "Use SSL, or %s=0",
             LISTENER_PROTOCOL.name, settings.signed_location_seconds, SIGNED_SECONDS.name,
         )  # fmt: skip
+
+
+_PER_CONNECTION = 2  # the connection to the client and the connection to the broker
+_OTHERS = 256  # the gateway's own connections, threads, ports and files
+
+
+def connections_allowed(wanted: int, ports: int) -> int:
+    """Raise the soft limit of open files (`ulimit -n`) as needed; return how many client connections are allowed.
+
+    The result is `wanted`, or a smaller number (at least 1) if the hard limit is too low for `wanted` connections and
+    `ports` listening ports.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _PER_CONNECTION * wanted + ports + _OTHERS
+    if resource.RLIM_INFINITY in (soft, hard) and soft in (resource.RLIM_INFINITY, hard):
+        return wanted
+    limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if limit > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    if limit == needed or soft >= needed:
+        return wanted
+    allowed = max(1, (limit - ports - _OTHERS) // _PER_CONNECTION)
+    log.warning(
+        "gateway.max.connections = %d needs %d open files, and this process may have %d (ulimit -Hn): "
+        "at most %d connections are taken",
+        wanted, needed, limit, allowed,
+    )  # fmt: skip
+    return allowed

@@ -146,10 +146,10 @@ _OWN_CERTIFICATE = ("ssl.keystore.", "ssl.key.")
 class GatewaySettings:
     """Checked settings of a gateway; times in seconds, sizes in bytes. The repr leaves out secrets.
 
-    `listener_tls` is for connections from clients (None: plaintext). `broker_tls` is for connections that carry
-    clients' requests to brokers (None: plaintext). `broker_tls` has no client certificate, so that brokers never take a
-    client for the gateway. `login_asked` is True if the brokers' listener uses SASL; clients and the gateway's own
-    client use the same listener. `kafka` has the client properties without the prefix `kafka.`.
+    `listener_tls` is for connections from clients, and `broker_tls` for connections that carry clients' requests to
+    brokers. None stands for plaintext. `broker_tls` has no client certificate, so that brokers never take a client for
+    the gateway. `login_asked` is True if the brokers' listener uses SASL; clients and the gateway's own client use the
+    same listener. `kafka` has the client properties without the prefix `kafka.`.
     """
 
     listener_host: str = of(LISTENER_HOST)
@@ -212,9 +212,6 @@ def _check_names(raw: Mapping[str, str], options: GivenOptions) -> None:
 
     Names that begin with `kafka.`, `remote.` or the prefix of plugin options are not checked here. A warning is logged
     for each option of the Spark source that has no effect on a gateway.
-
-    Raises:
-        ConfigurationError: a name is unknown (the message has the nearest known name), or a value is a placeholder.
     """
     check_placeholders(raw, ("gateway.", "kafka."))
     elsewhere = ("kafka.", "remote.", options.plugin_prefix)

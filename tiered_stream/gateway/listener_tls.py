@@ -67,9 +67,6 @@ class ListenerTls:
 
         The context asks clients for a certificate as `client_auth` says. If `client_auth` is `none`, the trust store is
         not read.
-
-        Raises:
-            ConfigurationError: the keystore or the trust store cannot be read; the message names the setting.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:

@@ -13,18 +13,17 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import metadata_request
 from tiered_stream.broker.wire.location_messages import LOCATIONS, SIGNED_LOCATIONS
 from tiered_stream.errors import ConfigurationError, TieredStreamError
-from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.locations.faulty_partitions import FaultyPartitions
 from tiered_stream.gateway.locations.location_responses import LocationResponses
 from tiered_stream.gateway.locations.location_workers import LocationWorkers
 from tiered_stream.gateway.locations.signing import LocationSigner
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
-from tiered_stream.gateway.protocol.endpoints import Address, Endpoints
-from tiered_stream.gateway.sockets.broker_ports import BrokerPorts
+from tiered_stream.gateway.protocol.broker_addresses import Address, Endpoints
 from tiered_stream.gateway.sockets.client_connections import ClientConnections, Connect
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory
-from tiered_stream.gateway.sockets.listener import Listener
+from tiered_stream.gateway.sockets.listening_ports import BrokerPorts, Listener
 from tiered_stream.gateway.sockets.relay import RelayServices
 from tiered_stream.gateway.sockets.streams import Streams, connect_streams
 from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
@@ -170,9 +169,6 @@ class Gateway:
 
         If another broker has the same gateway port, that broker may have left the cluster. So all brokers are then
         listed again soon.
-
-        Raises:
-            ConfigurationError: two brokers would share a port.
         """
         try:
             return self._endpoints.learn(node_id, broker)

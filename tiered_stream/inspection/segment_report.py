@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import groupby
 from typing import Any
 
 import orjson
@@ -81,14 +82,10 @@ class SegmentSums:
     @classmethod
     def of(cls, listed: Sequence[ListedSegment]) -> SegmentSums:
         """Return the sums over the listed segments."""
-        orphans = [segment for segment in listed if segment.orphan]
-        return cls(
-            len(listed),
-            sum(segment.segment.size for segment in listed),
-            len(orphans),
-            sum(segment.segment.size for segment in orphans),
-            sum(segment.overlaps for segment in listed),
-        )
+        sizes = [segment.segment.size for segment in listed]
+        orphan_sizes = [segment.segment.size for segment in listed if segment.orphan]
+        overlapping = sum(segment.overlaps for segment in listed)
+        return cls(len(sizes), sum(sizes), len(orphan_sizes), sum(orphan_sizes), overlapping)
 
     def __str__(self) -> str:
         mib = f"{self.bytes / (1 << 20):,.1f} MiB"
@@ -115,6 +112,16 @@ class ListedPartition:
         """Return the report's entry for `partition`, built from the partition's tiered segments (`tier`)."""
         return cls(partition, tier.log, tuple(_gaps(tier)), tuple(_listed(tier)))
 
+    def figures(self) -> dict[str, Any]:
+        """Return the partition's fields and figures as a dictionary for JSON."""
+        return {
+            **self.partition._asdict(),
+            "log": asdict(self.log),
+            "not_tiered": [asdict(offsets) for offsets in self.not_tiered],
+            "total": asdict(SegmentSums.of(self.segments)),
+            "segments": [segment.figures() for segment in self.segments],
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
@@ -133,18 +140,13 @@ class SegmentReport:
     @classmethod
     def of(cls, contents: TierContents) -> SegmentReport:
         """Return the report on the segments in `contents`, with partitions in sorted order."""
-        tiers, faults = contents.tiers.found, contents.tiers.faults
-        return cls(
-            str(contents.located_by),
-            contents.only_counted,
-            tuple(ListedPartition.of(partition, tiers[partition]) for partition in sorted(tiers)),
-            tuple((partition, str(faults[partition])) for partition in sorted(faults)),
-        )
+        partitions = tuple(ListedPartition.of(*each) for each in sorted(contents.tiers.found.items(), key=_partition))
+        faults = tuple((name, str(fault)) for name, fault in sorted(contents.tiers.faults.items(), key=_partition))
+        return cls(str(contents.located_by), contents.only_counted, partitions, faults)
 
     def topics(self) -> Iterator[tuple[str, SegmentSums]]:
         """Yield each topic's name with the sums over the segments of its partitions, sorted by name."""
-        for topic in sorted({listed.partition.topic for listed in self.partitions}):
-            of_topic = [listed for listed in self.partitions if listed.partition.topic == topic]
+        for topic, of_topic in groupby(self.partitions, key=lambda listed: listed.partition.topic):
             yield topic, SegmentSums.of([segment for listed in of_topic for segment in listed.segments])
 
     def to_json(self) -> str:
@@ -152,21 +154,15 @@ class SegmentReport:
         figures = {
             "told_by": self.located_by,
             "only_what_counts": self.only_counted,
-            "partitions": [_figures(listed) for listed in self.partitions],
+            "partitions": [listed.figures() for listed in self.partitions],
             "topics": [{"topic": topic, **asdict(sums)} for topic, sums in self.topics()],
             "faults": [{**partition._asdict(), "reason": reason} for partition, reason in self.faults],
         }
         return orjson.dumps(figures, option=orjson.OPT_INDENT_2).decode()
 
 
-def _figures(listed: ListedPartition) -> dict[str, Any]:
-    return {
-        **listed.partition._asdict(),
-        "log": asdict(listed.log),
-        "not_tiered": [asdict(offsets) for offsets in listed.not_tiered],
-        "total": asdict(SegmentSums.of(listed.segments)),
-        "segments": [segment.figures() for segment in listed.segments],
-    }
+def _partition(item: tuple[TopicPartition, object]) -> TopicPartition:
+    return item[0]
 
 
 def _gaps(tier: PartitionTier) -> Iterator[OffsetRange]:
@@ -239,13 +235,8 @@ def render_segments(report: SegmentReport) -> RenderableType:
         for listed in partition.segments:
             table.add_row(str(partition.partition), *_cells(listed), style="yellow" if listed.orphan else "")
         table.add_section()
-    lines = [
-        *(
-            f"{partition.partition}: {SegmentSums.of(partition.segments)}{_not_tiered(partition)}"
-            for partition in report.partitions
-        ),
-        *(f"topic {topic}: {sums}" for topic, sums in report.topics()),
-    ]
+    lines = [f"{each.partition}: {SegmentSums.of(each.segments)}{_not_tiered(each)}" for each in report.partitions]
+    lines += [f"topic {topic}: {sums}" for topic, sums in report.topics()]
     if report.only_counted:
         lines.append(
             "Brokers and gateways name only segments that count, and no timestamps: remote.log.locator=metadata-topic "
@@ -264,11 +255,13 @@ def _cells(listed: ListedSegment) -> Iterator[str]:
     yield "" if segment.max_timestamp < 0 else show_time(segment.max_timestamp)
     yield uuid_to_text(segment.segment_id)
     yield listed.state.name.lower().replace("_segment_", " ")
-    parts = " and ".join(f"{offsets.start:,} to {offsets.end - 1:,}" for offsets in listed.counts)
-    whole = listed.counts == (segment.offsets,)
-    yield ("yes" if whole else parts or "no") + (f": {'; '.join(listed.not_counted)}" if listed.not_counted else "")
+    counts = "yes" if listed.counts == (segment.offsets,) else _ranges(listed.counts, " and ") or "no"
+    yield counts + (f": {'; '.join(listed.not_counted)}" if listed.not_counted else "")
 
 
 def _not_tiered(listed: ListedPartition) -> str:
-    ranges = ", ".join(f"{offsets.start:,} to {offsets.end - 1:,}" for offsets in listed.not_tiered)
-    return f"; not tiered: {ranges}" if ranges else ""
+    return f"; not tiered: {_ranges(listed.not_tiered, ', ')}" if listed.not_tiered else ""
+
+
+def _ranges(ranges: Iterable[OffsetRange], separator: str) -> str:
+    return separator.join(f"{offsets.start:,} to {offsets.end - 1:,}" for offsets in ranges)

@@ -111,7 +111,9 @@ def tier_contents(options: Options) -> TierContents:
 def check_objects(options: Options, contents: TierContents) -> None:
     """Check that the storage returns the segments, if the metadata topic has named them and the options name a storage.
 
-    Raises: the errors of `StorageCheck.check`, for a query that does not fall back to brokers.
+    Raises:
+        ConfigurationError: the settings name a wrong place.
+        StorageError: the storage refuses access, cannot be reached, or does not have a segment.
     """
     if contents.located_by != LocatorName.METADATA_TOPIC:
         return  # an archive's manifests were read there, and a gateway's segments may have signed locations

@@ -38,7 +38,7 @@ class BatchLog:
         """Listen at the loopback interface if `loopback` is true, because all tasks run on this machine."""
         self._changed = threading.Condition()
         self._pending: LRUCache[MicroBatchId | None, tuple[int, ReadMetrics]] = LRUCache(_PENDING)
-        """Number of reports and their sum, by micro-batch. None: a task did not know its micro-batch."""
+        """Number of reports and their sum, by micro-batch. The key is None for tasks that did not know theirs."""
         self._again: LRUCache[MicroBatchId | None, ReadMetrics] = LRUCache(_PENDING)
         """Cost of input partitions that were read again, by micro-batch."""
         self._awaited = 0
@@ -56,11 +56,11 @@ class BatchLog:
         """Take note of a newly planned micro-batch, after logging reports that still have no line.
 
         Args:
-            reports: number of reports that the micro-batch's tasks send if all of them succeed; 0: unknown.
-            lag: number of offsets from the micro-batch's end to the log's end, by partition; empty: unknown.
+            reports: number of reports that the micro-batch's tasks send if all of them succeed, or 0 if it is unknown.
+            lag: number of offsets from the micro-batch's end to the log's end, by partition, empty if it is unknown.
             end: end offsets of the micro-batch. If the micro-batch before had the same end, it is planned once more,
-                because the query uses the stream several times. Then `reports` come on top. None: a micro-batch of its
-                own.
+                because the query uses the stream several times. Then `reports` come on top. None is always a
+                micro-batch of its own.
         """
         with self._changed:
             if end is not None and end == self._end:

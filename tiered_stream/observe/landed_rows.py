@@ -47,7 +47,7 @@ class LandedRows:
     """Number of rows that were committed to `table`, and of dead letters whose records were meant for it.
 
     `dead_letter_table` is the table that got the dead letters; empty if there are none. `keys` are the changed keys of
-    a table of the latest state, whose sum is `rows`; None: the table appends, or the numbers are unknown.
+    a table of the latest state, whose sum is `rows`. It is None if the table appends, or if the numbers are unknown.
     """
 
     table: str
@@ -68,7 +68,7 @@ def note_landed(micro_batch: MicroBatchId, tables: Iterable[LandedRows]) -> None
 
 
 def landed_in(micro_batch: MicroBatchId) -> tuple[LandedRows, ...] | None:
-    """Return what the micro-batch has committed, by table; None: unknown, because Spark's own sink has committed it."""
+    """Return what the micro-batch has committed, by table, or None if Spark's own sink has committed it."""
     with _lock:
         return _committed.get(micro_batch, (0.0, None))[1]
 
@@ -119,8 +119,8 @@ def describe_rows(records: int | None, tables: Sequence[LandedRows] | None) -> s
     keys in place of rows.
 
     Args:
-        records: number of records that were read; None: the text leaves it out.
-        tables: rows and dead letters that were committed; None: unknown.
+        records: number of records that were read. If it is None, the text leaves it out.
+        tables: rows and dead letters that were committed, or None if they are unknown.
     """
     if tables is None:
         return f"{records or 0:,} rows"

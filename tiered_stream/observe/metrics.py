@@ -135,8 +135,8 @@ class ReadMetrics:
     def latency_quantile(self, share: float) -> float | None:
         """Return the latency, in seconds, within which the fraction `share` (0 to 1) of the storage requests ended.
 
-        The result is the upper bound of a histogram bucket, or the longest latency if that is shorter; None: there was
-        no request.
+        The result is the upper bound of a histogram bucket, or the longest latency if that is shorter. It is None if
+        there was no request.
         """
         for bound in LATENCY_BOUNDS_MS:
             if self.remote_fetch_requests and getattr(self, within(bound)) >= share * self.remote_fetch_requests:

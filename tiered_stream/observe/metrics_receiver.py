@@ -1,13 +1,20 @@
-"""Receiver on the driver that adds up the counters that tasks send, in total and by micro-batch."""
+"""Receiver on the driver that adds up the counters that tasks send, in total and by micro-batch.
+
+The kernel drops datagrams that do not begin with a secret. Without this filter, a flood of forged reports would fill
+the socket's buffer, so that reports of tasks would be lost, and would take a core of the driver. The filter is a
+program for the kernel's packet filter (Linux: `socket(7)`, `SO_ATTACH_FILTER`; `linux/filter.h`). It needs no rights.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import hmac
 import logging
 import os
 import re
 import selectors
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -20,7 +27,6 @@ import orjson
 from cachetools import LRUCache
 
 from tiered_stream.model import REPORT_TOKEN_BYTES, ReportAddress
-from tiered_stream.observe.datagram_filter import accept_only
 from tiered_stream.observe.metrics import LATENCY_BOUNDS_MS, MicroBatchId, ReadMetrics, socket_addresses, within
 
 log = logging.getLogger(__name__)
@@ -49,8 +55,9 @@ _LONG_MAX = (1 << 63) - 1
 class Report:
     """Counters that a task has sent. `micro_batch` is None in a batch query.
 
-    `part` is the name of the input partition that the task has read; empty: the report is of no whole input partition.
-    `is_repeated` is true if another task has reported this input partition before. Then `metrics` has no rows.
+    `part` is the name of the input partition that the task has read. It is empty if the report is of no whole input
+    partition. `is_repeated` is true if another task has reported this input partition before. Then `metrics` has no
+    rows.
     """
 
     micro_batch: MicroBatchId | None
@@ -77,10 +84,10 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
 
     Args:
         host: the name or address by which tasks reach this machine (Spark: `spark.driver.host`).
-        bind: the address of this machine to listen at (Spark: `spark.driver.bindAddress`); None: `host`. If it is not
-            an address of this machine, as behind NAT, the receiver listens at all addresses.
+        bind: the address of this machine to listen at (Spark: `spark.driver.bindAddress`), by default `host`. If it is
+            not an address of this machine, as behind NAT, the receiver listens at all addresses.
         on_report: called with each report, after it is added to the sums, in the receiver's thread or in the thread
-            that calls `drain`; None: nothing is called.
+            that calls `drain`.
     """
 
     def __init__(self, host: str = "127.0.0.1", bind: str | None = None, on_report: OnReport | None = None) -> None:
@@ -124,11 +131,10 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
 
         Micro-batches that were returned before are left out.
         """
-        query_id, batch_id = micro_batch
         earlier = ReadMetrics()
         with self._lock:
             self.drain()
-            for known in [known for known in self._micro_batches if known[0] == query_id and known[1] < batch_id]:
+            for known in [known for known in self._micro_batches if known[0] == micro_batch[0] and known < micro_batch]:
                 earlier.add(self._micro_batches.pop(known))
         return earlier
 
@@ -141,11 +147,10 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
 
         Micro-batches that `take_micro_batch` has returned are left out.
         """
-        query_id, batch_id = micro_batch
         later = ReadMetrics()
         with self._lock:
-            for (query, batch), metrics in self._micro_batches.items():
-                if query == query_id and batch > batch_id:
+            for known, metrics in self._micro_batches.items():
+                if known[0] == micro_batch[0] and known > micro_batch:
                     later.add(metrics)
         return later
 
@@ -194,9 +199,6 @@ def _bound(host: str, token: bytes) -> socket.socket:
     """Return a UDP socket for datagrams with `token`, bound to the address of `host`.
 
     If this address cannot be bound, the socket is bound to all addresses.
-
-    Raises:
-        OSError: no address can be bound.
     """
     candidates: list[tuple[int, Any]] = [(socket.AF_INET6, ("::", 0))]
     with suppress(OSError, ValueError):
@@ -253,3 +255,41 @@ def _are_possible(counters: Mapping[str, Any]) -> bool:
         if type(value) is not type(_COUNTERS[name]) or not 0 <= value <= largest:
             return False
     return all(counters[name] <= counters[larger] for name, larger in pairwise(_LATENCIES))
+
+
+_SO_ATTACH_FILTER = 26
+_UDP_HEADER = 8
+"""Bytes in front of a datagram's content that the filter of a UDP socket sees."""
+_LOAD, _XOR, _SAVE, _TO_X, _LOAD_SAVED, _OR_X = 0x20, 0xA4, 0x02, 0x07, 0x60, 0x4C
+_JUMP_IF_EQUAL, _RETURN = 0x15, 0x06
+_WHOLE, _NOTHING = 0xFFFFFFFF, 0
+
+
+def accept_only(listening: socket.socket, secret: bytes) -> None:
+    """Let the kernel drop each datagram that does not begin with `secret`, in a time that does not depend on its bytes.
+
+    Call it before the socket is bound. Do nothing if this system has no such filter: the receiver compares again.
+
+    Args:
+        secret: bytes whose number is a multiple of 4.
+    """
+    with suppress(OSError):
+        program = b"".join(struct.pack("HBBI", *instruction) for instruction in _instructions(secret))
+        code = ctypes.create_string_buffer(program)
+        size = len(program) // struct.calcsize("HBBI")
+        listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", size, ctypes.addressof(code)))
+
+
+def _instructions(secret: bytes) -> list[tuple[int, int, int, int]]:
+    """Return the filter's instructions: code, steps to skip if true, steps to skip if false, value.
+
+    The differences of all words are combined by OR before they are compared with 0. A datagram that is too short for a
+    load is dropped by the kernel.
+    """
+    instructions: list[tuple[int, int, int, int]] = []
+    for number, (word,) in enumerate(struct.iter_unpack(">I", secret)):
+        instructions += [(_LOAD, 0, 0, _UDP_HEADER + 4 * number), (_XOR, 0, 0, word)]
+        if number:
+            instructions += [(_TO_X, 0, 0, 0), (_LOAD_SAVED, 0, 0, 0), (_OR_X, 0, 0, 0)]
+        instructions.append((_SAVE, 0, 0, 0))
+    return [*instructions, (_JUMP_IF_EQUAL, 0, 1, 0), (_RETURN, 0, 0, _WHOLE), (_RETURN, 0, 0, _NOTHING)]

@@ -267,11 +267,7 @@ def _resource() -> Resource:
 
 
 def _metrics_url(endpoint: str) -> str:
-    """Return the URL to which metrics are sent: the endpoint, with `/v1/metrics` added if it has no path.
-
-    Raises:
-        ConfigurationError: the endpoint is not an HTTP URL, or contains credentials or a query.
-    """
+    """Return the URL to which metrics are sent: the endpoint, with `/v1/metrics` added if it has no path."""
     if "@" in endpoint or "?" in endpoint:
         raise ConfigurationError("an endpoint for OTLP has no credentials in it: OTEL_EXPORTER_OTLP_HEADERS takes them")
     if not is_http_url(endpoint):

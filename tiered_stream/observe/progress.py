@@ -27,8 +27,8 @@ class MicroBatch:
 
     `query` is the query's name, or its id if it has no name. `timestamp` is the start of the trigger, as Spark's text.
     `seconds` is the duration of the whole trigger. `cost` are the counters of the tasks. `lag` is the number of offsets
-    from the batch's end to the log's end, by partition; None: no source reports these offsets. `tables` are the rows
-    and dead letters that the batch has committed, by table; None: unknown.
+    from the batch's end to the log's end, by partition, or None if no source reports these offsets. `tables` are the
+    rows and dead letters that the batch has committed, by table, or None if they are unknown.
     """
 
     query: str
@@ -46,7 +46,7 @@ class MicroBatch:
     def lag_seconds(self) -> float | None:
         """Age of the newest record that was read, in seconds; 0 if no offset is left to read.
 
-        None: the lag in offsets is unknown, or offsets are left and no record was read.
+        It is None if the lag in offsets is unknown, or if offsets are left and no record was read.
         """
         if self.lag is None or not any(self.lag.values()):
             return None if self.lag is None else 0.0
@@ -146,7 +146,7 @@ def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
 
 
 def source_offsets(text: str | Mapping[str, Any] | None) -> dict[TopicPartition, int] | None:
-    """Return the offsets that a source reports in Spark's progress, by partition; None: the source reports no offsets.
+    """Return the offsets that a source reports in Spark's progress, by partition, or None if it reports no offsets.
 
     In `lastProgress`, pyspark 4.0 and 4.1 give the text of a Python dictionary in place of JSON.
 

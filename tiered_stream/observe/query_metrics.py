@@ -33,7 +33,7 @@ class QuerySums:
     cost: ReadMetrics = field(default_factory=ReadMetrics)
     rows: int = 0
     tables: tuple[LandedRows, ...] | None = None
-    """Rows and dead letters that were committed, by table; None: unknown."""
+    """Rows and dead letters that were committed, by table, or None if they are unknown."""
 
     def after(self, batch: MicroBatch) -> QuerySums:
         """Return the sums with `batch` added, which becomes the last micro-batch."""
@@ -95,7 +95,7 @@ def _landed(query: QuerySums) -> dict[tuple[str, ...], float | None]:
 
 
 _Figures = Callable[[QuerySums], Mapping[tuple[str, ...], float | None]]
-"""Function that returns a query's values of one metric, by the values of the labels after `query`; None: unknown."""
+"""Function that returns a query's values of one metric, by the labels after `query`. Unknown values are None."""
 _COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
 _FAMILIES: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, tuple[str, ...], _Figures], ...] = (
     (_COUNTER, "rows", "Rows that were read.", (), lambda query: {(): query.rows}),

@@ -1,4 +1,4 @@
-"""Log output of this package in a process, and a way to drop log records of libraries in one thread."""
+"""Log output of this package in a process: a way to drop log records of libraries in one thread, and a rate limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fcntl import ioctl
 from functools import cache
@@ -83,3 +83,30 @@ def _add_filters(packages: tuple[str, ...], _loggers: int) -> tuple[str, ...]:
 def _is_not_muted(record: logging.LogRecord) -> bool:
     """Filter of loggers: return false for a log record of a package that the current thread has muted."""
     return not record.name.startswith(_muted.packages)
+
+
+_INTERVAL_SECONDS = 10.0
+
+
+class LogRateLimit(logging.Filter):
+    """Log filter that passes at most one line every 10 s for each format string.
+
+    The next line that passes states how many lines were dropped. `clock` returns the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._passed: dict[object, float] = {}
+        self._dropped: dict[object, int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text, now = record.msg, self._clock()
+        if now - self._passed.get(text, float("-inf")) < _INTERVAL_SECONDS:
+            self._dropped[text] = self._dropped.get(text, 0) + 1
+            return False
+        self._passed[text] = now
+        dropped = self._dropped.pop(text, 0)
+        if dropped:
+            record.msg, record.args = f"{record.getMessage()} (and {dropped} more since the last line like it)", None
+        return True

@@ -1,6 +1,23 @@
 """Replay: copy the records of topics between two times to a target, by a stored plan, so that a replay can be resumed.
 
-The package has the same name as its function `run_replay.replay`. A call of the package calls this function.
+The package has the same name as its function `run_replay.replay`. A call of the package calls this function. The
+command line imports `run_replay`, `dry_run`, `progress_display`, `targets` and `times`; exports import `times`.
+
+- `run_replay`: function `replay`, and the run of a planned replay.
+- `replay_plan`: plan of a replay, and its files in the checkpoint.
+- `times_to_offsets`: new plan, whose times become offsets.
+- `times`: parser of times.
+- `left_to_query`: limit to offsets that the ingest query has landed.
+- `dry_run`: estimate of the cost, with or without Spark.
+- `progress_display`: bar or lines of progress.
+- `target`: base class of targets.
+- `targets`: Delta table and Parquet files as targets.
+- `topic_target`: Kafka topic as the target, by a Spark source.
+- `topic_settings`: settings for producing.
+- `topic_checks`: checks of the target topic.
+- `produce`: producer of one partition's records.
+- `target_positions`: positions of a replay in the target's cluster.
+- `librdkafka_errors`: retries and errors of librdkafka.
 """
 
 from __future__ import annotations

@@ -1,70 +1,185 @@
-"""Dry run of a replay without a Spark session. The target's folder is read only for the plan of an earlier run."""
+"""Dry run of a replay: an estimate of its offsets, bytes and requests, with or without a Spark session.
+
+All micro-batches are planned in the same way as a run of the replay plans them. No record is read. Without Spark, the
+target's folder is read only for the plan of an earlier run.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
 from dataclasses import replace as with_fields
-from typing import cast
+from typing import Any, ClassVar, cast
 from urllib.parse import urlsplit
 
+import orjson
+from rich.console import RenderableType
+
+from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.delta.checkpoint.query_tables import Folder
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
 from tiered_stream.delta.requirements.store_access import storage_without_spark
-from tiered_stream.delta.settings.ingest_settings import (
-    BUCKET_SCHEMES,
-    CHECKPOINT,
-    JOB_SETTINGS,
-    TABLE,
-    TOPIC,
-    job_settings,
-    settings_of_topics,
-    source_options,
-    topic_overrides,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.upsert_settings import is_upsert
 from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.errors import ConfigurationError, StorageError
-from tiered_stream.options.settings_files import gives, without
-from tiered_stream.options.spark_options import INCLUDE_HEADERS, MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
-from tiered_stream.plan.read_cost import Prices
-from tiered_stream.replay.estimate import Estimate, estimate
+from tiered_stream.locate.log_source import LogSource, open_log_source
+from tiered_stream.model import PartitionOffsets, Split, TopicPartition
+from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.options.settings_files import without
+from tiered_stream.options.spark_options import INCLUDE_HEADERS
+from tiered_stream.plan.read_cost import PartitionCost, Prices, ReadCost, render_cost, total_costs
+from tiered_stream.plan.splits import splits_for
+from tiered_stream.plan.stream import StreamPlanner
 from tiered_stream.replay.left_to_query import limit_to_landed
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name
-from tiered_stream.replay.run_replay import check_same, new_plan, subscription
-from tiered_stream.replay.store import PLAN
-from tiered_stream.replay.target import OFFSETS_PER_TASK, checkpoint_in
-from tiered_stream.replay.targets import PARQUET
-from tiered_stream.replay.targets import TOPIC as KAFKA
-from tiered_stream.replay.times import parse_range
+from tiered_stream.replay.replay_plan import PLAN, ReplayArguments, ReplayPlan, check_name
+from tiered_stream.replay.target import checkpoint_in, in_batches, kind_and_place
+from tiered_stream.replay.times import parse_range, show_range
+from tiered_stream.replay.times_to_offsets import new_plan, subscription
+
+
+@dataclass(slots=True)
+class PartitionEstimate(PartitionCost):
+    """Estimated cost of reading one partition in a replay.
+
+    `after_end` is the number of offsets from the first record at or after `--to` up to the log's end; 0 without `--to`.
+    `skipped` is the number of offsets that an exact replay does not read, because all their records are older than
+    `--from`.
+    """
+
+    after_end: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate(ReadCost):
+    """Estimated cost of a whole replay: the replay's plan, the cost of each partition, and sums, time and price."""
+
+    plan: ReplayPlan = field(repr=False)
+    partitions: Sequence[PartitionEstimate]
+    TOTALS: ClassVar[tuple[str, ...]] = (*ReadCost.TOTALS, "after_end")
+
+    def notes(self) -> list[str]:
+        """Return notes on the offsets from the first record at or after `--to` on, which only an exact replay reads.
+
+        The list has at most one note. It is empty if no partition has such offsets, and the replay is exact or has no
+        `--to`.
+        """
+        exact, after_end = self.plan.arguments.exact, self.total("after_end")
+        if not after_end:
+            if exact or self.plan.times.to_ms is None:
+                return []
+            return ["--exact would read the same offsets: nothing lies behind the first record at or after --to"]
+        text = f"{after_end:,} offsets lie behind the first record at or after --to"
+        if exact:
+            return [f"{text}: --exact reads them too, and takes those records whose time is within the range"]
+        return [
+            f"{text}. Where timestamps go back and forth, some may be of earlier records: --exact takes those, too, "
+            "and none that is outside the range"
+        ]
+
+    def to_json(self) -> str:
+        """Return the whole estimate as JSON."""
+        plan = self.plan
+        figures: dict[str, Any] = {
+            "name": plan.name,
+            "times": show_range(plan.times),
+            **asdict(plan.times),
+            "exact": plan.arguments.exact,
+            "target": plan.arguments.target,
+            **self.figures(),
+            "notes": self.notes(),
+        }
+        return orjson.dumps(figures, option=orjson.OPT_INDENT_2).decode()
+
+
+def estimate(
+    plan: ReplayPlan, settings: Mapping[str, str], tasks: int, max_bytes_per_second: int | None, prices: Prices
+) -> Estimate:
+    """Return the estimated cost of reading the offset ranges of a plan; write nothing.
+
+    Args:
+        plan: the plan of the replay.
+        settings: settings of the query that would run the plan (`Target.settings`).
+        tasks: number of parallel tasks.
+        max_bytes_per_second: maximum bytes per second that all tasks fetch together, or None for no limit.
+        prices: prices of requests and bytes, for the estimated cost.
+
+    Raises:
+        DataLossError: a log or an archive does not hold the plan's offsets.
+        BrokerError, StorageError: offsets or segments cannot be looked up.
+    """
+    options = parse_options(ingest.source_options(settings), streaming=True)
+    with closing(open_log_source(options, warns=False)) as source:  # the look-up of the offsets has warned
+        costs = {partition: PartitionEstimate.of(partition, offsets) for partition, offsets in plan.ranges.items()}
+        for partition, after_end in _after_end(plan, source.offset_reader).items():
+            costs[partition].after_end = after_end
+        partitions = total_costs(costs, _splits(options, source), options, source)
+    return Estimate(
+        plan=plan, partitions=partitions, tasks=tasks, max_bytes_per_second=max_bytes_per_second, prices=prices
+    )
+
+
+def _splits(options: Options, source: LogSource) -> Iterator[Split]:
+    """Yield the splits of all micro-batches of the replay."""
+    planner = StreamPlanner(options, source.offset_reader, source.locator)
+    planner.prepare_for_available_now()
+    start: PartitionOffsets = planner.initial()
+    while (end := planner.next_end(start, limited=True)) != start:
+        yield from splits_for(planner.ranges(start, end), options, source.locator, planner.topic_ids)
+        start = end
+
+
+def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:
+    """Return the number of offsets from the first record at or after `--to` up to the log's end, by partition.
+
+    Partitions without a record at or after `--to` are left out. If the plan has no `--to`, the result is empty.
+    """
+    if plan.times.to_ms is None:
+        return {}
+    offsets = reader.for_timestamps(dict.fromkeys(plan.ranges, plan.times.to_ms))
+    latest = reader.latest(plan.ranges.keys())
+    return {
+        partition: max(0, latest[partition] - offset) for partition, offset in offsets.items() if offset is not None
+    }
+
+
+def render(estimate: Estimate) -> RenderableType:
+    """Render an estimate for a terminal: the figures of each partition, their sums, and the notes."""
+    title = f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}"
+    return render_cost(estimate, title, estimate.notes())
+
 
 _ANY_TOPIC = "0any0topic0"
 """Text in place of `{topic}` while a path becomes a URI, which would escape the braces."""
 
 
 def why_spark(settings: Mapping[str, str], into: str, checkpoint: str | None, *, replace: bool) -> str | None:
-    """Return why a dry run needs a Spark session; None: it needs none.
+    """Return why a dry run needs a Spark session, or None if it needs none.
 
     Args:
         into: the target, as for `target_of`.
-        checkpoint: the replay's own checkpoint; None: the target's default.
+        checkpoint: the replay's own checkpoint. If it is None, the target's default is used.
+
+    Raises:
+        ConfigurationError: the target has no name.
     """
-    is_table = not into.startswith((KAFKA, PARQUET))
-    if is_table and "/" not in into:
+    kind, place = kind_and_place(into)
+    if kind == "table" and "/" not in into:
         return f"the table {into} is found by Spark's catalog"
     if replace:
         return f"--replace depends on the columns and properties of the table {into}"
-    job = job_settings(settings)
-    if is_table and CHECKPOINT in job and TABLE in job:
-        by_topic = any(TABLE in own for own in topic_overrides(settings).values())
-        if by_topic or "/" not in job[TABLE]:
-            return f"the job's own tables ({job[TABLE]}) are found by Spark's catalog"
-    folders = [checkpoint or ("" if into.startswith(KAFKA) else into.removeprefix(PARQUET)), job.get(CHECKPOINT, "")]
+    job = ingest.job_settings(settings)
+    if kind == "table" and ingest.CHECKPOINT in job and ingest.TABLE in job:
+        by_topic = any(ingest.TABLE in own for own in ingest.topic_overrides(settings).values())
+        if by_topic or "/" not in job[ingest.TABLE]:
+            return f"the job's own tables ({job[ingest.TABLE]}) are found by Spark's catalog"
+    folders = [checkpoint or ("" if kind == "topic" else place), job.get(ingest.CHECKPOINT, "")]
     for folder in filter(None, folders):
-        if urlsplit(path_uri(folder)).scheme not in ("file", *BUCKET_SCHEMES):
+        if urlsplit(path_uri(folder)).scheme not in ("file", *ingest.BUCKET_SCHEMES):
             return f"{folder} is in a file system that only Spark reads"
     return None
 
@@ -83,52 +198,38 @@ def estimate_without_spark(
             replay.
         TieredStreamError: the replay cannot be planned.
     """
-    options = without(settings, JOB_SETTINGS)
-    kind, place = _kind_and_place(into)
+    options = without(settings, ingest.JOB_SETTINGS)
+    kind, place = kind_and_place(into)
     arguments = ReplayArguments(subscription(options), from_time, to_time, f"{kind} {place}", exact)
     name = check_name(name or arguments.default_name())
     folder = checkpoint or (None if kind == "topic" else checkpoint_in(place, name))
 
-    def open_folder(path: str) -> StoredFolder:
-        return StoredFolder(path, path_uri(path), storage_without_spark(settings, path, hadoop))
+    def open_folder(path: str) -> Folder:
+        # Nothing is written to the folder, although the type has methods that write.
+        return cast(Folder, StoredFolder(path, path_uri(path), storage_without_spark(settings, path, hadoop)))
 
     with _readable_checkpoints():
         text = open_folder(folder).read(PLAN) if folder else None
-    plan = ReplayPlan.from_json(text) if text is not None else None
-    if plan is not None:
-        check_same(plan, arguments)
+    if folder and text is not None:
+        plan = ReplayPlan.from_json(text)
+        plan.check_same(name, arguments, folder)
     else:
         plan = new_plan(options, name, arguments, parse_range(from_time, to_time, now_ms))
-        if (
-            kind == "table"
-            and not _keeps_latest(options, plan)
-            and (query := _own_checkpoint(settings, into)) is not None
-        ):
-            with _readable_checkpoints():  # only read, although the type can write, too
-                ranges = limit_to_landed(lambda path: cast(Folder, open_folder(path)), query, plan.ranges)
-            plan = with_fields(plan, ranges=ranges)
+        query = _own_checkpoint(settings, into) if kind == "table" and not _keeps_latest(options, plan) else None
+        if query is not None:
+            with _readable_checkpoints():
+                plan = with_fields(plan, ranges=limit_to_landed(open_folder, query, plan.ranges))
     reading = plan.stream_options(options)
     if kind == "table":
         check_settings(reading, lane)
     if kind == "topic":
         reading = {**reading, INCLUDE_HEADERS.name: "true"}
-    if not gives(reading, [MAX_OFFSETS_PER_TRIGGER.name, MAX_BYTES_PER_TRIGGER.name]):
-        reading = {**reading, MAX_OFFSETS_PER_TRIGGER.name: str(tasks * OFFSETS_PER_TASK)}
-    return estimate(plan, source_options(reading), tasks, max_bytes_per_second, prices)
+    return estimate(plan, ingest.source_options(in_batches(reading, tasks)), tasks, max_bytes_per_second, prices)
 
 
 def _keeps_latest(options: Mapping[str, str], plan: ReplayPlan) -> bool:
     """Return whether the table of the plan's topics has the latest row of each key (`ingest.mode=upsert`)."""
-    return is_upsert(settings_of_topics(options, {partition.topic for partition in plan.ranges}))
-
-
-def _kind_and_place(into: str) -> tuple[str, str]:
-    for prefix, kind in ((KAFKA, "topic"), (PARQUET, "parquet")):
-        if into == prefix:
-            raise ConfigurationError(f"the target {into!r} has no name: write {prefix}NAME")
-        if into.startswith(prefix):
-            return kind, into.removeprefix(prefix)
-    return "table", into
+    return is_upsert(ingest.settings_of_topics(options, {partition.topic for partition in plan.ranges}))
 
 
 @contextmanager
@@ -144,9 +245,10 @@ def _readable_checkpoints() -> Iterator[None]:
 
 
 def _own_checkpoint(settings: Mapping[str, str], into: str) -> str | None:
-    """Return the ingest job's checkpoint if the job lands in the table `into`; None: it does not."""
-    job = job_settings(settings)
-    if CHECKPOINT not in job or TABLE not in job:
+    """Return the ingest job's checkpoint if the job lands in the table `into`, else None."""
+    job = ingest.job_settings(settings)
+    if ingest.CHECKPOINT not in job or ingest.TABLE not in job:
         return None
-    pattern = re.escape(path_uri(job[TABLE].replace(TOPIC, _ANY_TOPIC)).rstrip("/")).replace(_ANY_TOPIC, "[^/]+")
-    return job[CHECKPOINT] if re.fullmatch(pattern, path_uri(into).rstrip("/")) else None
+    own = path_uri(job[ingest.TABLE].replace(ingest.TOPIC, _ANY_TOPIC)).rstrip("/")
+    pattern = re.escape(own).replace(_ANY_TOPIC, "[^/]+")
+    return job[ingest.CHECKPOINT] if re.fullmatch(pattern, path_uri(into).rstrip("/")) else None

@@ -276,8 +276,8 @@ def check_producible(source: TopicPartition, batch: pa.RecordBatch) -> None:
         if len(rows):
             offset = batch.column("offset")[rows[0].as_py()].as_py()
             raise UnsupportedDataError(
-                f"the record at offset {offset} of {source} cannot be produced as it is: {why}, which librdkafka would "
-                "change. Leave it out with --from, --to and --exact, or land the topic in a table"
+                f"the record at offset {offset} of {source} cannot be produced unchanged: {why}, which librdkafka "
+                "would change. Leave it out with --from, --to and --exact, or land the topic in a table"
             )
 
 

@@ -1,20 +1,23 @@
 """Plan of a replay: offset ranges that are determined once, so that a resumed replay reads the same ranges.
 
-The plan is stored as JSON in the replay's checkpoint (`store.py`).
+The plan is stored as JSON in the replay's checkpoint.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from uuid import UUID
 
 import orjson
 
+from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.settings.ingest_settings import LAND, ON_LANDED_OFFSETS
-from tiered_stream.errors import ConfigurationError, CorruptDataError
+from tiered_stream.errors import ConfigurationError, CorruptDataError, naming
 from tiered_stream.model import OffsetRange, uuid_from_text, uuid_to_text
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
@@ -50,7 +53,7 @@ class ReplayArguments:
         return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:_NAME_LENGTH]
 
     def difference(self, other: ReplayArguments) -> str | None:
-        """Return a text about the first argument that differs, with the old value in `other`; None: all are equal."""
+        """Return a text about the first argument that differs, with the old value in `other`, or None."""
         for name, ours in asdict(self).items():
             theirs = getattr(other, name)
             if ours != theirs:
@@ -111,6 +114,23 @@ class ReplayPlan:
         reads[ON_LANDED_OFFSETS.name] = LAND  # a replay is asked for, whatever the table has
         return without(options, (*POSITIONS, *_QUERY_OPTIONS, *reads)) | reads
 
+    def check_same(self, name: str, arguments: ReplayArguments, folder: str) -> None:
+        """Check that this plan, stored in the checkpoint `folder`, is of a replay with this name and these arguments.
+
+        Raises:
+            ConfigurationError: the name differs, or an argument.
+        """
+        if self.name != name:
+            raise ConfigurationError(
+                f"the checkpoint {folder} belongs to the replay {self.name}: use another checkpoint"
+            )
+        difference = arguments.difference(self.arguments)
+        if difference is not None:
+            raise ConfigurationError(
+                f"the replay {self.name} was begun with other arguments: {difference}. To continue it, give the same "
+                "arguments; for another replay, give another --name"
+            )
+
     def to_json(self) -> bytes:
         """Return the plan as JSON in UTF-8, from which `from_json` restores the plan."""
         starts = {partition: offsets.start for partition, offsets in self.ranges.items()}
@@ -162,3 +182,57 @@ def check_name(name: str) -> str:
     if not _NAME.fullmatch(name) or not name.strip("."):
         raise ConfigurationError(f"--name {name!r}: use letters, digits, '.', '_' and '-', at most 100")
     return name
+
+
+PLAN, FINISHED = "replay.json", "finished.json"
+
+
+class ReplayStore(CheckpointFolder):
+    """Checkpoint folder of a replay, with the files `replay.json` and `finished.json` in addition to Spark's files.
+
+    `replay.json` has the plan, and is written once. `finished.json` exists after the replay has finished. All methods
+    raise TableError if the folder cannot be reached.
+    """
+
+    def plan(self) -> ReplayPlan | None:
+        """Return the stored plan, or None if no plan is stored, because the replay is new.
+
+        Raises:
+            CorruptDataError: the file is not a plan, or has an unknown version.
+        """
+        text = self.read(PLAN)
+        if text is None:
+            return None
+        with naming(f"{self.folder}/{PLAN}"):
+            return ReplayPlan.from_json(text)
+
+    def keep(self, plan: ReplayPlan) -> ReplayPlan:
+        """Store the plan unless the folder has a plan already; return the plan that the folder has."""
+        self.write(PLAN, plan.to_json())
+        return self.plan() or plan
+
+    def reached(self, plan: ReplayPlan) -> bool:
+        """Return True if the last committed micro-batch ends at the plan's end offsets, or if all ranges are empty.
+
+        Raises:
+            UnsupportedDataError: the checkpoint's offsets have an unknown version.
+            CorruptDataError: the checkpoint's offsets are damaged.
+        """
+        if not plan.offsets:
+            return True
+        last = SparkCheckpoint(self).committed()
+        return last is not None and last[1].positions == ends_of(plan.ranges)
+
+    @property
+    def finished(self) -> bool:
+        """Return True if `finish` was called for this folder."""
+        return self.read(FINISHED) is not None
+
+    def finish(self, records: int) -> None:
+        """Mark the replay as finished; `records` is the number of records that the last run read."""
+        self.write(FINISHED, orjson.dumps({"finishedAtMs": time.time_ns() // 1_000_000, "records": records}))
+
+    @property
+    def begun(self) -> bool:
+        """Return True if a micro-batch was planned, so that records may have been written."""
+        return SparkCheckpoint(self).last_planned() is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from functools import partial
@@ -17,29 +16,23 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.settings.ingest_settings import settings_of_topics, source_options
-from tiered_stream.delta.settings.query_settings import check_all_columns
-from tiered_stream.errors import ConfigurationError, ReplayStoppedError
-from tiered_stream.locate.log_source import open_log_source
+from tiered_stream.delta.settings.ingest_settings import settings_of_topics
+from tiered_stream.errors import ReplayStoppedError
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.remote_options import REPORT_ADDRESSES
-from tiered_stream.options.settings_files import POSITIONS, SUBSCRIPTION, without
 from tiered_stream.plan.read_cost import Prices
-from tiered_stream.replay.estimate import Estimate, estimate
-from tiered_stream.replay.follow import Follow, follower
+from tiered_stream.replay.dry_run import Estimate, estimate
 from tiered_stream.replay.left_to_query import limit_to_landed
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name
-from tiered_stream.replay.resolve import resolve
-from tiered_stream.replay.store import ReplayStore
+from tiered_stream.replay.progress_display import Follow, follower
+from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, ReplayStore, check_name
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.targets import DeltaTarget, target_of, with_byte_rate
 from tiered_stream.replay.times import parse_range
+from tiered_stream.replay.times_to_offsets import new_plan, subscription
 from tiered_stream.spark.report_addresses import addresses_option, open_receiver
 from tiered_stream.spark.session import refuse_connect
-from tiered_stream.verification.latest_report import LatestReport
-from tiered_stream.verification.verify_report import VerifyReport
+from tiered_stream.verification.verify_report import LatestReport, VerifyReport
 from tiered_stream.verification.verify_table import verify
 
 log = logging.getLogger(__name__)
@@ -91,10 +84,10 @@ def replay(
         options: options of `format("tiered_stream")`, whose starting and ending positions are ignored, and `ingest.*`
             settings for a table or `target.*` settings for a topic.
         from_time: ISO 8601 with a zone, milliseconds since the epoch, or back from now (such as `-3h`).
-        to_time: in the forms of `from_time`; None: up to the log's end.
+        to_time: in the forms of `from_time`. If it is None, the replay reads up to the log's end.
         into: the target: a Delta table, by its path (which has a slash in it) or its name in the catalog; or
             `kafka:TOPIC`, or `parquet:FOLDER`. A missing table or folder is created; a topic must exist.
-        name: the replay's name; None: a name is derived from the arguments.
+        name: the replay's name. By default, a name is derived from the arguments.
         checkpoint: the replay's checkpoint folder. The default is `_checkpoints/replay-NAME` in the folder of the table
             or of the Parquet files; for a topic it must be given.
         exact: True to copy exactly the records whose timestamps are from `from_time` (inclusive) to `to_time`
@@ -104,7 +97,7 @@ def replay(
             offsets that this query has not landed yet, because they would be in the table twice. It has no effect for a
             table of the latest state.
         lane: lane for a table: `direct`, `spark`, or `auto`.
-        tasks: maximum number of parallel tasks; None: as many as Spark runs.
+        tasks: maximum number of parallel tasks, by default as many as Spark runs.
         max_bytes_per_second: maximum bytes per second that all tasks together fetch, and also the maximum that they
             write.
 
@@ -137,9 +130,9 @@ class Replay:
     target: Target
     options: Mapping[str, str] = field(repr=False)  # it may have secrets
     store: ReplayStore | None
-    """Checkpoint of an earlier run of this replay; None: there was no earlier run."""
+    """Checkpoint of an earlier run of this replay, or None if there was no earlier run."""
     checkpoint: str | None
-    """Path of the checkpoint folder; None: the target's default folder."""
+    """Path of the checkpoint folder, or None for the target's default folder."""
 
     def estimate(
         self, tasks: int | None = None, max_bytes_per_second: int | None = None, prices: Prices | None = None
@@ -147,9 +140,9 @@ class Replay:
         """Return the estimated cost of reading the whole plan; write nothing.
 
         Args:
-            tasks: number of parallel tasks; None: Spark's default parallelism.
-            max_bytes_per_second: maximum bytes per second that all tasks fetch together; None: no limit.
-            prices: prices of requests and bytes; None: default prices.
+            tasks: number of parallel tasks, by default Spark's default parallelism.
+            max_bytes_per_second: maximum bytes per second that all tasks fetch together, or None for no limit.
+            prices: prices of requests and bytes, or None for the default prices.
 
         Raises:
             DataLossError: a log or an archive does not hold the plan's offsets.
@@ -184,7 +177,7 @@ class Replay:
         If the replay has finished before, nothing is read.
 
         Args:
-            follow: waits for the query and shows its progress; None: progress is not shown.
+            follow: waits for the query and shows its progress. By default, no progress is shown.
             report: called with a line about how the target is written.
 
         Raises:
@@ -212,22 +205,18 @@ class Replay:
             metrics = receiver.total()
         reading = plan.stream_options(self.options)
         if not store.reached(plan) and parse_options(reading, streaming=True).fail_on_data_loss:
-            raise ReplayStoppedError(f"the replay {plan.name} was stopped before its end: start it again to go on")
+            raise ReplayStoppedError(f"the replay {plan.name} was stopped before its end: start it again to continue")
         store.finish(metrics.records)
         self.target.check_not_overtaken(plan)
         return ReplayReport(plan, store.folder, metrics)
 
     def _begin(self) -> ReplayStore:
-        """Create the target if it is missing, store the plan in the checkpoint, and return the checkpoint.
-
-        Raises:
-            ConfigurationError: another process has meanwhile stored a plan with other arguments in the checkpoint.
-        """
+        """Create the target if it is missing, store the plan in the checkpoint, and return the checkpoint."""
         self.target.prepare(self.plan)
         folder = self.checkpoint or self.target.default_checkpoint(self.plan.name)
         assert folder is not None
         store = ReplayStore(self.spark, folder)
-        check_same(store.keep(self.plan), self.plan.arguments)
+        store.keep(self.plan).check_same(self.plan.name, self.plan.arguments, folder)
         return store
 
 
@@ -251,7 +240,7 @@ def plan_replay(
 
     Args:
         target: target of the replay, as `target_of` returns it.
-        now_ms: the current time, in milliseconds since the epoch; None: the system clock's time.
+        now_ms: the current time, in milliseconds since the epoch, by default the system clock's.
 
     Raises:
         ConfigurationError: an argument or option is wrong, the target does not fit, or the checkpoint belongs to a
@@ -268,13 +257,8 @@ def plan_replay(
     name = check_name(name or arguments.default_name())
     folder = checkpoint or target.default_checkpoint(name)
     store = ReplayStore(spark, folder) if folder else None
-    stored = store.plan() if store else None
-    if stored is not None:
-        if stored.name != name:
-            raise ConfigurationError(
-                f"the checkpoint {folder} belongs to the replay {stored.name}: use another checkpoint"
-            )
-        check_same(stored, arguments)
+    if store and (stored := store.plan()):
+        stored.check_same(name, arguments, store.folder)
         return _with_topic_settings(Replay(spark, stored, target, options, store, folder))
     plan = new_plan(options, name, arguments, times)
     planned = _with_topic_settings(Replay(spark, plan, target, options, None, checkpoint))
@@ -295,43 +279,3 @@ def _with_topic_settings(planned: Replay) -> Replay:
     topics = {partition.topic for partition in planned.plan.ranges}
     target = with_fields(planned.target, user_settings=settings_of_topics(planned.target.user_settings, topics))
     return with_fields(planned, target=target, options=settings_of_topics(planned.options, topics))
-
-
-def new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments, times: TimeRange) -> ReplayPlan:
-    """Return the plan of a replay that has no checkpoint yet.
-
-    Raises: the errors of `resolve`; ConfigurationError if the option `columns` is set.
-    """
-    reading = without(source_options(options), POSITIONS) | dict([arguments.reads])
-    parsed = parse_options(reading, streaming=True)
-    check_all_columns(parsed)
-    with closing(open_log_source(parsed)) as source:
-        return ReplayPlan(name, arguments, times, *resolve(parsed, source, times, exact=arguments.exact))
-
-
-def subscription(options: Mapping[str, str]) -> tuple[str, str]:
-    """Return name and value of the option that names the topics.
-
-    Raises:
-        ConfigurationError: there is no such option, or more than one.
-    """
-    values = {name.lower(): value for name, value in options.items()}
-    named = [(name, values[name.lower()]) for name in SUBSCRIPTION if name.lower() in values]
-    if len(named) != 1:
-        names = ", ".join(SUBSCRIPTION)
-        raise ConfigurationError(f"say what to replay by exactly one of the options {names}; {len(named)} are given")
-    return named[0]
-
-
-def check_same(stored: ReplayPlan, arguments: ReplayArguments) -> None:
-    """Check that a replay is resumed with the arguments with which it was begun.
-
-    Raises:
-        ConfigurationError: an argument differs from the stored plan's argument.
-    """
-    difference = arguments.difference(stored.arguments)
-    if difference is not None:
-        raise ConfigurationError(
-            f"the replay {stored.name} was begun with other arguments: {difference}. To go on with it give the same; "
-            "for another give another --name"
-        )

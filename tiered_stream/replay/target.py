@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.settings_files import gives
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.replay.replay_plan import ReplayPlan
@@ -21,6 +22,8 @@ OFFSETS_PER_TASK = 8_000_000
 
 A resumed replay reads at most one micro-batch again, so this number limits the repeated work.
 """
+TOPIC, PARQUET = "kafka:", "parquet:"
+"""Prefixes of targets that are topics and folders of Parquet files."""
 CHECKPOINTS = "_checkpoints"
 """Folder for checkpoints in the target's folder. Spark's readers and VACUUM ignore names that begin with `_`."""
 
@@ -30,8 +33,8 @@ class Target(ABC):
     """Target of one replay: a table, folder or topic to which records are copied, and the user's settings.
 
     `place` is the table's path or name, the folder, or the topic's name. `KIND` is the kind of target: `table`,
-    `parquet` or `topic`. `tasks` is the maximum number of parallel tasks; None: as many as Spark runs. Methods raise
-    errors of `tiered_stream.errors`.
+    `parquet` or `topic`. `tasks` is the maximum number of parallel tasks, or None for as many as Spark runs. Methods
+    raise errors of `tiered_stream.errors`.
     """
 
     spark: SparkSession
@@ -54,7 +57,7 @@ class Target(ABC):
 
     @abstractmethod
     def default_checkpoint(self, name: str) -> str | None:
-        """Return the default checkpoint folder of the replay `name`; None: the folder is known only after `prepare`.
+        """Return the default checkpoint folder of the replay `name`, or None if it is known only after `prepare`.
 
         Raises:
             ConfigurationError: the target has no default folder.
@@ -93,15 +96,8 @@ class Target(ABC):
         """Start or resume the query that writes the plan's records; return it, and a line about how it writes them."""
 
     def in_batches(self, settings: dict[str, str]) -> dict[str, str]:
-        """Return the settings with a limit on the size of a micro-batch, unless the user has set such a limit.
-
-        The added limit is `OFFSETS_PER_TASK` offsets for each parallel task.
-        """
-        limit = MAX_OFFSETS_PER_TRIGGER.name
-        if gives(settings, [limit, MAX_BYTES_PER_TRIGGER.name]):
-            return settings
-        tasks = self.tasks or self.spark.sparkContext.defaultParallelism
-        return {**settings, limit: str(tasks * OFFSETS_PER_TASK)}
+        """Return the settings with a limit on the size of a micro-batch (see the function `in_batches`)."""
+        return in_batches(settings, self.tasks or self.spark.sparkContext.defaultParallelism)
 
     def started(self, writer: DataStreamWriter, plan: ReplayPlan, checkpoint: str) -> StreamingQuery:
         """Start the query of `writer`, and return the query. The query ends at the end of the plan's ranges.
@@ -113,6 +109,30 @@ class Target(ABC):
     def run(self, plan: ReplayPlan, checkpoint: str) -> QueryRun:
         """Return checkpoint, trigger and name of the query that writes the plan's records."""
         return QueryRun(checkpoint, AVAILABLE_NOW, plan.transaction_id)
+
+
+def in_batches(settings: dict[str, str], tasks: int) -> dict[str, str]:
+    """Return the settings with a limit on the size of a micro-batch, unless the user has set such a limit.
+
+    The added limit is `OFFSETS_PER_TASK` offsets for each of the parallel `tasks`.
+    """
+    limit = MAX_OFFSETS_PER_TRIGGER.name
+    is_limited = gives(settings, [limit, MAX_BYTES_PER_TRIGGER.name])
+    return settings if is_limited else {**settings, limit: str(tasks * OFFSETS_PER_TASK)}
+
+
+def kind_and_place(into: str) -> tuple[str, str]:
+    """Return the kind and the place (see `Target`) of the target that a user has written as `into`.
+
+    Raises:
+        ConfigurationError: the name after the prefix is missing.
+    """
+    for prefix, kind in ((TOPIC, "topic"), (PARQUET, "parquet")):
+        if into == prefix:
+            raise ConfigurationError(f"the target {into!r} has no name: write {prefix}NAME")
+        if into.startswith(prefix):
+            return kind, into.removeprefix(prefix)
+    return "table", into
 
 
 def checkpoint_in(folder: str, name: str) -> str:

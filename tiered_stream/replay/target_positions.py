@@ -135,6 +135,6 @@ def lost_positions(writes: TopicWrites, sources: Collection[Source]) -> DataLoss
     """
     return DataLossError(
         f"the target's cluster no longer has the committed offsets of {writes.replay} for {listed(sources)} (see its "
-        "offsets.retention.minutes): how far the replay was is not known. See what is in the target, and begin another "
-        "by another --name, with a later --from"
+        "offsets.retention.minutes): the position of the replay is unknown. Look at what is in the target, and start "
+        "another replay with another --name and a later --from"
     )

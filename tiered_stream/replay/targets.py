@@ -1,4 +1,9 @@
-"""Targets that a user can name: a Delta table (by either lane), a folder of Parquet files, or a topic."""
+"""Targets that a user can name: a Delta table (by either lane), a folder of Parquet files, or a topic.
+
+A table of the latest state (`ingest.mode=upsert`) is checked, too: a MERGE of older records writes older rows, and
+brings back rows that a later record has deleted. The result is right again as soon as the replay has read all later
+records, too. So a replay must read as far as the table has records.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_delta
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, limited
 from tiered_stream.delta.commit.committer import find_table
-from tiered_stream.delta.commit.landed_offsets import landed_offsets
+from tiered_stream.delta.commit.landed_offsets import LandedOffsets, landed_offsets
 from tiered_stream.delta.commit.transaction import DeltaTransaction
 from tiered_stream.delta.landing.land import Landing, plan_landing
 from tiered_stream.delta.landing.suitability import resolve_storage
@@ -25,21 +30,19 @@ from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
 from tiered_stream.delta.settings.upsert_settings import MODE, ORDER_BY, UPSERT, is_upsert
 from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.remote_options import MAX_BYTES_PER_SECOND
 from tiered_stream.options.settings_files import without
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.options.types import LONG_MAX
-from tiered_stream.replay.latest_table import overtaken, why_not_latest
-from tiered_stream.replay.replay_plan import ReplayPlan
-from tiered_stream.replay.store import ReplayStore
-from tiered_stream.replay.target import CHECKPOINTS, Target, checkpoint_in
+from tiered_stream.replay.replay_plan import ReplayPlan, ReplayStore
+from tiered_stream.replay.target import CHECKPOINTS, Target, checkpoint_in, kind_and_place
 from tiered_stream.replay.topic_target import TopicTarget
 from tiered_stream.spark.session import refuse_connect
 from tiered_stream.spark.source import register
-from tiered_stream.verification.comparison import OWN_NAMES, exactly_within, timestamps_within
+from tiered_stream.verification.record_comparison import OWN_NAMES, exactly_within, timestamps_within
 
-TOPIC, PARQUET = "kafka:", "parquet:"
 _NEEDED = ("topic", "partition", "offset")
 
 
@@ -51,19 +54,18 @@ def target_of(
     Args:
         settings: the user's settings.
         lane: lane for a Delta table: `direct`, `spark`, or `auto`.
-        tasks: maximum number of parallel tasks; None: as many as Spark runs.
+        tasks: maximum number of parallel tasks, by default as many as Spark runs.
 
     Raises:
         ConfigurationError: the name after the prefix is missing, or a lane is given for a target that has no lanes.
     """
-    for prefix, kind in ((TOPIC, TopicTarget), (PARQUET, ParquetTarget)):
-        if text == prefix:
-            raise ConfigurationError(f"the target {text!r} has no name: write {prefix}NAME")
-        if text.startswith(prefix):
-            if lane != "auto":
-                raise ConfigurationError(f"the lane {lane} is for a Delta table, and the target is {text}")
-            return kind(spark, text.removeprefix(prefix), settings, tasks=tasks)
-    return DeltaTarget(spark, text, settings, lane, tasks=tasks)
+    kind, place = kind_and_place(text)
+    if kind == DeltaTarget.KIND:
+        return DeltaTarget(spark, place, settings, lane, tasks=tasks)
+    if lane != "auto":
+        raise ConfigurationError(f"the lane {lane} is for a Delta table, and the target is {text}")
+    target = TopicTarget if kind == TopicTarget.KIND else ParquetTarget
+    return target(spark, place, settings, tasks=tasks)
 
 
 def with_byte_rate(
@@ -75,7 +77,7 @@ def with_byte_rate(
     settings are returned unchanged.
 
     Args:
-        tasks: number of parallel tasks; None: as many as Spark runs.
+        tasks: number of parallel tasks, or None for as many as Spark runs.
 
     Raises:
         ConfigurationError: the rate is less than a byte a second for each task, or the session is Spark Connect.
@@ -86,7 +88,8 @@ def with_byte_rate(
     at_once = tasks or spark.sparkContext.defaultParallelism
     if bytes_per_second < at_once:
         raise ConfigurationError(
-            f"{bytes_per_second} bytes a second are not enough for {at_once} tasks at once: give more, or fewer tasks"
+            f"{bytes_per_second} bytes a second are not enough for {at_once} parallel tasks: raise the rate, or use "
+            "fewer tasks"
         )
     return {**settings, MAX_BYTES_PER_SECOND.name: str(bytes_per_second // at_once)}
 
@@ -168,9 +171,6 @@ class DeltaTarget(Target):
         """Check that the table gets columns for topic, partition and offset: `--replace` selects rows by these columns.
 
         An exact replay needs a column for the timestamp, too.
-
-        Raises:
-            ConfigurationError: the settings leave a needed column out of the table.
         """
         names = record_columns(self.user_settings)
         rows = plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()
@@ -181,17 +181,13 @@ class DeltaTarget(Target):
         ]
         if missing:
             raise ConfigurationError(
-                f"--replace finds the rows to take out of {self.place} by the record's {', '.join(needed)}, but the "
+                f"--replace finds the rows to remove from {self.place} by the record's {', '.join(needed)}, but the "
                 f"settings leave {', '.join(missing)} out of the table: keep it by {KAFKA_COLUMNS.name} (such as "
                 f"{missing[0]} as kafka_{missing[0]}), or replay without --replace"
             )
 
     def _check_latest(self, address: TableAddress, plan: ReplayPlan) -> None:
-        """Check that the replay leaves the latest state in a table of the latest state.
-
-        Raises:
-            ConfigurationError: a later record may have changed a row that the replay would write again.
-        """
+        """Check that the replay leaves the latest state in a table of the latest state."""
         if not self.keeps_latest:
             return
         with spark_errors(self.place, "read"):
@@ -210,13 +206,13 @@ class DeltaTarget(Target):
         check_fit(self.place, description, columns, day_column)
         if plan.arguments.replace and is_append_only(description.configuration):
             raise ConfigurationError(
-                f"the table {self.place} is append-only (delta.appendOnly), so --replace cannot take rows out of it"
+                f"the table {self.place} is append-only (delta.appendOnly), so --replace cannot remove rows from it"
             )
         if table.last_batch(plan.transaction_id) is not None:
             raise ConfigurationError(
                 f"the table {self.place} has records of a replay named {plan.name} already, but its checkpoint is not "
-                "there: where it stopped is not known, and records would come twice. Give its --checkpoint, or another "
-                "--name with --replace, which takes them out first"
+                "there: it is unknown where it stopped, and records would be duplicated. Give its --checkpoint, or "
+                "another --name with --replace, which removes them first"
             )
 
 
@@ -248,13 +244,13 @@ class ParquetTarget(Target):
 
     def check(self, plan: ReplayPlan) -> None:
         if plan.arguments.replace:
-            raise ConfigurationError("--replace is for a Delta table: files cannot be taken out of a folder")
+            raise ConfigurationError("--replace is for a Delta table: files cannot be removed from a folder")
         entries = [name for name in ReplayStore(self.spark, self.place).entries() if name != CHECKPOINTS]
         if entries:
             # If the folder has another query's log, the sink skips the replay's batches, as if they were written.
             raise ConfigurationError(
-                f"the folder {self.place} is not empty (it has {min(entries)}): give a new one, or the --checkpoint of "
-                "the replay that wrote there"
+                f"the folder {self.place} is not empty (it has {min(entries)}): give a new folder, or the --checkpoint "
+                "of the replay that wrote there"
             )
 
     def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
@@ -265,3 +261,57 @@ class ParquetTarget(Target):
         rows = self.run(plan, checkpoint).read(self.spark, "tiered_stream", settings)
         writer = limited(rows, self.tasks).writeStream.format("parquet").option("path", self.place)
         return self.started(writer, plan, checkpoint), "by Spark's file sink"
+
+
+_NO_OFFSETS = OffsetRange(0, 0)
+
+
+def why_not_latest(plan: ReplayPlan, landed: LandedOffsets, *, has_rows: bool, ordered: bool) -> str | None:
+    """Return why a replay cannot leave the latest state in an existing table, and what to do, or None if it can.
+
+    Args:
+        plan: the replay's plan.
+        landed: offsets that the table has.
+        has_rows: True if the table has rows.
+        ordered: True if a column orders the records (`ingest.orderBy`), so that a key may be in several partitions.
+    """
+    if landed.is_complete and not landed.ranges and not has_rows:
+        return None
+    if plan.arguments.exact:
+        return (
+            "--exact leaves out records by their timestamps, and one of them may have changed or deleted a row since. "
+            "Leave --exact out, or replay into a new table"
+        )
+    ends_early = plan.times.to_ms is not None
+    unknown = (has_rows and not landed.ranges) or not landed.is_complete
+    for partition, offsets in plan.ranges.items():
+        known = landed.ranges.get(partition)
+        if known is None and unknown and ends_early:
+            return (
+                f"its commits do not say up to which offset of {partition} it has records, and a later record may have "
+                "changed or deleted a row. Leave --to out, so that the replay reads up to the end of the log"
+            )
+        if known is not None and offsets.end < known.end and (len(offsets) or ordered):
+            advice = "Leave --to out, so that the replay reads these records, too"
+            return (
+                f"the replay ends at offset {offsets.end} of {partition}, and the table has records up to offset "
+                f"{known.end - 1}: a later record may have changed or deleted a row that the replay would write again. "
+                + (advice if ends_early else "Replay from a log that has these records, or into a new table")
+            )
+    return None
+
+
+def overtaken(plan: ReplayPlan, landed: Mapping[TopicPartition, OffsetRange]) -> str | None:
+    """Return a text about records in the table that are later than all records of the replay, if there are any.
+
+    Another query has written them since the replay was planned.
+    """
+    for partition, offsets in plan.ranges.items():
+        end = landed.get(partition, _NO_OFFSETS).end
+        if len(offsets) and end > offsets.end:
+            return (
+                f"another query has brought records up to offset {end - 1} of {partition} into it, and the replay "
+                f"{plan.name} reads up to offset {offsets.end - 1}: older records may replace newer rows. Stop the "
+                "other query, and replay again with another --name"
+            )
+    return None

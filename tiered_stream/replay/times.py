@@ -16,7 +16,7 @@ A smaller number is most likely in seconds. As milliseconds, it would be so earl
 
 
 def parse_range(from_time: str, to_time: str | None, now_ms: int) -> TimeRange:
-    """Return the range of times from `from_time` (`--from`) to `to_time` (`--to`); `to_time` None: without an end.
+    """Return the range of times from `from_time` (`--from`) to `to_time` (`--to`), which has no end if it is None.
 
     Args:
         now_ms: the current time in milliseconds since the epoch.
@@ -30,7 +30,7 @@ def parse_range(from_time: str, to_time: str | None, now_ms: int) -> TimeRange:
     end = _past("to", to_time, now_ms)
     if end <= start:
         raise ConfigurationError(
-            f"--to {to_time} ({show_time(end)}) is not after --from {from_time} ({show_time(start)}): exchange them, "
+            f"--to {to_time} ({show_time(end)}) is not after --from {from_time} ({show_time(start)}): swap them, "
             "or give a later end"
         )
     return TimeRange(start, end)

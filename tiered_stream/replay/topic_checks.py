@@ -45,7 +45,7 @@ def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
     admin = AdminClient(dict(writes.connection))
     for topic, source in topics.items():
         if source in plan.topic_ids and plan.topic_ids[source] == metadata[topic].topic_id:
-            raise ConfigurationError(f"the target {topic} is the topic that is replayed: give another")
+            raise ConfigurationError(f"the target {topic} is the topic that is replayed: give another topic")
         if not writes.by_key:
             _check_partitions(topic, len(metadata[topic].partitions), plan.ranges, source)
         resource, collection = f"the target {topic}", TopicCollection([topic])
@@ -68,7 +68,7 @@ def _metadata(client: BrokerClient, topic: str) -> TopicMetadata:
         return client.metadata([topic])[topic]
     except UnknownTopicError as error:
         raise UnknownTopicError(
-            f"the target {topic} is not there: make it, with as many partitions as the source has "
+            f"the target {topic} does not exist: create it with as many partitions as the source has "
             "(Kafka: UNKNOWN_TOPIC_OR_PARTITION)"
         ) from error
 
@@ -77,7 +77,7 @@ def _check_partitions(topic: str, count: int, partitions: Collection[TopicPartit
     needed = 1 + max(partition.partition for partition in partitions if partition.topic == source)
     if count < needed:
         raise ConfigurationError(
-            f"the target {topic} has {count} partitions, but partition {needed - 1} of {source} is to keep its number: "
+            f"the target {topic} has {count} partitions, but partition {needed - 1} of {source} must keep its number: "
             f"give it {needed} partitions, or set target.partition.by=key"
         )
 
@@ -89,9 +89,6 @@ def _check_settings(topic: str, settings: Mapping[str, str], oldest_ms: int) -> 
         topic: name of the target topic, for messages.
         settings: the topic's settings by name; a setting that is not known is left out.
         oldest_ms: earliest timestamp of a replayed record, in milliseconds since the epoch.
-
-    Raises:
-        ConfigurationError: the topic would change or refuse timestamps.
     """
     now_ms = time.time_ns() // 1_000_000
     age_ms = now_ms - oldest_ms

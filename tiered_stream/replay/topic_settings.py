@@ -158,7 +158,7 @@ def topic_writes(options: Mapping[str, str]) -> TopicWrites:
     properties = target_properties(values.with_prefix(PREFIX), values.with_prefix("kafka."))
     if not _TOPIC_NAME.fullmatch(topic.replace(_SOURCE, "t")) or topic in (".", ".."):
         raise ConfigurationError(
-            f"the target {topic!r} is no topic's name: that has letters, digits, '.', '_' and '-', at most 249; "
+            f"the target {topic!r} is not a topic's name, which has letters, digits, '.', '_' and '-', at most 249; "
             f"{_SOURCE} stands for the source's"
         )
     return TopicWrites(
@@ -202,7 +202,7 @@ def target_properties(own: Mapping[str, str], source: Mapping[str, str]) -> dict
     if own.get("bootstrap.servers"):
         return dict(own)
     if not source.get("bootstrap.servers"):
-        raise ConfigurationError(f"{PREFIX}bootstrap.servers is missing: it says where the target's cluster is")
+        raise ConfigurationError(f"{PREFIX}bootstrap.servers is missing: it names the target's cluster")
     return {name: value for name, value in source.items() if name in _CONNECTION} | dict(own)
 
 
@@ -239,7 +239,7 @@ def producer_config(properties: Mapping[str, str]) -> Config:
 def _check_name(name: str) -> None:
     known = _SAME | _TRANSLATED | {*_RENAMED, "buffer.memory"}
     if name in _NOT_TO_BE_SET:
-        raise ConfigurationError(f"{PREFIX}{name} is not to be set: {_NOT_TO_BE_SET[name]}")
+        raise ConfigurationError(f"{PREFIX}{name} must not be set: {_NOT_TO_BE_SET[name]}")
     if name not in known:
         near = "".join(f", did you mean {PREFIX}{nearest}" for nearest in difflib.get_close_matches(name, known, 1))
         raise ConfigurationError(f"{PREFIX}{name} is not known, or has no meaning for librdkafka{near}?")

@@ -27,8 +27,7 @@ from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.process.heap_and_gc import settle_worker
-from tiered_stream.replay.replay_plan import ReplayPlan
-from tiered_stream.replay.store import ReplayStore
+from tiered_stream.replay.replay_plan import ReplayPlan, ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.topic_settings import TARGET_PREFIX, TopicWrites, as_options, topic_writes
 from tiered_stream.spark.executor_python import register_source
@@ -55,7 +54,7 @@ class TopicTarget(Target):
 
     def default_checkpoint(self, name: str) -> str | None:
         raise ConfigurationError(
-            "a replay into a topic has no folder of its own for its checkpoint: give one with --checkpoint"
+            "a replay into a topic has no default folder for its checkpoint: give one by --checkpoint"
         )
 
     def check(self, plan: ReplayPlan) -> None:
@@ -99,9 +98,6 @@ class TopicTarget(Target):
         """Commit the plan's start offset as the position of each partition that has no committed position.
 
         If a position is missing later, the target's cluster must have lost it.
-
-        Raises:
-            DataLossError: an earlier run has begun the replay, but positions are missing.
         """
         from tiered_stream.replay.target_positions import Position, commit_positions, lost_positions, read_positions
 

@@ -31,10 +31,9 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options.offset_ranges import Ranges
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.verification.latest_report import RowDifference
 from tiered_stream.verification.latest_rows_source import SOURCE
 from tiered_stream.verification.scope import narrowed
-from tiered_stream.verification.verify_report import ColumnDifference, Kind
+from tiered_stream.verification.verify_report import ColumnDifference, Kind, RowDifference
 
 BUCKETS = 4096
 NAMED = 5
@@ -71,7 +70,7 @@ class LatestSides:
     offsets: Ranges
     """Compared offset ranges, by partition."""
     times: TimeRange | None
-    """Only records with timestamps in this range are compared; None: all records."""
+    """Only records with timestamps in this range are compared. If it is None, all records are compared."""
     is_whole: bool
     """True if the compared offsets begin where the table begins, so that they have every key of the table."""
     is_part: bool

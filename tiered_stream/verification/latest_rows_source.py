@@ -36,7 +36,7 @@ _READY_BYTES = 16 << 20
 
 
 class LatestRowsDataSource(DataSource):
-    """Spark data source of a table's rows in its topics; only `latest_comparison.py` uses it.
+    """Spark data source of a table's rows in its topics; only `latest_comparison` uses it.
 
     The columns are the table's columns that records have, and then `latest_rows.STAGED`: partition, offset, and whether
     the record deletes the row of its key.
@@ -104,11 +104,7 @@ def latest_rows(split: Split, options: Options, routing: Routing) -> Iterator[pa
 
 
 def _with_columns(rows: list[DayRows], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with the columns of `schema`; a topic that shares the table may lack some of them.
-
-    Raises:
-        TableError: values of a column do not fit its type in `schema`.
-    """
+    """Yield the rows with the columns of `schema`; a topic that shares the table may lack some of them."""
     import pyarrow as pa
 
     from tiered_stream.formats.columns.conform import conform

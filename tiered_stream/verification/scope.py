@@ -125,9 +125,6 @@ def _cast(table: str, name: str, table_type: DataType) -> DataType:
 
     The table may have keys and values as STRING, partitions as BIGINT, and offsets as INT. Texts become bytes without a
     change, because Spark keeps bytes in a STRING even if they are not UTF-8.
-
-    Raises:
-        ConfigurationError: `table_type` is another type, whose values may differ from the record's.
     """
     source_type = spark_schema(include_headers=True)[name].dataType
     allowed = (type(source_type), _TYPES.get(name, type(source_type)))
@@ -198,8 +195,8 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
 
     Args:
         settings: the options of the source.
-        ranges: the requested offset ranges; offsets that the logs no longer hold are left out. None: the options'
-            positions choose the ranges.
+        ranges: the requested offset ranges; offsets that the logs no longer hold are left out. If it is None, the
+            options' positions choose the ranges.
 
     Raises:
         ConfigurationError: an option is wrong, or `ranges` names a partition that does not exist.

@@ -3,26 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
 
+import numpy as np
+import orjson
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from tiered_stream.model import Split
+from tiered_stream.observe.metrics import send
 from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.options.positions import TimeRange
 from tiered_stream.process.heap_and_gc import settle_worker
 from tiered_stream.process.logs import show_log
+from tiered_stream.records.arrow import repeated_int32, repeated_text
+from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, numbers, row_hashes
 from tiered_stream.spark.source import BatchReader
 from tiered_stream.spark.split_partition import SplitPartition
-from tiered_stream.verification.hashing import HASHING, Hashing
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SOURCE = "tiered_stream_sums"
+HASHING = "verify.hashing"
+"""Name of the source's option whose value is the JSON of `Hashing`."""
+SUMS = ("topic", "partition", "bucket", "records", "high", "low")
+"""Columns of a row with the sums over one bucket of offsets (see `row_hash.bucket_sums`).
+
+Several tasks may return rows of the same bucket, whose sums the reader must add up.
+"""
+HASHES = ("topic", "partition", "offset", "hash")
+MAX_WAITING = 65_536
+"""Number of rows of sums at which a task sends an Arrow batch to the JVM. Only the last batch may have fewer rows.
+
+In a log with many gaps, a bucket has few records, so a split has many sums.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Hashing:
+    """Selection of the rows and columns that tasks hash. A row hash covers the offset and `columns`.
+
+    Only rows with timestamps within `times` are hashed. If `times` is None, all rows are hashed. If `by_row` is true,
+    tasks return a hash for each row instead of sums.
+    """
+
+    columns: tuple[str, ...]
+    times: TimeRange | None = None
+    by_row: bool = False
+
+    @property
+    def result_columns(self) -> tuple[str, ...]:
+        """Return the names of the columns that tasks return; all except `topic` and `partition` are 64-bit integers."""
+        return HASHES if self.by_row else SUMS
+
+    def to_json(self) -> str:
+        """Return this object as JSON, which is the value of the source's option `HASHING`."""
+        return orjson.dumps(asdict(self)).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Hashing:
+        """Parse the value of the option `HASHING`, which `to_json` returned."""
+        values = orjson.loads(text)
+        times = values["times"]
+        return cls(tuple(values["columns"]), None if times is None else TimeRange(**times), values["by_row"])
 
 
 class SumsDataSource(DataSource):
-    """Spark data source that returns sums of row hashes, or one hash for each row; only `comparison.py` uses it."""
+    """Spark data source that returns sums of row hashes, or one hash for each row; only `record_comparison` uses it."""
 
     @classmethod
     def name(cls) -> str:
@@ -50,8 +96,44 @@ class SumsReader(BatchReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SplitPartition):
             return
-        from tiered_stream.verification.sums import hashed_split
-
         show_log()
         yield from hashed_split(partition.split, self.options, self._hashing)
         settle_worker()
+
+
+def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
+    """Read a split, and yield Arrow batches with the columns `hashing.result_columns`; then send the reading counters.
+
+    A row of a batch has the sums of row hashes of one bucket of offsets, or the hash of one record.
+
+    Raises:
+        TieredStreamError: the split cannot be read (see `read_split`).
+    """
+    # Imported late, because only tasks read splits.
+    from tiered_stream.read.split_reader import SplitReader, within_times
+
+    reader, (topic, number) = SplitReader(split, options, BATCH_ROWS), split.topic_partition
+    batches = within_times(reader.batches(), hashing.times)
+    hashed = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in batches)
+    for columns in hashed if hashing.by_row else together(bucket_sums(*row_columns) for row_columns in hashed):
+        rows = len(columns[0])
+        arrays = [repeated_text(topic, rows), repeated_int32(number, rows), *map(pa.array, columns)]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(hashing.result_columns))
+    send(reader.metrics, options.report_addresses)
+
+
+def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ...]]:
+    """Join tuples of columns into fewer tuples with at least `MAX_WAITING` rows, because each tuple costs a transfer.
+
+    All columns of a tuple have the same number of rows. Only the last tuple may have fewer than `MAX_WAITING` rows.
+    """
+    waiting: list[tuple[Numbers, ...]] = []
+    size = 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part[0])
+        if size >= MAX_WAITING:
+            yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
+            waiting, size = [], 0
+    if size:
+        yield tuple(map(np.concatenate, zip(*waiting, strict=True)))

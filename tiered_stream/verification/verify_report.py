@@ -1,10 +1,12 @@
-"""Report on a comparison of a table with its topics, as text and as JSON."""
+"""Reports on comparisons of a table with its topics, as text and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from typing import Any, ClassVar
 
 import orjson
 from rich.console import Group, RenderableType
@@ -12,7 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.verification.statistics_report import ComparedStatistics
+from tiered_stream.verification.statistics_comparison import ComparedStatistics
+
+_CHANGED = "differed, and when the rows were read again, they did not: the topic has changed meanwhile; verify again"
 
 
 class Kind(Enum):
@@ -35,6 +39,9 @@ class ColumnDifference:
     topic: str
     table: str
 
+    def __str__(self) -> str:
+        return f"{self.column} is {self.topic} in the topic, {self.table} in the table"
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -51,32 +58,46 @@ class Difference:
     counts: tuple[tuple[Kind, int], ...]
 
     def __str__(self) -> str:
-        columns = (
-            f"{column.column} is {column.topic} in the topic, {column.table} in the table" for column in self.columns
-        )
+        columns = "; ".join(map(str, self.columns))
         texts = {
             Kind.MISSING: " is missing from the table",
             Kind.EXTRA: " is in the table, and not in the topic",
             Kind.DUPLICATE: f" is {self.copies} times in the table",
-            Kind.DIFFERENT: f": {'; '.join(columns)}",
+            Kind.DIFFERENT: f": {columns}",
         }
         return f"offset {self.offset}{texts[self.kind]}"
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionReport:
-    """Result of comparing one partition.
-
-    `log` are the offsets that the topic has now, and `offsets` the compared offsets among them. `topic_records` and
-    `table_records` are the numbers of compared records, and `table_outside` is the number of table rows outside of
-    `offsets`. `differing` is the range from the first to the last bucket of 65,536 offsets that differs; None: no
-    bucket differs. `first` is the first difference; `first` is None if the partition is equal, or if the rows were
-    equal when they were read again.
-    """
+class ComparedOffsets:
+    """Offsets of one partition: `log` are the offsets that the topic has now, and `offsets` the compared ones."""
 
     partition: TopicPartition
     log: OffsetRange
     offsets: OffsetRange
+
+    @property
+    def compared(self) -> str:
+        """Return the compared offsets as text."""
+        return f"{self.offsets.start:,} to {self.offsets.end - 1:,}" if len(self.offsets) else "none"
+
+    def not_compared(self) -> Iterator[str]:
+        """Yield a text for each range of the topic's offsets that was not compared."""
+        for start, end in (self.log.start, self.offsets.start), (self.offsets.end, self.log.end):
+            if start < end:
+                yield f"offsets {start} to {end - 1} of the topic"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport(ComparedOffsets):
+    """Result of comparing one partition.
+
+    `topic_records` and `table_records` are the numbers of compared records, and `table_outside` is the number of table
+    rows outside of `offsets`. `differing` is the range from the first to the last bucket of 65,536 offsets that
+    differs, or None. `first` is the first difference; `first` is None if the partition is equal, or if the rows were
+    equal when they were read again.
+    """
+
     topic_records: int
     table_records: int
     table_outside: int
@@ -94,10 +115,7 @@ class PartitionReport:
 
         If the table has rows outside of the compared offsets, yield a text with their number.
         """
-        if self.log.start < self.offsets.start:
-            yield f"offsets {self.log.start} to {self.offsets.start - 1} of the topic"
-        if self.offsets.end < self.log.end:
-            yield f"offsets {self.offsets.end} to {self.log.end - 1} of the topic"
+        yield from ComparedOffsets.not_compared(self)
         if self.table_outside:
             yield f"{self.table_outside:,} rows of the table"
 
@@ -107,16 +125,69 @@ class PartitionReport:
             return "equal"
         assert self.differing is not None
         if self.first is None:
-            return (
-                f"the sums of the offsets {self.differing.start} to {self.differing.end - 1} differed, and when the "
-                "rows were read again, they did not: the topic has changed meanwhile; verify again"
-            )
+            return f"the sums of the offsets {self.differing.start} to {self.differing.end - 1} {_CHANGED}"
         more = self.differing_buckets > 1 or sum(count for _, count in self.first.counts) > 1
         return f"{self.first} (and more, up to offset {self.differing.end - 1})" if more else str(self.first)
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReport(ABC):
+    """Result of comparing one `version` of a table with its topics.
+
+    `columns` are the columns that were compared, and `left_out` the columns that were not.
+    """
+
+    table: str
+    version: int
+    columns: tuple[str, ...]
+    left_out: tuple[str, ...]
+    partitions: Sequence[ComparedOffsets]
+    statistics: ComparedStatistics = field(default_factory=ComparedStatistics)
+    WHY_LEFT_OUT: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def equal(self) -> bool:
+        """Return True if the table is as its topics say, and no statistic in its log is wrong."""
+
+    @abstractmethod
+    def summary(self) -> str:
+        """Return one line with the result of the whole comparison and the number of compared records or rows."""
+
+    @abstractmethod
+    def differing(self) -> Iterator[str]:
+        """Yield a line for each difference that the report names."""
+
+    def outside(self) -> Iterator[str]:
+        """Yield lines about rows of the table that were not compared."""
+        yield from ()
+
+    def notes(self) -> Iterator[str]:
+        """Yield lines about columns, rows and offsets that were not compared."""
+        if self.left_out:
+            yield f"not compared, because {self.WHY_LEFT_OUT}: {', '.join(self.left_out)}"
+        yield from self.outside()
+        for entry in self.partitions:
+            if texts := list(entry.not_compared()):
+                yield f"{entry.partition}: not compared: {'; '.join(texts)}"
+        yield from self.statistics.notes()
+
+    def found(self) -> Iterator[str]:
+        """Yield a line for each difference and each wrong statistic that the report names."""
+        yield from self.differing()
+        yield from self.statistics.found()
+
+    def figures(self) -> dict[str, Any]:
+        """Return the whole report as a dictionary for JSON."""
+        return asdict(self) | {"equal": self.equal}
+
+    def to_json(self) -> str:
+        """Return the whole report as JSON."""
+        return orjson.dumps(self.figures(), default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport(TableReport):
     """Result of comparing one `version` of a table with its topics.
 
     `columns` are the columns that were compared in addition to the offset. `left_out` are columns of the topics that
@@ -124,13 +195,9 @@ class VerifyReport:
     rows, each with the number of these rows.
     """
 
-    table: str
-    version: int
-    columns: tuple[str, ...]
-    left_out: tuple[str, ...]
     partitions: tuple[PartitionReport, ...]
     not_read: tuple[tuple[TopicPartition, int], ...] = ()
-    statistics: ComparedStatistics = field(default_factory=ComparedStatistics)
+    WHY_LEFT_OUT = "the table has no such column"
 
     @property
     def equal(self) -> bool:
@@ -153,42 +220,112 @@ class VerifyReport:
             return f"{where} has wrong statistics in its log: {self.records:,} records compared, which are equal"
         return f"{where} differs from its topics in {', '.join(map(str, wrong))}: {self.records:,} records compared"
 
-    def notes(self) -> Iterator[str]:
-        """Yield lines about columns, rows and offsets that were not compared."""
-        if self.left_out:
-            yield f"not compared, because the table has no such column: {', '.join(self.left_out)}"
+    def outside(self) -> Iterator[str]:
         for partition, rows in self.not_read:
             yield f"{partition}: {rows:,} rows in the table, of a partition that the topic does not have"
-        for report in self.partitions:
-            outside = list(report.not_compared())
-            if outside:
-                yield f"{report.partition}: not compared: {'; '.join(outside)}"
-        yield from self.statistics.notes()
 
-    def found(self) -> Iterator[str]:
-        """Yield a line for each partition that differs, and for wrong statistics."""
-        yield from (f"{entry.partition}: {entry.describe()}" for entry in self.partitions if not entry.equal)
-        yield from self.statistics.found()
+    def differing(self) -> Iterator[str]:
+        return (f"{entry.partition}: {entry.describe()}" for entry in self.partitions if not entry.equal)
 
-    def to_json(self) -> str:
-        """Return the whole report as JSON."""
+    def figures(self) -> dict[str, Any]:
         partitions = [asdict(report) | {"equal": report.equal} for report in self.partitions]
-        figures = asdict(self) | {"partitions": partitions, "equal": self.equal, "records": self.records}
-        return orjson.dumps(figures, default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
+        return asdict(self) | {"partitions": partitions, "equal": self.equal, "records": self.records}
 
 
-def render(report: VerifyReport) -> RenderableType:
+@dataclass(frozen=True, slots=True)
+class RowDifference:
+    """Key whose row in the table differs from the last record of the key in the topics.
+
+    `key` has the key columns, each with its value as text. `copies` is the number of the table's rows with this key.
+    `record` names partition and offset of the key's last record, and `deletes` says whether this record deletes the
+    row. `record` is '' if no compared record has the key. `columns` are the columns that differ, if `kind` is
+    DIFFERENT.
+    """
+
+    key: tuple[tuple[str, str], ...]
+    kind: Kind
+    copies: int
+    record: str
+    deletes: bool
+    columns: tuple[ColumnDifference, ...] = ()
+
+    def __str__(self) -> str:
+        columns = "; ".join(map(str, self.columns))
+        why_extra = f"{self.record} deletes it" if self.deletes else "no record in the topic has its key"
+        texts = {
+            Kind.MISSING: f" is missing from the table: {self.record} has it",
+            Kind.EXTRA: f" is in the table, and {why_extra}",
+            Kind.DUPLICATE: f" is {self.copies} times in the table",
+            Kind.DIFFERENT: f", last in {self.record}: {columns}",
+        }
+        return f"row {', '.join(f'{name}={value}' for name, value in self.key)}{texts[self.kind]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatestReport(TableReport):
+    """Result of comparing one `version` of a table of the latest state with its topics.
+
+    `keys` are the key columns, and `columns` all compared columns. `left_out` are columns of the table that records
+    never set. `topic_rows` is the number of rows that the topics' last records give. `table_outside` is the number of
+    rows in the table that were not compared, because the last record of their key is outside of the compared offsets.
+    `counts` has the number of keys for each kind of difference, and `differences` some keys of each kind.
+    """
+
+    keys: tuple[str, ...]
+    topic_rows: int
+    table_outside: int
+    counts: tuple[tuple[Kind, int], ...] = ()
+    differences: tuple[RowDifference, ...] = ()
+    changed: bool = False
+    """True if the sums differed, and the rows did not differ when they were read again."""
+    WHY_LEFT_OUT = "records never set them"
+
+    @property
+    def equal(self) -> bool:
+        """Return True if the table has the row of each key's last record, no other row, and no wrong statistics."""
+        return not self.counts and not self.changed and not self.statistics.wrong
+
+    def summary(self) -> str:
+        where, rows = f"{self.table} (version {self.version})", f"{_rows(self.topic_rows)} compared"
+        if self.equal:
+            return f"{where} is the latest state of its topics: {rows}"
+        if not self.counts and not self.changed:
+            return f"{where} has wrong statistics in its log: {rows}, which are the latest state"
+        found = ", ".join(f"{count:,} {kind.value}" for kind, count in self.counts)
+        return f"{where} is not the latest state of its topics: {found or 'its sums differed'}; {rows}"
+
+    def outside(self) -> Iterator[str]:
+        if self.table_outside:
+            yield (
+                f"not compared: {_rows(self.table_outside)} of the table, because the last record of the key is not in "
+                "the compared offsets"
+            )
+
+    def differing(self) -> Iterator[str]:
+        yield from map(str, self.differences)
+        if self.changed:
+            yield f"the sums {_CHANGED}"
+
+
+def render_verified(report: TableReport) -> RenderableType:
     """Render the report for a terminal: a table of the partitions, and lines about differences and notes."""
     table = Table("partition", title=f"{report.table}, version {report.version}")
-    for column in ("offsets compared", "records in the topic", "in the table"):
-        table.add_column(column, justify="right")
-    table.add_column("found")
+    table.add_column("offsets compared", justify="right")
+    if isinstance(report, VerifyReport):
+        for column in ("records in the topic", "in the table"):
+            table.add_column(column, justify="right")
+        table.add_column("found")
     for entry in report.partitions:
-        compared = f"{entry.offsets.start:,} to {entry.offsets.end - 1:,}" if len(entry.offsets) else "none"
-        style = "" if entry.equal else "red"
-        counts = f"{entry.topic_records:,}", f"{entry.table_records:,}"
-        table.add_row(str(entry.partition), compared, *counts, Text("equal" if entry.equal else "differs", style))
+        cells: list[str | Text] = []
+        if isinstance(entry, PartitionReport):
+            found = Text("equal") if entry.equal else Text("differs", "red")
+            cells = [f"{entry.topic_records:,}", f"{entry.table_records:,}", found]
+        table.add_row(str(entry.partition), entry.compared, *cells)
     # Differences get lines of their own, because a narrow table column would break them apart.
     differences = [Text(line, "red") for line in report.found()]
     notes = [Text(note, "yellow") for note in report.notes()]
     return Group(table, *differences, *notes, Text(report.summary(), "green" if report.equal else "red"))
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} {'row' if count == 1 else 'rows'}"

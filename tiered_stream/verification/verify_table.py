@@ -20,13 +20,12 @@ from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.row_hash import HASHED
 from tiered_stream.spark.executor_python import register_source
 from tiered_stream.spark.source import register
-from tiered_stream.verification.comparison import Compared, Sides, compare, first_differences, table_ends
-from tiered_stream.verification.latest_report import LatestReport
-from tiered_stream.verification.latest_state import verify_latest
+from tiered_stream.verification.record_comparison import Compared, Sides, compare, first_differences, table_ends
 from tiered_stream.verification.scope import Scope, look_up_scope, open_verified
 from tiered_stream.verification.statistics_comparison import check_statistics
 from tiered_stream.verification.sums_source import SumsDataSource
-from tiered_stream.verification.verify_report import PartitionReport, VerifyReport
+from tiered_stream.verification.verify_latest import verify_latest
+from tiered_stream.verification.verify_report import LatestReport, PartitionReport, VerifyReport
 
 
 def verify(
@@ -58,7 +57,7 @@ def verify(
             `latest` or names a consumer group.
         table: a path (it has a slash in it), or a name in the catalog.
         ranges: the offset ranges to compare, in place of the options' positions.
-        times: compare only records with timestamps in this range; None: all records.
+        times: compare only records with timestamps in this range. If it is None, all records are compared.
         repair: if a statistic in the table's log is wrong, compute the statistics of all files again, in one commit.
 
     Raises:
@@ -127,11 +126,7 @@ def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
 
 
 def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, str]:
-    """Return the names of the table's columns that hold a record's key, value and so on, by Kafka's column name.
-
-    Raises:
-        ConfigurationError: the settings of two topics name different columns, or `ingest.where` is set.
-    """
+    """Return the names of the table's columns that hold a record's key, value and so on, by Kafka's column name."""
     settings = {topic: ingest.settings_of_topics(options, [topic]) for topic in sorted(topics)}
     for given in settings.values() or [ingest.shared_settings(options)]:
         if GivenOptions(given).has(WHERE):

@@ -17,7 +17,7 @@ from tests.gateway.requests import TOPIC_ID, asked, location_fetch
 from tests.storage.segment import segment
 from tiered_stream.broker.wire.location_messages import decode_segments
 from tiered_stream.errors import StorageUnavailableError
-from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.locations import location_responses
 from tiered_stream.gateway.locations.location_responses import LocationResponses
 from tiered_stream.gateway.locations.signing import LocationSigner, SignedLocation
@@ -203,7 +203,7 @@ def test_an_answer_ends_where_its_bytes_do() -> None:
 
 
 def test_a_long_answer_ends_when_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(location_responses, "TURN_SECONDS", 0)
+    monkeypatch.setattr(location_responses, "_TURN_SECONDS", 0)
     segments = Segments()
     made = answers(segments, GatewayMetrics())
     (answer,) = made.locate(REQUEST, READABLE, others_wait=lambda: True).values()

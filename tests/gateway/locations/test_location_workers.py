@@ -9,10 +9,9 @@ from typing import cast
 import pytest
 
 from tests.gateway.requests import location_fetch
-from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.locations.location_responses import LocationResponses
-from tiered_stream.gateway.locations.location_workers import LocationWorkers
-from tiered_stream.gateway.locations.turns import RecentWork
+from tiered_stream.gateway.locations.location_workers import LocationWorkers, RecentWork
 from tiered_stream.gateway.protocol.frames import request_head
 from tiered_stream.gateway.protocol.location_requests import TopicIdPartition, location_request
 

@@ -15,12 +15,12 @@ from tests.rigs.stack.topics import create_tiered_topic, recreate_topic
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.list_offsets import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
-from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.locations import faulty_partitions, tiered_segments
 from tiered_stream.gateway.locations.faulty_partitions import FaultyPartitions
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
 from tiered_stream.model import TopicPartition
-from tiered_stream.observe.health_and_metrics import Monitor
+from tiered_stream.observe.prometheus_endpoint import Monitor
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher

@@ -3,8 +3,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tiered_stream.gateway.locations import turns
-from tiered_stream.gateway.locations.turns import RecentWork, Turns
+from tiered_stream.gateway.locations import location_workers
+from tiered_stream.gateway.locations.location_workers import RecentWork, Turns
 
 
 class Clients:
@@ -88,5 +88,5 @@ def test_a_client_that_goes_while_it_waits_or_works_leaves_its_turn() -> None:
 
 def test_half_of_what_was_spent_is_forgotten_in_a_second() -> None:
     recent_work = having_had(8)
-    recent_work._at -= 2 * turns._HALF_LIFE_SECONDS
+    recent_work._at -= 2 * location_workers._HALF_LIFE_SECONDS
     assert 1.9 < recent_work.seconds() < 2.1

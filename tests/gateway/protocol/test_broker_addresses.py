@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
 from tests.gateway.requests import read, response
-from tiered_stream.gateway.protocol.broker_addresses import VERSIONS, with_addresses
-from tiered_stream.gateway.protocol.endpoints import Address
+from tiered_stream.gateway.protocol.api_versions import (
+    FIND_COORDINATOR,
+    METADATA,
+    NEWEST_VERSIONS,
+    READER_APIS,
+    rewrite_response,
+)
+from tiered_stream.gateway.protocol.broker_addresses import VERSIONS, Address, with_addresses
 from tiered_stream.gateway.protocol.frames import FrameError
-from tiered_stream.gateway.protocol.reader_apis import FIND_COORDINATOR, METADATA, READER_APIS
-from tiered_stream.gateway.protocol.rewrite import NEWEST_VERSIONS, rewrite_response
 
 TOPIC_ID = UUID(int=3)
 BROKERS = {0: Address("broker-0.example", 9092), 7: Address("b" * 200, 9099)}

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from tests.gateway.requests import TOPIC_ID, asked, fetch_response, location_fetch, metadata_request, produce_request
+from tiered_stream.gateway.protocol.api_versions import API_VERSIONS, FETCH, METADATA
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, request_head
 from tiered_stream.gateway.protocol.location_requests import MAX_REQUEST_BYTES, location_request, may_ask
-from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS, FETCH, METADATA
 
 
 def head(correlation_id: int) -> bytes:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.gateway.protocol.endpoints import Address, Endpoints
+from tiered_stream.gateway.protocol.broker_addresses import Address, Endpoints
 
 BROKER = Address("broker", 9092)
 

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.rigs.stack.processes import free_ports
-from tiered_stream.gateway.protocol.endpoints import Address, Endpoints
-from tiered_stream.gateway.sockets.broker_ports import BrokerPorts
-from tiered_stream.gateway.sockets.listener import Listener
+from tiered_stream.gateway.protocol.broker_addresses import Address, Endpoints
+from tiered_stream.gateway.sockets.listening_ports import BrokerPorts, Listener
 
 HOST = "127.0.0.1"
 

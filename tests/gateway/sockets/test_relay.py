@@ -22,11 +22,11 @@ from tests.gateway.requests import (
     response,
 )
 from tests.gateway.sockets.test_frame_memory import WatchedMemory
-from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GatewaySettings
-from tiered_stream.gateway.locations.turns import RecentWork
+from tiered_stream.gateway.locations.location_workers import RecentWork
 from tiered_stream.gateway.protocol.authorization import authorization_request
-from tiered_stream.gateway.protocol.endpoints import Address, Advertise
+from tiered_stream.gateway.protocol.broker_addresses import Address, Advertise
 from tiered_stream.gateway.protocol.frames import (
     FrameError,
     RequestHead,

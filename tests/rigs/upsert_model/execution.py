@@ -47,8 +47,7 @@ from tiered_stream.delta.write import latest_rows
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.registry import schema_registry
 from tiered_stream.observe import metrics
-from tiered_stream.verification.latest_report import LatestReport
-from tiered_stream.verification.verify_report import Kind
+from tiered_stream.verification.verify_report import Kind, LatestReport
 
 _IMAGE = StructType().add("id", LongType()).add("name", StringType())
 _ENVELOPE = StructType().add("before", _IMAGE).add("after", _IMAGE).add("op", StringType()).add("ts_ms", LongType())

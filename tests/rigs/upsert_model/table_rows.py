@@ -14,7 +14,7 @@ from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION
 from tiered_stream.delta.write.latest_rows import DELETES, last_rows
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.verification.latest_rows_source import LatestRowsReader
-from tiered_stream.verification.latest_state import _routing
+from tiered_stream.verification.verify_latest import _routing
 
 
 def rows_of_topic(session: Any, options: Mapping[str, str], table: Path) -> list[dict[str, Any]]:

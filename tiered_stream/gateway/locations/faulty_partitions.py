@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from tiered_stream.errors import BrokerError, TieredStreamError
-from tiered_stream.gateway.counters import GaugeByTopic
+from tiered_stream.gateway.gateway_metrics import GaugeByTopic
 from tiered_stream.model import TopicPartition
 
 log = logging.getLogger(__name__)

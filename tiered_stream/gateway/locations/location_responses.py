@@ -14,10 +14,9 @@ from cachetools import TLRUCache
 
 from tiered_stream.broker.wire.location_messages import RemoteLogSegmentLocation, encode_segments
 from tiered_stream.errors import BrokerError, TieredStreamError
-from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.locations.signing import LocationSigner
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
-from tiered_stream.gateway.locations.turns import TURN_SECONDS
 from tiered_stream.gateway.protocol.authorization import PartitionResponse, ReadablePartition
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition
 from tiered_stream.locate.segment_metadata_locator import overlapping
@@ -39,6 +38,7 @@ _COARSE_PARTS = 8  # a large segment is first cut into about this many parts, an
 _ENTRY_BYTES = 160  # bytes of an encoded segment location without its fields of variable length
 _EPOCH_BYTES, _TRANSACTION_BYTES = 13, 25
 _MAX_SECONDS = 10.0  # after this time the response ends, and the client asks again for the rest
+_TURN_SECONDS = 0.05  # after this time the response ends if other clients wait
 _NOT_LOCAL = -1  # earliest local offset of a leader that has nothing of the log on its own disk
 _CACHED_RESPONSE_BYTES = 800  # memory of a cached response without its encoded segments, as measured
 _CUT_ABOVE = 1.5  # times the wanted part size: smaller segments are left whole
@@ -90,7 +90,7 @@ class _Budget:
         if min(self.segments, self.bytes, self.requests) <= 0:
             return True
         seconds = time.monotonic() - self.began
-        return seconds > _MAX_SECONDS or (seconds > TURN_SECONDS and self.others_wait())
+        return seconds > _MAX_SECONDS or (seconds > _TURN_SECONDS and self.others_wait())
 
     def spend(self, segments: int, size: int, requests: int = 0) -> None:
         """Subtract the `segments` (a number) added to the response, their encoded `size`, and storage `requests`."""
@@ -113,7 +113,7 @@ class _TieredRange:
 class _Located:
     """Segment locations for one partition's response, and whether the response is complete.
 
-    `end` is the offset before which an incomplete response ends, because the budget is spent; None: the budget
+    `end` is the offset before which an incomplete response ends, because the budget is spent. It is None if the budget
     sufficed. `has_holes` is True if a segment in the range could not be located because of an error. A response with
     `end` or with holes is not cached, so that the next request tries again. `fresh_until` is the earliest time at which
     a URL is signed again.
@@ -334,7 +334,7 @@ def _tiered_offsets(readable: ReadablePartition, visible: VisibleSegments, local
     The range is empty if there are no such offsets.
 
     Args:
-        local_start: first offset on the leader's own disk; -1: no offset is left out because of the disk.
+        local_start: first offset on the leader's own disk. If it is -1, no offset is left out because of the disk.
     """
     end = min(readable.end, readable.log_end_offset, visible[-1].offsets.end if visible else 0)
     if local_start != _NOT_LOCAL:

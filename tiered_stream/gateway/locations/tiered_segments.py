@@ -43,7 +43,7 @@ class TieredSegments:
         fresh_seconds: time for which a partition's list of segments is used without a refresh. Clients read offsets
             that were tiered after the last refresh from the brokers.
         faulty: records the partitions whose segments cannot be looked up.
-        snapshots: store for records of the metadata topic; None: nothing is stored.
+        snapshots: store for records of the metadata topic. If it is None, nothing is stored.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class TieredSegments:
         return self._offsets(LATEST, [partition for partition in partitions if _exists(topics, partition)])
 
     def local_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return each partition's first offset on its leader's own disk; -1: the disk has no offset.
+        """Return each partition's first offset on its leader's own disk, or -1 if the disk has none.
 
         Partitions whose leaders do not respond are left out.
 

@@ -54,7 +54,7 @@ class ReadablePartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionResponse:
-    """Encoded segment locations of one partition (None: no segments), complete up to `located_end` (exclusive)."""
+    """Encoded segment locations of one partition, complete up to `located_end` (exclusive); None if it has none."""
 
     segments: bytes | None
     located_end: int

@@ -15,10 +15,10 @@ from enum import Enum
 from uuid import UUID
 
 from tiered_stream.broker.wire.location_messages import FIRST_VERSION, LocationFetchRequest
-from tiered_stream.gateway.protocol import frames, rewrite
+from tiered_stream.gateway.protocol import api_versions, frames
+from tiered_stream.gateway.protocol.api_versions import API_VERSIONS, FETCH
 from tiered_stream.gateway.protocol.authorization import fetch_response, read_probe, readable_topics
 from tiered_stream.gateway.protocol.location_requests import MAX_REQUEST_BYTES, LocationRequest, TopicIdPartition
-from tiered_stream.gateway.protocol.reader_apis import API_VERSIONS, FETCH
 
 _CORRELATION_IDS = 1 << 31
 _MAX_READABLE_TOPICS = 10_000  # readable topics that a connection remembers; beyond this number it forgets all of them
@@ -40,7 +40,7 @@ class Pending:
     """Request that has no response yet.
 
     `correlation_id` is the gateway's own, and `head` has the client's. `locations` is the location request that the
-    response belongs to; None: the response does not concern locations.
+    response belongs to. It is None if the response does not concern locations.
     """
 
     head: frames.RequestHead
@@ -77,7 +77,7 @@ class ConnectionState:
         Raises:
             FrameError: the gateway does not pass on this API or version.
         """
-        rewrite.check_version(head.api_key, head.api_version)
+        api_versions.check_version(head.api_key, head.api_version)
         max_bytes = {API_VERSIONS: _MAX_API_VERSIONS_BYTES, FETCH: MAX_REQUEST_BYTES}.get(head.api_key, 0)
         return size if size <= max_bytes else frames.HEAD_BYTES
 
@@ -87,10 +87,10 @@ class ConnectionState:
         Args:
             content: the first `bytes_needed` bytes of the request, or more.
         """
-        rewritten = rewrite.is_rewritten(head.api_key, head.api_version)
+        rewritten = api_versions.is_rewritten(head.api_key, head.api_version)
         forwarded = self._registered(content, head, Handling.REWRITE if rewritten else Handling.PASS)
-        if rewrite.is_too_new(head.api_key, head.api_version):
-            return rewrite.oldest_api_versions(self._correlation_id, frames.client_id(content))
+        if api_versions.is_too_new(head.api_key, head.api_version):
+            return api_versions.oldest_api_versions(self._correlation_id, frames.client_id(content))
         return forwarded
 
     def authorize(self, request: LocationRequest, fetch: bytes) -> bytes:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tiered_stream.broker.wire.location_messages import FIRST_VERSION, NO_SESSION, LocationFetchRequest
+from tiered_stream.gateway.protocol.api_versions import FETCH, NEWEST_VERSIONS
 from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, body_of_flexible
-from tiered_stream.gateway.protocol.reader_apis import FETCH
-from tiered_stream.gateway.protocol.rewrite import NEWEST_VERSIONS
 from tiered_stream.model import STORAGE_FORMAT
 
 MAX_REQUEST_BYTES = 4 << 20
@@ -37,8 +36,8 @@ class LocationRequest:
 
     `ranges` has the start and end offsets (end exclusive) by partition. `committed` is True for read_committed.
     `max_segments` is the maximum number of segments in the response. `part_bytes` is the size of the parts into which
-    segments are cut; 0: they are not cut. `requested` has all partitions of the client's request if `ranges` was
-    reduced to the partitions with a known log end; otherwise it is empty.
+    segments are cut. If it is 0, they are not cut. `requested` has all partitions of the client's request if `ranges`
+    was reduced to the partitions with a known log end; otherwise it is empty.
     """
 
     head: RequestHead

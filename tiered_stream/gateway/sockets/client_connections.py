@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.gateway.log_rate_limit import LogRateLimit
 from tiered_stream.gateway.protocol.frames import FrameError
 from tiered_stream.gateway.sockets.frame_memory import MemoryShortError
 from tiered_stream.gateway.sockets.relay import Relay, RelayServices
 from tiered_stream.gateway.sockets.streams import Streams, accept_streams, clear_traceback_frames
+from tiered_stream.process.logs import LogRateLimit
 
 log = logging.getLogger(__name__)
 log.addFilter(LogRateLimit())

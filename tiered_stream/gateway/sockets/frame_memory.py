@@ -149,6 +149,6 @@ class Reservation:
     def evict(self) -> None:
         """Make the connection end with MemoryShortError, and release the whole reservation."""
         if not self.connection.done():
-            reason = f"others need the {self.size:,} bytes that it kept waiting (gateway.queued.max.bytes)"
+            reason = f"other connections need the {self.size:,} bytes that it kept waiting (gateway.queued.max.bytes)"
             self.connection.set_exception(MemoryShortError(reason))
         self.shrink(0)

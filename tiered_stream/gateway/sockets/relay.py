@@ -12,16 +12,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.locations.location_responses import MAX_RESPONSE_BYTES
-from tiered_stream.gateway.locations.location_workers import LocationWorkers
-from tiered_stream.gateway.locations.turns import RecentWork
+from tiered_stream.gateway.locations.location_workers import LocationWorkers, RecentWork
 from tiered_stream.gateway.protocol import frames
+from tiered_stream.gateway.protocol.api_versions import rewrite_response
+from tiered_stream.gateway.protocol.broker_addresses import Advertise
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling, Pending
-from tiered_stream.gateway.protocol.endpoints import Advertise
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, may_ask
-from tiered_stream.gateway.protocol.rewrite import rewrite_response
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError, Reservation
 from tiered_stream.gateway.sockets.streams import CHUNK_BYTES, Streams, chunks, clear_traceback_frames
 
@@ -204,10 +203,6 @@ class Relay:
         """Read the four size bytes of the client's next request.
 
         If the client has stopped sending, wait at most `shutdown_seconds` for its outstanding responses, then raise.
-
-        Raises:
-            IncompleteReadError: the client sends no more.
-            TimeoutError: responses are still outstanding after `shutdown_seconds`.
         """
         try:
             return await self._client.reader.readexactly(frames.SIZE_BYTES)
@@ -286,9 +281,6 @@ class Relay:
 
         Return the number of bytes sent, without the size field. The response uses the memory that is reserved for the
         request. Return 0 for the response to the probe of topics, which the client does not get.
-
-        Raises:
-            MemoryShortError: the broker's response is larger than the memory for it.
         """
         memory = self._location_memory
         assert memory is not None

@@ -21,12 +21,12 @@ from tests.rigs.fuzz import kafka_messages
 from tests.rigs.fuzz.mutation import below, fixed, number, one, spoiled, uvarint
 from tests.rigs.fuzz.target import Target
 from tiered_stream.errors import TieredStreamError
+from tiered_stream.gateway.protocol.api_versions import check_version, is_rewritten, rewrite_response
 from tiered_stream.gateway.protocol.authorization import AuthorizationResponse, PartitionResponse, authorization_request
+from tiered_stream.gateway.protocol.broker_addresses import Address
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
-from tiered_stream.gateway.protocol.endpoints import Address
 from tiered_stream.gateway.protocol.frames import FrameError, frame_size, request_head
 from tiered_stream.gateway.protocol.location_requests import TopicIdPartition, location_request, may_ask
-from tiered_stream.gateway.protocol.rewrite import check_version, is_rewritten, rewrite_response
 
 REQUESTS = (
     ApiVersionsRequest, MetadataRequest, FindCoordinatorRequest, ProduceRequest, FetchRequest, SaslHandshakeRequest,

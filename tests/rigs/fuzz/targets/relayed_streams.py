@@ -18,11 +18,11 @@ from tests.rigs.fuzz.mutation import below, fixed, number, one, spoiled
 from tests.rigs.fuzz.target import Target
 from tests.rigs.fuzz.targets import gateway_frames
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GatewaySettings
-from tiered_stream.gateway.locations.turns import RecentWork
+from tiered_stream.gateway.locations.location_workers import RecentWork
 from tiered_stream.gateway.protocol.authorization import AuthorizationResponse, PartitionResponse, authorization_request
-from tiered_stream.gateway.protocol.endpoints import Address
+from tiered_stream.gateway.protocol.broker_addresses import Address
 from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, frame
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, location_request
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError

@@ -1,0 +1,68 @@
+"""What a bucket's answer means. The answers are AWS's; those of real services are in `test_doctor`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tiered_stream.doctor.finding import FaultError, NotNeededError
+from tiered_stream.doctor.s3_bucket import Bucket, BucketResponse, check_clock, check_listing
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.cloud_endpoints import SEGMENTS
+
+BUCKET = Bucket("tier", "prefix", StorageOptions(), SEGMENTS)
+
+
+def answer(status: int = 200, code: str = "", region: str | None = None, ahead: float | None = 0.0) -> BucketResponse:
+    return BucketResponse("https://s3.amazonaws.com", status, code, "us-east-1", region, ahead)
+
+
+@pytest.mark.parametrize(
+    ("given", "mend"),
+    [
+        (answer(400, "AuthorizationHeaderMalformed", "eu-west-1"), "set remote.storage.s3.region=eu-west-1"),
+        (answer(301, "PermanentRedirect"), "set remote.storage.s3.region=the region of the bucket"),
+        (answer(404, "NoSuchBucket"), "correct the bucket's name (option remote.storage.uri)"),
+        (answer(404, "XAdminUserNotFound"), "correct the access key id"),
+        (answer(400, "ExpiredToken"), "get new temporary credentials"),
+        (answer(503, "SlowDown"), "see the service's own log"),
+    ],
+)
+def test_a_bucket_that_cannot_be_used_is_a_fault_with_its_mend(given: BucketResponse, mend: str) -> None:
+    with pytest.raises(FaultError) as raised:
+        check_listing(BUCKET, given)
+    assert mend in raised.value.fix
+
+
+def test_a_bucket_that_may_not_be_listed_is_a_warning() -> None:
+    seen = check_listing(BUCKET, answer(403, "AccessDenied"))
+    assert seen.value is False
+    assert "s3:ListBucket" in seen.fix and "arn:aws:s3:::tier" in seen.fix
+
+
+def test_a_bucket_elsewhere_that_answers_all_the_same_is_a_warning() -> None:
+    seen = check_listing(BUCKET, answer(region="eu-west-1"))
+    assert (seen.value, seen.fix) == (True, "set remote.storage.s3.region=eu-west-1")
+
+
+@pytest.mark.parametrize(("ahead", "warns"), [(0, False), (60, False), (-61, True), (400, True), (-4000, True)])
+def test_a_clock_may_be_a_minute_off(ahead: float, warns: bool) -> None:
+    assert bool(check_clock(answer(ahead=ahead)).fix) == warns
+
+
+@pytest.mark.parametrize(
+    "given",
+    [answer(403, "RequestTimeTooSkewed"), answer(403, "RequestTimeTooSkewed", ahead=400), answer(403, "X", ahead=-901)],
+)
+def test_a_clock_for_which_the_service_refuses_is_a_fault(given: BucketResponse) -> None:
+    with pytest.raises(FaultError, match=f"403 {given.code}"):
+        check_clock(given)
+
+
+def test_a_refusal_for_another_reason_is_not_the_clocks() -> None:
+    seen = check_clock(answer(403, "AccessDenied", ahead=400))
+    assert "400 s ahead" in seen.description and "900 s" in seen.description
+
+
+def test_without_a_date_nothing_is_said_of_the_clock() -> None:
+    with pytest.raises(NotNeededError):
+        check_clock(answer(ahead=None))

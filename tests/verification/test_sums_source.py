@@ -1,0 +1,98 @@
+"""Sums by buckets: as a plain sum over the rows gives them, however the rows are shared out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.archives import planned
+from tests.delta.archive import ODD, everything, options
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.options.positions import TimeRange
+from tiered_stream.records.row_hash import BUCKET, HASHED, Numbers, bucket_sums, row_hashes
+from tiered_stream.verification import sums_source
+from tiered_stream.verification.sums_source import Hashing, hashed_split, together
+
+Sums = dict[int, tuple[int, int, int]]
+ROWS = st.dictionaries(st.integers(0, 5 * BUCKET) | st.integers(0, 2**62), st.integers(-(2**63), 2**63 - 1))
+
+
+def plain(rows: dict[int, int]) -> Sums:
+    found: dict[int, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))
+    for offset, number in rows.items():
+        count, high, low = found[offset // BUCKET]
+        unsigned = number % 2**64
+        found[offset // BUCKET] = count + 1, high + unsigned // 2**32, low + unsigned % 2**32
+    return dict(found)
+
+
+def added(parts: list[tuple[Numbers, ...]]) -> Sums:
+    found: dict[int, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))
+    for part in parts:
+        for bucket, *figures in zip(*(column.tolist() for column in part), strict=True):
+            one, two, three = (a + b for a, b in zip(found[bucket], figures, strict=True))
+            found[bucket] = one, two, three
+    return dict(found)
+
+
+@given(ROWS, st.lists(st.integers(0, 40), max_size=5))
+def test_sums_add_up_wherever_the_rows_are_cut(rows: dict[int, int], cuts: list[int]) -> None:
+    ordered = sorted(rows)
+    offsets, hashes = np.array(ordered, np.int64), np.array([rows[each] for each in ordered], np.int64)
+    edges = sorted(cuts)
+    pieces = zip(np.split(offsets, edges), np.split(hashes, edges), strict=True)
+    parts = [bucket_sums(*piece) for piece in pieces]
+    assert added(parts) == plain(rows)
+    assert added(list(together(iter(parts)))) == plain(rows)
+
+
+def test_waiting_sums_are_handed_over_in_time() -> None:
+    part = np.arange(sums_source.MAX_WAITING // 2, dtype=np.int64)
+    parts = list(together(iter([(part,) * 4] * 5)))
+    assert [len(each[0]) for each in parts] == [sums_source.MAX_WAITING, sums_source.MAX_WAITING, len(part)]
+
+
+def hashed(hashing: Hashing, **given: str) -> list[pa.RecordBatch]:
+    settings = options(ODD, given)
+    parsed = parse_options(settings, streaming=False)
+    return [rows for split in planned(settings) for rows in hashed_split(split, parsed, hashing)]
+
+
+def test_a_task_gives_the_hash_of_each_row_or_their_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sums_source, "BATCH_ROWS", 100)
+    wanted = everything(ODD).combine_chunks().to_batches()[0]
+    each = pa.Table.from_batches(hashed(Hashing(HASHED, by_row=True), minPartitions="9"))
+    assert each.column_names == list(Hashing(HASHED, by_row=True).result_columns)
+    for name in ("topic", "partition", "offset"):
+        assert each[name].to_pylist() == wanted[name].to_pylist()
+    assert each["hash"].to_pylist() == row_hashes(wanted, HASHED).tolist()
+
+    in_all = pa.Table.from_batches(hashed(Hashing(HASHED), minPartitions="9")).group_by("topic").aggregate(
+        [("records", "sum"), ("low", "sum"), ("high", "sum")]
+    )  # fmt: skip
+    hashes = row_hashes(wanted, HASHED)
+    assert sum(in_all["records_sum"].to_pylist()) == wanted.num_rows
+    assert sum(in_all["low_sum"].to_pylist()) == sum(each % 2**32 for each in hashes.tolist())
+    assert sum(in_all["high_sum"].to_pylist()) == sum(each % 2**64 // 2**32 for each in hashes.tolist())
+
+
+def test_only_rows_of_the_times_are_hashed() -> None:
+    rows = everything(ODD)
+    micros = rows["timestamp"].cast(pa.int64()).to_pylist()
+    start, end = sorted(micros)[len(micros) // 3] // 1000, max(micros) // 1000
+    found = pa.Table.from_batches(hashed(Hashing(("value",), TimeRange(start, end), by_row=True)))
+    kept = [start * 1000 <= each < end * 1000 for each in micros]
+    assert 0 < found.num_rows < rows.num_rows
+    assert found["offset"].to_pylist() == [
+        offset for offset, keep in zip(rows["offset"].to_pylist(), kept, strict=True) if keep
+    ]
+
+
+def test_what_is_hashed_travels_as_text() -> None:
+    for hashing in (Hashing(HASHED), Hashing((), TimeRange(-5, 2**40), by_row=True), Hashing((), TimeRange(7))):
+        assert Hashing.from_json(hashing.to_json()) == hashing

@@ -1,0 +1,258 @@
+"""Requests to a bucket in S3: a listing (endpoint, credentials, clock, region, authorization), and trial writes."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore import exceptions as aws
+from botocore.config import Config
+
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
+from tiered_stream.errors import ConfigurationError, StorageAccessError
+from tiered_stream.options.parsing import S3Access
+from tiered_stream.process.logs import muted
+from tiered_stream.storage.cloud_endpoints import StoreUse
+from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, S3Session, table_session
+
+_SECONDS_TO_WARN_AT = 60
+_REFUSED_BY_S3 = 15 * 60
+"""Clock difference in seconds above which S3 refuses a signature. Other services allow more or less."""
+_REFUSED_CONDITION = (409, 412)
+"""HTTP statuses of a put that `If-None-Match: *` forbids."""
+_CONNECT_SECONDS, _READ_SECONDS = 10, 30
+_CREDENTIALS_MS = 20_000
+"""Time limit of a request for credentials, in milliseconds."""
+_REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
+_UNKNOWN_KEY = "correct the access key id ({option}aws.access.key.id): the service does not know it"
+_CREDENTIAL_FIXES = {
+    "InvalidAccessKeyId": _UNKNOWN_KEY,
+    "XAdminUserNotFound": _UNKNOWN_KEY,  # versitygw's code
+    "SignatureDoesNotMatch": "correct the secret access key ({option}aws.secret.access.key)",
+    "ExpiredToken": "get new temporary credentials: these have expired",
+    "InvalidToken": "correct the session token ({option}aws.session.token), or leave it out",
+}
+"""Advice by S3's error code; `{option}` stands for the prefix of the settings' names."""
+_NO_CREDENTIALS = (
+    aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError, aws.TokenRetrievalError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Bucket to check: its name, the prefix of the keys to look at, and the settings for access (`access`).
+
+    `use` has the names of the settings, for advice.
+    """
+
+    name: str
+    prefix: str
+    access: S3Access
+    use: StoreUse
+
+    def session(self) -> S3Session:
+        """Return the access to the bucket, as requests of queries have it.
+
+        Raises:
+            ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
+        """
+        return S3Session(self.access, self.name, self.use, _CREDENTIALS_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketResponse:
+    """Response of the storage service to the request that lists one key.
+
+    `code` is S3's error code, and empty on success. `request_region` is the region for which the request was signed.
+    `keys` has the listed key, or is empty if no key was listed.
+    """
+
+    endpoint: str
+    status: int
+    code: str
+    request_region: str
+    region: str | None
+    """Region of the bucket; None if the service does not report it."""
+    seconds_ahead: float | None
+    """Seconds by which this machine's clock is ahead of the service's; None if the service does not send its time."""
+    keys: tuple[str, ...] = ()
+
+
+def _config() -> Config:
+    """Return boto3's configuration for the doctor: short timeouts and no retries."""
+    return Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": 1},
+        response_checksum_validation="when_required",
+        request_checksum_calculation="when_required",
+    )
+
+
+def check_credentials(bucket: Bucket) -> Result[bool]:
+    """Check that there are credentials for the bucket, and describe where they come from. The result's value is True.
+
+    If `bucket.access.anonymous` is True, no credentials are needed, and the check succeeds.
+
+    Raises:
+        FaultError: there are no credentials.
+    """
+    if bucket.access.anonymous:
+        return Result(True, "none: requests are not signed, as configured")
+    fix = f"set {bucket.use.prefix}aws.access.key.id and .secret.access.key, or give this machine a role or a profile"
+    try:
+        session = bucket.session()
+        session.credentials()
+    except (StorageAccessError, ConfigurationError) as error:
+        raise FaultError(str(error), fix) from None
+    given = bucket.access.access_key_id is not None
+    return Result(True, "in the settings" if given else f"from AWS's chain, provider {session.provider}")
+
+
+def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
+    """List at most one key of the bucket, and return the service's response, which may be an error response.
+
+    Raises:
+        FaultError: the service does not respond, or no request can be made with these settings and credentials.
+    """
+    option = bucket.use.prefix
+    with muted(*LOGGERS_WITH_SECRETS):
+        try:
+            client = bucket.session().client(_config())
+        except (ConfigurationError, StorageAccessError) as error:
+            raise FaultError(str(error), f"correct {option}s3.*") from None
+        endpoint = client.meta.endpoint_url
+        with closing(client):
+            try:
+                answer: Any = client.list_objects_v2(Bucket=bucket.name, Prefix=bucket.prefix, MaxKeys=1)
+                code = ""
+            except aws.ClientError as error:
+                answer, code = error.response, error.response["Error"].get("Code", "")
+            except _NO_CREDENTIALS:
+                raise FaultError("there are no credentials", "see what the check of the credentials says") from None
+            except aws.SSLError as error:
+                fix = (
+                    "trust the authority that issued the service's certificate (AWS_CA_BUNDLE), or correct the endpoint"
+                )
+                raise FaultError(f"{endpoint}: TLS failed: {error}", fix) from None
+            except (aws.BotoCoreError, OSError) as error:
+                fix = f"correct {option}s3.endpoint.url, start the server there, or open the network path to it"
+                raise FaultError(f"{endpoint} does not respond: {type(error).__name__}", fix) from None
+        head = {name.lower(): value for name, value in answer["ResponseMetadata"]["HTTPHeaders"].items()}
+    listing = BucketResponse(
+        endpoint,
+        answer["ResponseMetadata"]["HTTPStatusCode"],
+        code,
+        client.meta.region_name,
+        head.get("x-amz-bucket-region") or answer.get("Error", {}).get("Region"),
+        _seconds_ahead(head.get("date")),
+        tuple(entry["Key"] for entry in answer.get("Contents", ())),
+    )
+    return Result(listing, f"{endpoint} responds")
+
+
+def _seconds_ahead(date: str | None) -> float | None:
+    try:
+        return time.time() - parsedate_to_datetime(date).timestamp() if date else None
+    except ValueError:
+        return None
+
+
+def check_clock(answer: BucketResponse) -> Result[bool]:
+    """Check that this machine's clock differs from the storage service's clock by at most 60 s.
+
+    If the clocks differ by more than 60 s, the result is a warning. The result's value is True.
+
+    Args:
+        answer: response of the storage service.
+
+    Raises:
+        FaultError: the service refuses requests because the clocks differ.
+        NotNeededError: the response does not have the service's time.
+    """
+    if answer.seconds_ahead is None:
+        raise NotNeededError("the service does not send its time, and Kafka's protocol has none")
+    seconds = round(abs(answer.seconds_ahead))
+    difference = (
+        f"this machine is {seconds} s {'ahead of' if answer.seconds_ahead > 0 else 'behind'} the storage's clock"
+    )
+    fix = "set this machine's clock (chrony, ntpd), or the clock of the storage service"
+    if answer.code == "RequestTimeTooSkewed" or (answer.status == 403 and seconds > _REFUSED_BY_S3):
+        raise FaultError(f"{difference}: requests are refused ({answer.status} {answer.code})", fix)
+    if seconds > _SECONDS_TO_WARN_AT:
+        return Result(True, f"{difference}; S3 refuses requests from {_REFUSED_BY_S3} s on (RequestTimeTooSkewed)", fix)
+    return Result(True, f"within {_SECONDS_TO_WARN_AT} s of the storage's clock")
+
+
+def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
+    """Check `answer`, the response to `list_one_key`. The result's value is True if the user can list the bucket.
+
+    The result is a warning if the user is not authorized to list the bucket. It is also a warning if the bucket was
+    listed, but the service reports another region than the region for which the request was signed.
+
+    Raises:
+        FaultError: the bucket does not exist, the service refuses the region or the credentials, or the response has
+            another error.
+    """
+    status, where = f"{answer.status} {answer.code}".strip(), f"the bucket {bucket.name} at {answer.endpoint}"
+    region = answer.region or "another region"
+    fix = f"set {bucket.use.prefix}s3.region={answer.region or 'the region of the bucket'}"
+    elsewhere = f"{where} is in {region}, but the request was signed for {answer.request_region}"
+    if answer.code in _REGION_CODES:
+        raise FaultError(f"{elsewhere} ({status})", fix)
+    if not answer.code:
+        if answer.region and answer.region != answer.request_region:
+            return Result(True, elsewhere, fix)
+        return Result(True, f"{where} exists and can be listed")
+    if answer.code in _CREDENTIAL_FIXES:
+        fix = _CREDENTIAL_FIXES[answer.code].format(option=bucket.use.prefix)
+        raise FaultError(f"{where} refuses the credentials ({status})", fix)
+    if answer.status == 404:
+        fix = f"correct the bucket's name ({bucket.use.place}), or create the bucket"
+        raise FaultError(f"{where} does not exist ({status})", fix)
+    if answer.status == 403:
+        fix = f"grant s3:ListBucket on arn:aws:s3:::{bucket.name}: without it S3 gives 403 for a missing object, too"
+        return Result(False, f"no access to list {where} ({status})", fix)
+    raise FaultError(f"{where} responds with {status}", "see the service's own log or status page")
+
+
+def write_object(files: TableFiles, name: str) -> bool:
+    """Put an empty object into the table's folder, try to put it again with `If-None-Match: *`, and delete it.
+
+    Return whether the service refuses to put an object under a key that exists.
+
+    Raises:
+        FaultError: a request is refused.
+    """
+    parts, storage = urlsplit(files.uri), files.storage
+    bucket = storage.s3_access_point or parts.netloc
+    key = "/".join(filter(None, (parts.path.strip("/"), name)))
+    object_settings: Any = storage.put_object_arguments()
+    acl = ", s3:PutObjectAcl" if storage.acl else ""
+    grant = f"grant s3:PutObject{acl} and s3:DeleteObject on arn:aws:s3:::{parts.netloc}/*"
+    with muted(*LOGGERS_WITH_SECRETS), closing(table_session(storage, parts.netloc).client(_config())) as client:
+        try:
+            client.put_object(Bucket=bucket, Key=key, Body=b"", **object_settings)
+            try:
+                return _refuses_second(client, bucket, key)
+            finally:
+                client.delete_object(Bucket=bucket, Key=key)
+        except aws.ClientError as error:
+            code = error.response["Error"].get("Code", "")
+            raise FaultError(f"s3://{parts.netloc}/{key}: {error.operation_name} is refused ({code})", grant) from None
+        except aws.BotoCoreError as error:
+            fix = "see the check of the store"
+            raise FaultError(f"s3://{parts.netloc}/{key}: {type(error).__name__}", fix) from None
+
+
+def _refuses_second(client: Any, bucket: str, key: str) -> bool:
+    try:
+        client.put_object(Bucket=bucket, Key=key, Body=b"", IfNoneMatch="*")
+    except aws.ClientError as error:
+        return error.response["ResponseMetadata"]["HTTPStatusCode"] in _REFUSED_CONDITION
+    return False

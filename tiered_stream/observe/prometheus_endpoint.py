@@ -1,0 +1,125 @@
+"""HTTP server for monitoring: `/health` responds 200 or 503, and `/metrics` has Prometheus metrics."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from tiered_stream.timed_http import timed
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse
+
+_REQUEST_SECONDS = 10.0
+"""Time limit for a whole request, because a client may send it byte by byte."""
+_AT_ONCE = 16
+"""Maximum number of requests that are served at the same time; further connections are closed."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._free = threading.BoundedSemaphore(_AT_ONCE)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own, or close it if too many are served already."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Do not log a client that is slow or gone, because anybody may connect."""
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _REQUEST_SECONDS
+
+    def setup(self) -> None:
+        deadline = time.monotonic() + _REQUEST_SECONDS
+        self.request = timed(self.request, lambda: deadline - time.monotonic())
+        super().setup()
+
+    def finish(self) -> None:
+        """Close the connection here, because the server knows only the socket that `setup` has replaced."""
+        try:
+            super().finish()
+        finally:
+            with suppress(OSError):
+                self.request.shutdown(socket.SHUT_WR)
+            self.request.close()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Do not log requests, because a probe may send one every second."""
+
+
+class Monitor:
+    """HTTP server for `/health` and `/metrics` that runs in its own threads.
+
+    Args:
+        port: port to listen on, or 0 for any free port. The attribute `port` is the port in use.
+        registry: metrics that `/metrics` shows.
+        unhealthy_reason: returns why the process is unhealthy, or an empty text if it is healthy. If the text is not
+            empty, `/health` responds 503 with this text.
+        faults: returns lines about faults that do not make the whole process unhealthy. If the process is healthy,
+            `/health` responds 200 with these lines.
+
+    Raises:
+        OSError: the port is in use.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        registry: CollectorRegistry,
+        unhealthy_reason: Callable[[], str],
+        faults: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._metrics = make_wsgi_app(registry)
+        self._unhealthy_reason = unhealthy_reason
+        self._faults = faults
+        self._server = make_server(host, port, self._answer, server_class=_Server, handler_class=_Handler)
+        self.port = int(self._server.server_port)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="monitor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the HTTP server and its thread, and close its socket."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _answer(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            answer: Iterable[bytes] = self._metrics(environ, start_response)
+            return answer
+        if path == "/health":
+            unhealthy_reason = self._unhealthy_reason()
+            status = "503 Service Unavailable" if unhealthy_reason else "200 OK"
+        else:
+            unhealthy_reason, status = "there are /health and /metrics", "404 Not Found"
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        lines = [unhealthy_reason] if unhealthy_reason else ["healthy", *self._faults()]
+        return ["".join(f"{line}\n" for line in lines).encode()]

@@ -1,0 +1,365 @@
+"""Comparison of topics with a Delta table by sums of row hashes, for the function `verify`.
+
+All records are read once, in tasks that return only sums for each bucket of 65,536 offsets. For a partition whose sums
+differ, the first differing bucket is read again, row by row. If the first differing record is in both, its columns are
+then compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+import numpy as np
+import orjson
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as sql
+
+from tiered_stream.delta.schema.sql_types import sql_name, sql_text
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.offset_ranges import Ranges
+from tiered_stream.options.positions import TimeRange
+from tiered_stream.records.row_hash import BUCKET, BUCKET_BITS, row_hash_sql
+from tiered_stream.verification.scope import Bounds, Scope, VerifiedTable, narrowed
+from tiered_stream.verification.sums_source import HASHES, HASHING, SOURCE, SUMS, Hashing
+from tiered_stream.verification.verify_report import ColumnDifference, Difference, Kind
+
+MAX_CONDITIONS = 200
+"""Maximum number of partitions for which a filter on a table names each partition's offset range, so that Delta can
+skip files.
+
+With more partitions, the filter has one offset range for all partitions.
+"""
+AT_ONCE = 32
+"""Maximum number of partitions whose first differing buckets are read again in one Spark query."""
+
+OWN_NAMES = {name: name for name in ("topic", "partition", "offset", "timestamp")}
+"""Table column for each of Kafka's columns, for a table that names these columns as the source does."""
+_KEYS = list(SUMS[:3])
+_FIGURES = SUMS[3:]
+_ROW_KEYS = list(HASHES[:3])
+_KIND = """CASE
+    WHEN copies IS NULL OR copies < topic_copies THEN 'missing'
+    WHEN topic_copies IS NULL THEN 'extra'
+    WHEN copies > topic_copies THEN 'doubled'
+    WHEN least_hash <> topic_least_hash OR greatest_hash <> topic_greatest_hash THEN 'different'
+END"""
+_WINDOW = 64
+"""Size in bytes of the blocks in which two values are compared. Only the first block that differs is sent to the
+driver.
+"""
+_SHOWN = 24
+_TEXTS = {
+    "timestamp": "CAST(CAST(unix_micros(timestamp) AS STRING) AS BINARY)",
+    "key": "key",
+    "value": "value",
+    "headers": "CASE WHEN size(headers) > 0 THEN CAST(to_json(headers) AS BINARY) END",
+}
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The topics and the table that are compared. The methods build DataFrames of their records, row hashes or sums.
+
+    `settings` are the options of the source. Only records with timestamps within `times` are compared. If it is None,
+    all records are compared.
+    """
+
+    spark: SparkSession
+    settings: Mapping[str, str] = field(repr=False)  # it may have secrets
+    table: VerifiedTable
+    times: TimeRange | None
+
+    def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
+        """Return the rows that the Spark source named `source` gives for the topics' offset ranges `ranges`.
+
+        Args:
+            options: further options of the source.
+        """
+        headers = {"includeHeaders": str("headers" in self.table.columns).lower()}
+        batch_options = {**narrowed(self.settings, ranges), **headers, **options}
+        return self.spark.read.format(source).options(**batch_options).load()
+
+    def topic_hashed(self, ranges: Ranges, *, by_row: bool) -> DataFrame:
+        """Return the topics' sums of row hashes by bucket, or one hash for each record if `by_row` is true.
+
+        The columns are `SUMS` or `HASHES`. Several rows of sums may be of the same bucket; the caller must add them up.
+        """
+        hashing = Hashing(self.table.columns, self.times, by_row)
+        return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()})
+
+    def table_rows(self, condition: str) -> DataFrame:
+        """Return the table's rows for which the SQL condition holds, and whose timestamps are within `times`."""
+        rows = self.table.rows.where(condition)
+        return rows if self.times is None else rows.where(timestamps_within(self.times))
+
+    def table_sums(self, scope: Scope) -> DataFrame:
+        """Return the table's sums of row hashes, one row for each bucket of each partition.
+
+        The columns are `SUMS`, `lowest` and `highest`: the lowest and the highest offset in the bucket. Rows outside of
+        the scope's bounds are summed with null as their bucket. If the scope has a start and an end (`needs_table` is
+        false), only some of these rows are summed.
+        """
+        bounds = scope.table_bounds()
+        condition = _within_topics(bounds) if scope.needs_table else within(bounds)
+        how = "left" if scope.needs_table and not scope.assigned else "inner"
+        bounds_frame = sql.broadcast(_bounds_frame(self.spark, bounds))
+        rows = self.table_rows(condition).join(bounds_frame, _KEYS[:2], how)
+        bucket = f"CASE WHEN offset >= start AND offset < end THEN shiftright(offset, {BUCKET_BITS}) END AS bucket"
+        hashed = rows.selectExpr(*_KEYS[:2], bucket, "offset", f"{row_hash_sql(self.table.columns)} AS hash")
+        return hashed.groupBy(*_KEYS).agg(
+            sql.expr("count(*) AS records"),
+            sql.expr("sum(shiftrightunsigned(hash, 32)) AS high"),
+            sql.expr("sum(hash & 4294967295) AS low"),
+            sql.expr("min(offset) AS lowest"),
+            sql.expr("max(offset) AS highest"),
+        )
+
+
+def within(bounds: Bounds) -> str:
+    """Return an SQL condition that holds for all rows whose offsets are within the bounds of their partitions.
+
+    With more than `MAX_CONDITIONS` partitions, the condition also holds for some rows outside of the bounds.
+    """
+    if len(bounds) <= MAX_CONDITIONS:
+        return exactly_within(bounds)
+    low, high = min(start for start, _ in bounds.values()), max(end for _, end in bounds.values())
+    return f"{_within_topics(bounds)} AND offset >= {low} AND offset < {high}"
+
+
+def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
+    """Return an SQL condition that holds exactly for the rows whose offsets are within the bounds of their partitions.
+
+    Args:
+        names: name of the table's column for each of Kafka's columns, by Kafka's name.
+    """
+    number, offset, topic = (sql_name([names[name]]) for name in ("partition", "offset", "topic"))
+    topics: dict[str, list[str]] = {}
+    for partition, (start, end) in sorted(bounds.items()):
+        condition = f"({number} = {partition.partition} AND {offset} >= {start} AND {offset} < {end})"
+        topics.setdefault(partition.topic, []).append(condition)
+    return " OR ".join(
+        f"({topic} = {sql_text(name)} AND ({' OR '.join(conditions)}))" for name, conditions in topics.items()
+    )
+
+
+def timestamps_within(times: TimeRange, names: Mapping[str, str] = OWN_NAMES) -> str:
+    """Return an SQL condition that holds for the rows whose timestamps are within `times`.
+
+    Args:
+        names: name of the table's column for each of Kafka's columns, by Kafka's name.
+    """
+    timestamp = sql_name([names["timestamp"]])
+    end = "" if times.to_ms is None else f" AND {timestamp} < timestamp_millis({times.to_ms})"
+    return f"{timestamp} >= timestamp_millis({times.from_ms}){end}"
+
+
+def _within_topics(partitions: Iterable[TopicPartition]) -> str:
+    return f"topic IN ({', '.join(map(sql_text, sorted({partition.topic for partition in partitions})))})"
+
+
+def _bounds_frame(spark: SparkSession, bounds: Bounds) -> DataFrame:
+    rows = [{"topic": at.topic, "partition": at.partition, "start": a, "end": b} for at, (a, b) in bounds.items()]
+    kind = "array<struct<topic: string, partition: int, start: bigint, end: bigint>>"
+    return spark.range(1).select(sql.inline(sql.from_json(sql.lit(orjson.dumps(rows).decode()), kind)))
+
+
+def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:
+    """Return the range from the lowest to the highest offset (inclusive) of each partition in a table's `sums`.
+
+    `sums` are from `Sides.table_sums`. Rows with null as their bucket are left out. A negative offset counts as 0.
+    """
+    rows = sums.where("bucket IS NOT NULL").groupBy(*_KEYS[:2]).agg(sql.min("lowest"), sql.max("highest")).collect()
+    return {_partition(row): OffsetRange(max(0, row[2]), max(0, row[3]) + 1) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Result of comparing one partition's sums.
+
+    `topic_records` and `table_records` are numbers of compared records, and `table_outside` is the number of table rows
+    outside of the scope. `differing` is the number of buckets that differ. `first` and `last` are the numbers of the
+    first and the last bucket that differ, or None if no bucket differs. A bucket's number is its first offset divided
+    by 65,536.
+    """
+
+    topic_records: int = 0
+    table_records: int = 0
+    table_outside: int = 0
+    differing: int = 0
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def differing_offsets(self) -> OffsetRange | None:
+        """Return the offsets from the first to the last bucket that differs, both whole, or None."""
+        if self.first is None or self.last is None:
+            return None
+        return OffsetRange(max(0, self.first * BUCKET), max(0, (self.last + 1) * BUCKET))
+
+
+def compare(topic: DataFrame, table: DataFrame) -> dict[TopicPartition, Compared]:
+    """Compare the topic's sums with the table's sums, and return the results by partition.
+
+    `topic` may have several rows for one bucket, and `table` has one. The results include partitions of which only the
+    topic or only the table has sums.
+    """
+    added = [sql.sum(name).alias(f"topic_{name}") for name in _FIGURES]
+    joined = topic.groupBy(*_KEYS).agg(*added).join(table, _KEYS, "full_outer")
+    equal = " AND ".join(f"topic_{name} <=> {name}" for name in _FIGURES)
+    differs = joined.withColumn("differs", sql.expr(f"bucket IS NOT NULL AND NOT ({equal})"))
+    figures = (
+        "coalesce(sum(topic_records), 0)",
+        "coalesce(sum(records) FILTER (WHERE bucket IS NOT NULL), 0)",
+        "coalesce(sum(records) FILTER (WHERE bucket IS NULL), 0)",
+        "count_if(differs)",
+        "min(bucket) FILTER (WHERE differs)",
+        "max(bucket) FILTER (WHERE differs)",
+    )
+    rows = differs.groupBy(*_KEYS[:2]).agg(*map(sql.expr, figures)).collect()
+    return {_partition(row): Compared(*row[2:]) for row in rows}
+
+
+def _partition(row: Row) -> TopicPartition:
+    """Return the partition that a row's columns `topic` and `partition` name."""
+    return TopicPartition(row["topic"], row["partition"])
+
+
+def first_differences(
+    sides: Sides, bounds: Bounds, sums: Mapping[TopicPartition, Compared], offsets: Ranges
+) -> dict[TopicPartition, Difference]:
+    """Return the first difference of each partition whose sums differ.
+
+    The first differing bucket of each partition is read again from topic and table. If they are now equal in this
+    bucket, the partition is not in the result.
+
+    Args:
+        bounds: start and end (exclusive) of the table's offsets to compare, by partition.
+        sums: results of `compare`.
+        offsets: the topics' offset ranges to compare.
+    """
+    firsts = {partition: compared.first * BUCKET for partition, compared in sums.items() if compared.first is not None}
+    differences: dict[TopicPartition, Difference] = {}
+    partitions = sorted(firsts)
+    for begin in range(0, len(partitions), AT_ONCE):
+        table, topic = {}, {}
+        for partition in partitions[begin : begin + AT_ONCE]:
+            first, (start, stop) = firsts[partition], bounds[partition]
+            table[partition] = max(first, start), min(first + BUCKET, stop)
+            topic[partition] = offsets[partition].intersect(OffsetRange(max(0, first), max(0, first + BUCKET)))
+        differences |= _differences(sides, topic, table)
+    return differences
+
+
+def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
+    """Compare row hashes by offset, and return the first difference of each partition that differs.
+
+    Args:
+        topic: offset ranges that are read from the topics.
+        table: start and end (exclusive) of the offsets that are read from the table, by partition.
+    """
+    ours = _by_offset(sides.topic_hashed(topic, by_row=True), "topic_")
+    hashed = sides.table_rows(within(table)).selectExpr(*_ROW_KEYS, f"{row_hash_sql(sides.table.columns)} AS hash")
+    joined = ours.join(_by_offset(hashed, ""), _ROW_KEYS, "full_outer")
+    differing = joined.withColumn("kind", sql.expr(_KIND)).where("kind IS NOT NULL")
+    counts = [sql.expr(f"count_if(kind = '{kind.value}') AS {kind.value}") for kind in Kind]
+    first_of = sql.expr("min_by(struct(offset, kind, coalesce(copies, 0) AS copies), offset) AS first")
+    rows = differing.groupBy(*_ROW_KEYS[:2]).agg(first_of, *counts).collect()
+    firsts = {_partition(row): row["first"] for row in rows}
+    different = {
+        partition: first["offset"] for partition, first in firsts.items() if first["kind"] == Kind.DIFFERENT.value
+    }
+    columns = _column_differences(sides, different) if different else {}
+    return {
+        partition: Difference(
+            first["offset"],
+            Kind(first["kind"]),
+            first["copies"],
+            columns.get(partition, ()),
+            tuple((kind, row[kind.value]) for kind in Kind if row[kind.value]),
+        )
+        for row, (partition, first) in zip(rows, firsts.items(), strict=True)
+    }
+
+
+def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
+    """Return, for each offset of each partition, the number of its rows, and the least and greatest hash of these rows.
+
+    The columns are `copies`, `least_hash` and `greatest_hash`, each with `prefix` before its name.
+    """
+    return rows.groupBy(*_ROW_KEYS).agg(
+        sql.count("*").alias(f"{prefix}copies"),
+        sql.min("hash").alias(f"{prefix}least_hash"),
+        sql.max("hash").alias(f"{prefix}greatest_hash"),
+    )
+
+
+def _column_differences(
+    sides: Sides, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, tuple[ColumnDifference, ...]]:
+    """Compare one record of each partition by columns; return the columns that differ, with both values.
+
+    Args:
+        offsets: the record's offset, by partition. The topic and the table each have one row with this offset.
+    """
+    columns = sides.table.columns
+    ranges = {partition: OffsetRange(offset, offset + 1) for partition, offset in offsets.items()}
+    bounds = {partition: (offset, offset + 1) for partition, offset in offsets.items()}
+    ours = _texts(sides.topic_rows("tiered_stream", ranges), columns, "topic_")
+    theirs = _texts(sides.table_rows(within(bounds)), columns, "table_")
+    rows = ours.join(theirs, _ROW_KEYS).selectExpr(*_ROW_KEYS, *map(_window, columns)).collect()
+    return {
+        _partition(row): tuple(_column_difference(name, row[name]) for name in columns if row[name]) for row in rows
+    }
+
+
+def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
+    """Return `rows` with `columns` as bytes, and `prefix` before their names. Null and empty headers become null."""
+    return rows.selectExpr(*_ROW_KEYS, *(f"{_TEXTS[name]} AS {prefix}{name}" for name in columns))
+
+
+def _window(column: str) -> str:
+    """Return an SQL expression that compares a column's value in the topic with its value in the table.
+
+    The expression is null if the values are equal. Otherwise it is a struct of the first differing block, from both
+    values, and the sizes of both values in bytes.
+    """
+    ours, theirs = f"topic_{column}", f"table_{column}"
+    longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
+    topic, table = (f"substring({text}, start + 1, {_WINDOW})" for text in (ours, theirs))
+    start_at = f"try_element_at(filter(sequence(0, {longest}, {_WINDOW}), start -> NOT {topic} <=> {table}), 1)"
+    windows = f"transform(array({start_at}), start -> struct(start, {topic} AS topic, {table} AS table))[0]"
+    sizes = f"octet_length({ours}) AS topic_size, octet_length({theirs}) AS table_size"
+    return f"CASE WHEN NOT {ours} <=> {theirs} THEN struct({windows} AS windows, {sizes}) END AS {column}"
+
+
+def _column_difference(column: str, row: Row) -> ColumnDifference:
+    windows = row["windows"]
+    topic, table = (None if window is None else bytes(window) for window in (windows["topic"], windows["table"]))
+    if column == "timestamp":
+        return ColumnDifference(column, _time(topic), _time(table))
+    pairs = zip(topic or b"", table or b"", strict=False)
+    same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+    topic_value = _bytes(topic, row["topic_size"], windows["start"], same)
+    return ColumnDifference(column, topic_value, _bytes(table, row["table_size"], windows["start"], same))
+
+
+def _time(text: bytes | None) -> str:
+    return "null" if text is None else f"{np.datetime64(int(text), 'us')}Z"
+
+
+def _bytes(window: bytes | None, size: int | None, start: int, same: int) -> str:
+    """Return a text that shows a value: all of it if it has at most 24 bytes, or 24 bytes from the first difference on.
+
+    Args:
+        window: the block of the value in which the first difference is, or None if the value is null.
+        size: size of the whole value in bytes.
+        start: position of the block in the value.
+        same: number of equal bytes at the beginning of the block.
+    """
+    if window is None:
+        return "null"
+    if size is not None and size <= _SHOWN:
+        return repr(window)
+    return f"{window[same : same + _SHOWN]!r} at byte {start + same:,} of {size:,}"
