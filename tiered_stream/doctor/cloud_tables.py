@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.doctor.finding import FaultError, Result
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
 from tiered_stream.options.parsing import StorageOptions
@@ -12,7 +12,7 @@ from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME, HDFS_SCHEME, TA
 from tiered_stream.storage.open_store import open_store, open_uploader
 
 
-def list_folder(files: TableFiles) -> Result[TableFiles]:
+def list_folder(files: TableSpec) -> Result[TableSpec]:
     """Check that the objects in the table's folder can be listed, and return `files` as the result's value.
 
     Raises:
@@ -26,7 +26,7 @@ def list_folder(files: TableFiles) -> Result[TableFiles]:
     return Result(files, f"{store.describe('')} is there, and may be listed")
 
 
-def write_object(files: TableFiles, name: str) -> bool:
+def write_object(files: TableSpec, name: str) -> bool:
     """Put an empty object into the table's folder, try to create it again, and delete it.
 
     Return whether the service refuses to create an object that exists.
@@ -46,13 +46,13 @@ def write_object(files: TableFiles, name: str) -> bool:
         raise _fault(files, error) from None
 
 
-def _root(files: TableFiles) -> StorageOptions:
+def _root(files: TableSpec) -> StorageOptions:
     """Return the access to the bucket, container or root of HDFS that the table is in."""
     parts = urlsplit(files.uri)
     return files.storage.at(f"{parts.scheme}://{parts.netloc}")
 
 
-def _fault(files: TableFiles, error: StorageError) -> FaultError:
+def _fault(files: TableSpec, error: StorageError) -> FaultError:
     scheme = urlsplit(files.uri).scheme
     if scheme == HDFS_SCHEME:
         return FaultError(str(error), "correct the folder, HADOOP_CONF_DIR or the user's permissions in HDFS")

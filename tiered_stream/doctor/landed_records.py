@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tiered_stream.delta.commit.landed_before import landed_before
 from tiered_stream.delta.commit.table_log import TableLog
-from tiered_stream.delta.settings.ingest_settings import LAND, ON_LANDED_OFFSETS, TableFiles
+from tiered_stream.delta.settings.ingest_settings import LAND, ON_LANDED_OFFSETS, TableSpec
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
 from tiered_stream.locate.log_source import LogSource
@@ -29,7 +29,7 @@ class Checkpoint:
 
 
 def check_landed(
-    job: Job, files: TableFiles, checkpoint: Checkpoint, ranges: PartitionRanges, source: LogSource
+    job: Job, files: TableSpec, checkpoint: Checkpoint, ranges: PartitionRanges, source: LogSource
 ) -> Result[bool]:
     """Check that no other query has landed offsets in the table that the job's query is still to land.
 

@@ -25,8 +25,8 @@ from tiered_stream.delta.settings.ingest_settings import (
     COMMIT,
     COMMIT_BY_DELTALAKE,
     S3_SCHEMES,
-    TableFiles,
-    table_files,
+    TableSpec,
+    table_spec,
 )
 from tiered_stream.delta.settings.row_settings import makes_rows
 from tiered_stream.delta.write.file_systems import path_uri
@@ -146,7 +146,7 @@ def _missing_jar(need: str, package: str, spark: SparkConf) -> FaultError:
     )
 
 
-def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[TableFiles]:
+def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[TableSpec]:
     if not table:
         raise FaultError("there is a checkpoint, but no table", "set ingest.table")
     if "/" not in table:
@@ -155,7 +155,7 @@ def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[TableF
     return Result(*_reach(job, uri, spark))
 
 
-def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
+def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableSpec, str, str]:
     """Check that the folder at `uri`, of a table or a checkpoint, can be reached.
 
     Return the URI with its access settings, a description, and advice. The advice is empty if there is nothing to fix.
@@ -164,28 +164,28 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
         FaultError: the folder's store cannot be reached or refuses access, or the user cannot write to a local folder.
         NotNeededError: only Spark can reach the store.
     """
-    parts, files = urlsplit(uri), table_files(job.settings)
+    parts, files = urlsplit(uri), table_spec(job.settings)
     if parts.scheme == "file":
         nearest = _nearest(uri)
         if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
             raise FaultError(
                 f"{nearest} is not a folder that this user may write to", "correct the path, or its permissions"
             )
-        return TableFiles(uri, files.storage, files.day_column), f"{nearest} is a folder of this machine", ""
+        return TableSpec(uri, files.storage, files.day_column), f"{nearest} is a folder of this machine", ""
     if parts.scheme not in BUCKET_SCHEMES:
         raise NotNeededError(f"only Spark can reach {parts.scheme}://: it is not looked at")
-    storage, why_not = find_access(job.settings, uri, spark.hadoop_settings())
+    storage, why_not = find_access(files.storage, uri, spark.hadoop_settings())
     if why_not:
         raise NotNeededError(f"only Spark can reach it: {why_not}")
     if parts.scheme != "s3":
-        listed = list_folder(TableFiles(uri, storage, files.day_column))
+        listed = list_folder(TableSpec(uri, storage, files.day_column))
         return listed.value, listed.description, listed.fix
     name = storage.s3_access_point or parts.netloc
     bucket = Bucket(name, parts.path.strip("/"), storage, _USE)
     check_credentials(bucket)
     answer = list_one_key(bucket).value
     result = check_listing(bucket, answer)
-    return TableFiles(uri, storage, files.day_column), result.description, result.fix
+    return TableSpec(uri, storage, files.day_column), result.description, result.fix
 
 
 def _nearest(uri: str) -> Path:
@@ -194,7 +194,7 @@ def _nearest(uri: str) -> Path:
     return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
-def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
+def _check_table_fits(job: Job, files: TableSpec) -> Result[bool]:
     """Check that the table's columns fit the job's rows, and describe the lane in which the rows will be written.
 
     The check succeeds if the table does not exist yet. If the job decodes values, the columns are not checked.
@@ -224,7 +224,7 @@ def _check_table_fits(job: Job, files: TableFiles) -> Result[bool]:
     return Result(True, f"version {table.version()}, its columns fit; {lane}{null_columns}")
 
 
-def _write_object(job: Job, files: TableFiles, *, write: bool) -> Result[bool]:
+def _write_object(job: Job, files: TableSpec, *, write: bool) -> Result[bool]:
     """Check that the user can write to the table's folder: create an empty object or file in it, and delete it.
 
     The name of the object or file begins with a dot, so that Delta ignores it.
@@ -249,7 +249,7 @@ def _write_object(job: Job, files: TableFiles, *, write: bool) -> Result[bool]:
     return Result(True, f"a file was made in {file.parent} and deleted")
 
 
-def _try_s3(job: Job, files: TableFiles, name: str) -> Result[bool]:
+def _try_s3(job: Job, files: TableSpec, name: str) -> Result[bool]:
     """Put an empty object into the table's bucket, try to put it again with `If-None-Match: *`, and delete it.
 
     If the service does not refuse the second put, the result is a warning.

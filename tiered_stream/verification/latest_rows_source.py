@@ -92,7 +92,7 @@ def latest_rows(split: Split, options: Options, routing: Routing) -> Iterator[pa
 
     reader, rows, partition = SplitReader(split, options, _BATCH_ROWS), TableRows(routing), split.topic_partition
     schema = arrow_schema(latest_schema(routing))
-    files = routing.target(partition.topic).files
+    files = routing.target(partition.topic)
     last = LatestRows(files.keys, files.order_by)
     for batch in reader.batches():
         for decoded in rows.apply(partition, batch):

@@ -14,7 +14,7 @@ import orjson
 
 from tiered_stream.delta.requirements.lane import TableDescription, table_rules
 from tiered_stream.delta.requirements.merge_requirements import merged_fields, rules_before_merge
-from tiered_stream.delta.schema.routing import TableTarget
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.table_rules import RowRules, TableRules, UncertainCheckError
 
@@ -32,7 +32,7 @@ class KnownRules:
         self._known: dict[str, TableRules] = {}
         self.fields: dict[str, Sequence[Mapping[str, Any]]] = {}
 
-    def of(self, targets: Iterable[TableTarget]) -> Mapping[str, TableRules]:
+    def of(self, targets: Iterable[TableSpec]) -> Mapping[str, TableRules]:
         """Return the rules of the tables `targets` by table key; a table without rules is left out.
 
         A table that does not exist yet has the rules with which it will be created. A table is also left out if it
@@ -40,7 +40,7 @@ class KnownRules:
         no rules that tasks must check. Tables for dead letters are left out, too. If deltalake is not installed, no
         table is looked up.
         """
-        with_rows = {target.key: target for target in targets if target.rows is not None}
+        with_rows = {target.key: target for target in targets if target.row_format is not None}
         missing = [target for key, target in with_rows.items() if key not in self._known]
         if missing and find_spec("deltalake"):
             with ThreadPoolExecutor(_OPENED_AT_ONCE, "table-rules") as threads:
@@ -48,7 +48,7 @@ class KnownRules:
             for target, (rules, fields) in found:
                 if rules is not None:
                     self._known[target.key] = rules
-                if target.files.keys:
+                if target.keys:
                     self.fields[target.key] = fields
         return {key: self._known[key] for key in with_rows if self._known.get(key)}
 
@@ -61,25 +61,25 @@ class KnownRules:
             self._known.pop(key, None)
 
 
-def _look_up(target: TableTarget) -> tuple[TableRules | None, Sequence[Mapping[str, Any]]]:
+def _look_up(spec: TableSpec) -> tuple[TableRules | None, Sequence[Mapping[str, Any]]]:
     """Return the rules of a table, or the rules with which a missing table will be created, and `KnownRules.fields`.
 
     None: the table cannot be opened, or tasks cannot check its rules, or the table is missing and will have no rules.
     """
     from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
-    assert target.rows
+    assert spec.row_format
     fields: Sequence[Mapping[str, Any]] = ()
     try:
-        table = open_table(target.files)
-        description = describe(table) if table else TableDescription(tuple(target.schema.jsonValue()["fields"]))
-        fields = merged_fields(description, target.files.own_columns)
-        if target.files.keys:
-            rules = rules_before_merge(description, target.rows, target.files)
+        table = open_table(spec)
+        description = describe(table) if table else TableDescription(tuple(spec.schema.jsonValue()["fields"]))
+        fields = merged_fields(description, spec.own_columns)
+        if spec.keys:
+            rules = rules_before_merge(description, spec.row_format, spec)
         else:
             rules = table_rules(description)
-            RowRules(rules, target.rows.written)
-            if not set(rules.not_null) <= set(target.rows.written.names):
+            RowRules(rules, spec.row_format.written)
+            if not set(rules.not_null) <= set(spec.row_format.written.names):
                 return None, fields
     except (TableError, UncertainCheckError):
         return None, fields

@@ -19,9 +19,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from tiered_stream.delta.commit.known_rules import KnownRules, rules_text
-from tiered_stream.delta.schema.routing import Routing, TableTarget, routing_of
+from tiered_stream.delta.schema.routing import Routing, routing_of
 from tiered_stream.delta.schema.row_schema import fit_to_table
 from tiered_stream.delta.settings import ingest_settings as ingest
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import file_rows
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import TableRules
@@ -91,7 +92,7 @@ class TasksWrite:
     def partitions(
         self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[ReportAddress, ...] = ()
     ) -> list[InputPartition]:
-        files = self.routing.files
+        files = self.routing.spec
         tables = [self.routing.route(topic).uri_for(topic) for topic in map(_topic, splits)]
         tasks = tasks_of(splits, target_bytes=files.target_bytes, parallelism=files.tasks, tables=tables)
         held = self._parked()
@@ -109,11 +110,11 @@ class TasksWrite:
         row_formats = dict(self.routing.registered(topics))
         for topic in topics if known.fields else ():
             target = self.routing.target(topic)
-            if target.rows and target.rows.value.registered and (fields := known.fields.get(target.key)):
-                row_formats[topic] = fit_to_table(target.rows, fields)
+            if target.row_format and target.row_format.value.registered and (fields := known.fields.get(target.key)):
+                row_formats[topic] = fit_to_table(target.row_format, fields)
         return {topic: replace(row_format, registry={}) for topic, row_format in row_formats.items()}
 
-    def _tables_without_rules(self, splits: Sequence[Split], held: Collection[str]) -> list[TableTarget]:
+    def _tables_without_rules(self, splits: Sequence[Split], held: Collection[str]) -> list[TableSpec]:
         """Return the tables that get rows from the splits, if the planner must look up the rules of the tables.
 
         `held` has the keys of parked tables, which get no rows. The list is empty if the row formats already include

@@ -29,17 +29,17 @@ from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.commit.committer import lock_for_creation
+from tiered_stream.delta.commit.open_table import OpenTable, open_or_create, with_access
 from tiered_stream.delta.landing.parked_rows import ParkedRows
-from tiered_stream.delta.landing.suitability import assess_table, open_commits, resolve_storage
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.requirements.new_table_properties import CREATED_WELL, new_table_properties
-from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
+from tiered_stream.delta.schema.routing import Route, Routing, routing_options
 from tiered_stream.delta.schema.row_plan import plan_rows
 from tiered_stream.delta.schema.row_schema import time_zone
 from tiered_stream.delta.schema.spark_query import check_by_spark
 from tiered_stream.delta.schema.table_names import name_parts, quoted_name
 from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.settings.ingest_settings import LAND, ON_LANDED_OFFSETS, TOPIC
+from tiered_stream.delta.settings.ingest_settings import TOPIC, TableSpec, TableStorage, table_spec
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.delta.settings.upsert_settings import is_upsert
 from tiered_stream.errors import ConfigurationError, TableError
@@ -52,7 +52,7 @@ from tiered_stream.options.spark_options import INCLUDE_HEADERS
 if TYPE_CHECKING:
     from tiered_stream.delta.commit.batch_commit import OnGap, TableCommits
     from tiered_stream.delta.commit.dead_letters import DeadLetterTable
-    from tiered_stream.delta.commit.many_tables import ManyTables
+    from tiered_stream.delta.commit.query_commits import QueryCommits
 
 log = logging.getLogger(__name__)
 
@@ -99,17 +99,18 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
     overrides, settings = ingest.topic_overrides(settings), ingest.shared_settings(settings)
     routes = tuple(_route(spark, pattern, name) for pattern, name in _tables(settings, overrides, table))
     overrides = {topic: without(own, [ingest.TABLE]) for topic, own in overrides.items()}
-    storage = {route.table: _storage(spark, route, settings) for route in routes}
+    spec = table_spec(settings)
+    storage = {route.table: _storage(spark, route, spec) for route in routes}
     if len(set(storage.values())) > 1:
         raise ConfigurationError(
             f"the tables {' and '.join(storage)} are reached in different ways (fs.s3a.bucket.*): tasks of one query "
             "know one. Land them by queries of their own"
         )
-    files = replace(ingest.table_files(settings), storage=next(iter(storage.values())))
+    spec = replace(spec, storage=next(iter(storage.values())))
     rows, folders = plan_formats(spark, settings, overrides)
-    routing = Routing(settings, files, routes, overrides, rows, folders)
+    routing = Routing(settings, spec, routes, overrides, rows, folders)
     # Resolved now, so that malformed settings raise here, and so that tasks do not ask the registry again.
-    resolved = {topic: target.rows for topic in overrides if (target := routing.target(topic)).rows}
+    resolved = {topic: found for topic in overrides if (found := routing.target(topic).row_format)}
     return replace(routing, rows=rows | resolved)
 
 
@@ -157,21 +158,20 @@ def plan_formats(
         topic_settings = ingest.with_overrides(settings, own)
         rows[topic] = plan_rows(topic_settings, GivenOptions(topic_settings).read(INCLUDE_HEADERS), time_zone(spark))
         check_by_spark(spark, rows[topic])
-        if GivenOptions(topic_settings).read(DEAD_LETTER_TABLE) not in folders:
-            folders |= dead_letter_folder(spark, topic_settings)
+        if (dead_letters := GivenOptions(topic_settings).read(DEAD_LETTER_TABLE)) not in folders:
+            folders |= dead_letter_folder(spark, dead_letters)
     return rows, folders
 
 
-def dead_letter_folder(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return a mapping from the value of `ingest.deadLetterTable` to the URI of this table's folder.
+def dead_letter_folder(spark: SparkSession, table: str | None) -> dict[str, str]:
+    """Return a mapping from `table`, the value of `ingest.deadLetterTable`, to the URI of this table's folder.
 
-    The mapping is empty if `ingest.deadLetterTable` is not set.
+    The mapping is empty if `table` is None.
 
     Raises:
         ConfigurationError: the folder cannot be derived from the table's name.
         TableError: Spark cannot reach the catalog.
     """
-    table = GivenOptions(settings).read(DEAD_LETTER_TABLE)
     return {} if table is None else {table: _route(spark, "", table).folder}
 
 
@@ -211,14 +211,14 @@ def _route(spark: SparkSession, pattern: str, table: str) -> Route:
     return Route(pattern, table, f"{table_uri(spark, location).rstrip('/')}/{name}", any_case)
 
 
-def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> ingest.TableStorage:
-    storage, unreachable = resolve_storage(spark, route.folder, settings)
+def _storage(spark: SparkSession, route: Route, spec: TableSpec) -> TableStorage:
+    reached, unreachable = with_access(spark, replace(spec, uri=route.folder))
     if unreachable:
         raise ConfigurationError(
             f"the direct lane cannot write to {route.table}: {unreachable}. One query for many tables has no other: "
             f"{_ONE_QUERY_PER_TOPIC}"
         )
-    return storage
+    return reached.storage
 
 
 @dataclass(frozen=True)
@@ -232,8 +232,8 @@ class TopicTables:
     checkpoint: str
     fail_on_data_loss: bool
 
-    def open(self, target: TableTarget, landed: Landed) -> TableCommits:
-        """Open the table `target` for commits, and create it if it is missing.
+    def open(self, spec: TableSpec, landed: Landed) -> TableCommits:
+        """Open the table `spec` for commits, and create it if it is missing.
 
         `landed` is the newest batch of the query that the table must have.
 
@@ -241,25 +241,26 @@ class TopicTables:
             ConfigurationError: the table does not fit.
             TableError: the table cannot be reached or created, or the direct lane cannot write to it.
         """
-        known = self._find(target)
-        address = replace(known, uri=target.key)
-        create = partial(_create, self.spark, target)
-        checked = target.rows is not None
-        suitability = assess_table(self.spark, address, target, create, checked=checked)
-        if suitability.why_not:
+        known = self._find(spec)
+        address = replace(known, uri=spec.key)
+        create = partial(_create, self.spark, spec)
+        checked = spec.row_format is not None
+        opened = open_or_create(self.spark, address, spec, create, checked=checked)
+        if isinstance(opened, str):
             raise TableError(
-                f"the direct lane cannot write to it: {suitability.why_not}. Leave its topics out of this query, by "
+                f"the direct lane cannot write to it: {opened}. Leave its topics out of this query, by "
                 "subscribe or subscribePattern, and land them by one of their own in the Spark lane"
             )
         if known.uri is None:
             register_table(self.spark, address)
-        return open_commits(
-            self.spark, address, target, suitability, self._on_gap(target), landed,
-            fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked,
-        )  # fmt: skip
+        from tiered_stream.delta.commit.batch_commit import TableCommits
 
-    def open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
-        """Open the table for dead letters `target`, and create it if it is missing.
+        return TableCommits(
+            opened, self._on_gap(spec), landed, fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked
+        )
+
+    def open_dead_letters(self, spec: TableSpec) -> DeadLetterTable:
+        """Open the table for dead letters `spec`, and create it if it is missing.
 
         It is no error if the table lacks earlier batches, because only batches with dead letters are committed to it.
 
@@ -269,35 +270,33 @@ class TopicTables:
         """
         from tiered_stream.delta.commit.dead_letters import DeadLetterTable, remove_unfinished
 
-        # A record may become a dead letter of several queries.
-        target = replace(target, settings={**target.settings, ON_LANDED_OFFSETS.name: LAND})
-        opened = partial(self.open, target, Landed())
-        return DeadLetterTable(target, opened, partial(remove_unfinished, self.spark, target), opened())
+        opened = partial(self.open, spec, Landed())
+        return DeadLetterTable(opened, partial(remove_unfinished, self.spark, spec), opened())
 
-    def _find(self, target: TableTarget) -> TableAddress:
+    def _find(self, spec: TableSpec) -> TableAddress:
         """Return the table's address; its URI is None if the catalog does not have the table's name yet.
 
         Raises:
             ConfigurationError: the name belongs to something other than a Delta table.
-            TableError: the catalog cannot be reached, or has the table in another folder than `target.key`.
+            TableError: the catalog cannot be reached, or has the table in another folder than `spec.key`.
         """
-        if "/" in target.name:
-            return path_address(target.name, target.key)
-        address = find_address(self.spark, target.name)
-        if address.uri not in (None, target.key):
+        if "/" in spec.name:
+            return path_address(spec.name, spec.key)
+        address = find_address(self.spark, spec.name)
+        if address.uri not in (None, spec.key):
             raise TableError(
-                f"its folder is {address.uri}, and not {target.key}, where its database has it: name it in "
+                f"its folder is {address.uri}, and not {spec.key}, where its database has it: name it in "
                 "ingest.route by its folder's path"
             )
         return address
 
-    def _on_gap(self, target: TableTarget) -> OnGap:
+    def _on_gap(self, spec: TableSpec) -> OnGap:
         from tiered_stream.delta.commit.batch_commit import report_gap
 
         def report(last: int | None, due: int) -> None:
             has = "none" if last is None else f"batch {last} as the newest"
             gap = (
-                f"the table {target.name} had batch {due} of the query, as its checkpoint {self.checkpoint} has it, "
+                f"the table {spec.name} had batch {due} of the query, as its checkpoint {self.checkpoint} has it, "
                 f"but its log has {has}. Either another writer has overwritten commits, or this is another table than "
                 "it was"
             )
@@ -309,22 +308,22 @@ class TopicTables:
         return report
 
 
-def _create(spark: SparkSession, target: TableTarget, address: TableAddress) -> None:
+def _create(spark: SparkSession, spec: TableSpec, address: TableAddress) -> None:
     """Create the table with deltalake, because delta-spark refuses a folder into which tasks have written already.
 
     Afterwards, delta-spark sets the properties and the clustering columns that deltalake cannot give to a new table.
     """
     from tiered_stream.delta.commit.deltalake_commit import create_table
 
-    properties = new_table_properties(spark, target.settings)
+    properties = new_table_properties(spark, spec)
     known = {name: value for name, value in properties.items() if name in CREATED_WELL}
-    create_table(target.files, target.schema, known, lock_for_creation(spark, target.files))
+    create_table(spec, spec.schema, known, lock_for_creation(spark, spec))
     # delta-spark sets the properties that deltalake cannot give to a new table.
     added = {name: value for name, value in properties.items() if name not in CREATED_WELL}
     if added:
         set_properties(spark, address, added)
-    if target.files.cluster_by:
-        cluster_table(spark, address, target.files.cluster_by)
+    if spec.cluster_by:
+        cluster_table(spark, address, spec.cluster_by)
 
 
 def _in_thread_of(spark: SparkSession) -> Callable[[Work], Work]:
@@ -335,11 +334,14 @@ def _in_thread_of(spark: SparkSession) -> Callable[[Work], Work]:
     return lambda work: inheritable_thread_target(spark)(work)
 
 
-def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[dict[str, str], ManyTables]:
-    """Catch up the tables that an earlier run has parked; return the source's options, and the object that commits.
+def open_query(
+    spark: SparkSession, routing: Routing, checkpoint: str, opened: OpenTable | None = None
+) -> tuple[dict[str, str], QueryCommits]:
+    """Return the source's options, and the object that commits; catch up the tables that an earlier run has parked.
 
-    An earlier run parked a table if it could not write the table, and continued without it. If the checkpoint has no
-    query id, there was no earlier run, and nothing is caught up.
+    `opened` is the query's only table; None: the query has many tables. An earlier run parked a table if it could not
+    write the table, and continued without it. If the checkpoint has no query id, there was no earlier run, and nothing
+    is caught up.
 
     Raises:
         ConfigurationError: Spark has no file system for the checkpoint.
@@ -347,15 +349,22 @@ def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[
         TableError: the checkpoint cannot be read, or a parked table still cannot be written and parking is now off.
         CorruptDataError: a file in the checkpoint is damaged.
     """
+    # Imported late, because the imports load the modules that plan micro-batches, which most drivers do not need.
+    from tiered_stream.delta.commit.batch_commit import TableCommits, on_gap
     from tiered_stream.delta.commit.many_tables import ManyTables
+    from tiered_stream.delta.commit.query_commits import OneTable
 
     fail = parse_options(ingest.source_options(routing.settings), streaming=True).fail_on_data_loss
+    tables_of_query = TopicTables(spark, checkpoint, fail)
+    if opened is not None:
+        gap = on_gap(spark, checkpoint, opened.spec.name, fail=fail)
+        commits = TableCommits(opened, gap, fail_on_data_loss=fail)
+        return routing_options(routing), OneTable(routing, opened.spec, commits, tables_of_query.open_dead_letters)
     folder = CheckpointFolder(spark, checkpoint)
     park = GivenOptions(routing.settings).read(ingest.ON_TABLE_ERROR) == ingest.PARK
     parked = ParkedRows(spark, routing)
-    opened = TopicTables(spark, checkpoint, fail)
     tables = ManyTables(
-        routing, opened.open, opened.open_dead_letters, QueryTablesLog(folder), parked, park=park,
+        routing, tables_of_query.open, tables_of_query.open_dead_letters, QueryTablesLog(folder), parked, park=park,
         in_thread=_in_thread_of(spark),
     )  # fmt: skip
     query_id = SparkCheckpoint(folder).query_id()

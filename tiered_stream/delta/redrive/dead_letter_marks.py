@@ -45,7 +45,7 @@ _RANDOM_BITS, _OWNER_BITS = 41, 20
 def new_number(table_key: str) -> int:
     """Return a new random number of 62 bits with which a redrive marks dead letters (column `redrive`).
 
-    `table_key` is the key of the table that gets the rows of the dead letters (`TableTarget.key`). The lowest 20 bits
+    `table_key` is the key of the table that gets the rows of the dead letters (`TableSpec.key`). The lowest 20 bits
     of the number are a hash of the key, which `is_number_of` checks. A dead letter from an earlier version of this
     package does not name its table. Without the hash, another job with the same topic would treat the marked dead
     letters as its own.

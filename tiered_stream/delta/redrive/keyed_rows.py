@@ -18,15 +18,14 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.commit.key_order import columns_with_placeholders, rank_sql, with_known_values
 from tiered_stream.delta.commit.merge import PLACE, merge_clauses, merge_sql, with_deleted_at
-from tiered_stream.delta.schema.routing import Routing, TableTarget
+from tiered_stream.delta.schema.routing import Routing
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
-from tiered_stream.delta.settings.ingest_settings import TOPIC
+from tiered_stream.delta.settings.ingest_settings import TOPIC, TableSpec
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
-from tiered_stream.delta.settings.upsert_settings import MERGE_ON, ORDER_BY
+from tiered_stream.delta.settings.upsert_settings import ORDER_BY
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Subscription
 
 SOURCE = "tiered_stream_redriven"
@@ -54,14 +53,13 @@ class KeyedRows:
     has_placeholders: bool = False
 
     @classmethod
-    def of(cls, target: TableTarget, row_format: RowFormat) -> KeyedRows | None:
+    def of(cls, spec: TableSpec, row_format: RowFormat) -> KeyedRows | None:
         """Return the rows of the table `target`; None: the table is not a table of the latest state."""
         if not row_format.keys:
             return None
         kafka = {name: own for name, own in row_format.kafka_columns if name in ("topic", "partition", "offset")}
-        merge_on, own_columns = GivenOptions(target.settings).read(MERGE_ON), target.files.own_columns
         order_by, has_placeholders = row_format.order_by or None, bool(row_format.placeholder)
-        return cls(row_format.keys, order_by, kafka, merge_on, own_columns, has_placeholders)
+        return cls(row_format.keys, order_by, kafka, spec.merge_on, spec.own_columns, has_placeholders)
 
     def check_order(self, name: str, *, shared: bool) -> None:
         """Check that the table shows which of two records of a key is newer.

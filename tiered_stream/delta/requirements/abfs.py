@@ -8,7 +8,7 @@ no more. Tasks use the account's blob service, because it takes a file in one re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ from tiered_stream.delta.requirements.hadoop_settings import (
     check_same_store,
     check_supported,
 )
-from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
+from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage
 from tiered_stream.storage.cloud_endpoints import TABLES, azure_place, blob_host, container_and_host
 
 _PROVIDERS = "org.apache.hadoop.fs.azurebfs.oauth2."
@@ -173,18 +173,17 @@ def abfs_settings(hadoop: HadoopSettings, uri: str) -> AbfsSettings:
     )
 
 
-def find_azure_storage(settings: Mapping[str, str], uri: str, session: AbfsSettings) -> tuple[TableStorage, str | None]:
+def find_azure_storage(own: TableStorage, uri: str, session: AbfsSettings) -> tuple[TableStorage, str | None]:
     """Return the settings by which tasks access the table's container, and a reason why tasks cannot write to it.
 
-    `settings` are the job's settings. Endpoint and credentials in them (`ingest.storage.*`) take precedence over
-    `session`. The reason is a text that says in what tasks would differ from Spark; None: tasks access the container
-    like Spark, or Spark cannot reach it.
+    `own` is the job's own access (`ingest.storage.*`). Endpoint and credentials in it take precedence over `session`.
+    The reason is a text that says in what tasks would differ from Spark; None: tasks access the container like Spark,
+    or Spark cannot reach it.
 
     Raises:
         ConfigurationError: a setting is malformed, no storage account is named, the settings name a different service
             than the session, or there are no credentials.
     """
-    own = table_storage(settings)
     place = azure_place(own.at(uri), TABLES)
     if not session.host or not session.has_connector:
         return own, None

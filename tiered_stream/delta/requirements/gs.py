@@ -7,7 +7,7 @@ hadoop-gcp 3.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from tiered_stream.delta.requirements.hadoop_settings import (
     check_same_store,
     check_supported,
 )
-from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
+from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage
 from tiered_stream.errors import StorageAccessError
 from tiered_stream.storage.identity.google_identity import google_identity
 
@@ -111,18 +111,17 @@ def gs_settings(hadoop: HadoopSettings, bucket: str) -> GsSettings:
     )
 
 
-def find_google_storage(settings: Mapping[str, str], session: GsSettings) -> tuple[TableStorage, str | None]:
+def find_google_storage(own: TableStorage, session: GsSettings) -> tuple[TableStorage, str | None]:
     """Return the settings by which tasks access the table's bucket, and a reason why tasks cannot write to it.
 
-    `settings` are the job's settings. Endpoint and credentials in them (`ingest.storage.*`) take precedence over
-    `session`. The reason is a text that says in what tasks would differ from Spark; None: tasks access the bucket like
-    Spark, or Spark cannot reach it.
+    `own` is the job's own access (`ingest.storage.*`). Endpoint and credentials in it take precedence over `session`.
+    The reason is a text that says in what tasks would differ from Spark; None: tasks access the bucket like Spark, or
+    Spark cannot reach it.
 
     Raises:
         ConfigurationError: a setting is malformed, the settings name a different service than the session, or there are
             no credentials.
     """
-    own = table_storage(settings)
     if not session.has_connector:
         return own, None
     url, option = session.endpoint_url(), f"{STORAGE_PREFIX}gcs.endpoint.url"

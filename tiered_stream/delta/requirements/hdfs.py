@@ -5,14 +5,13 @@ Tasks find Kerberos tickets and delegation tokens as Spark's executors do (`HADO
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 
 import orjson
 
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
-from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
+from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.storage.hadoop.client_settings import BLOCK_SIZE, REPLICATION, UMASK, new_files
 
@@ -27,15 +26,14 @@ _NAMES = (
 """Settings that hdfs-native follows, as its README lists them, and the settings of `new_files`."""
 
 
-def find_hdfs(settings: Mapping[str, str], hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
+def find_hdfs(own: TableStorage, hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
     """Return the settings by which tasks access HDFS, and a reason why tasks cannot write to it.
 
-    `settings` are the job's settings. The reason is None if tasks can write to HDFS.
+    `own` is the job's own access (`ingest.storage.*`). The reason is None if tasks can write to HDFS.
 
     Raises:
         ConfigurationError: a storage setting is malformed.
     """
-    own = table_storage(settings)
     if find_spec("hdfs_native") is None:
         return own, "tasks write to HDFS by hdfs-native, which is not installed: pip install 'tiered-stream[hdfs]'"
     names = (*_NAMES, *(prefix + name for prefix in _PREFIXES for name in hadoop.names_after(prefix)))

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.settings.ingest_settings import PROPERTY_PREFIX, table_properties
+from tiered_stream.delta.settings.ingest_settings import PROPERTY_PREFIX, TableSpec
 from tiered_stream.errors import ConfigurationError
 
 DEFAULTS_PREFIX = "spark.databricks.delta.properties.defaults."
@@ -66,25 +66,24 @@ def merged_defaults(defaults: Mapping[str, str], own_properties: Mapping[str, st
     }
 
 
-def new_table_properties(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
+def new_table_properties(spark: SparkSession, spec: TableSpec) -> dict[str, str]:
     """Return all properties of a new table, by name.
 
-    The result has the properties in `settings` (`ingest.tableProperty.*`), and the session's defaults for other names.
+    The result has the properties of `spec`, and the session's defaults for other names.
     """
-    own_properties = table_properties(settings)
-    return session_defaults(spark, own_properties) | own_properties
+    return session_defaults(spark, spec.properties) | spec.properties
 
 
-def is_created_by_spark(spark: SparkSession, settings: Mapping[str, str], *, has_delta: bool) -> bool:
+def is_created_by_spark(spark: SparkSession, spec: TableSpec, *, has_delta: bool) -> bool:
     """Return whether delta-spark must create the table, even if deltalake is to commit to it.
 
     If the session has no delta-spark (`has_delta`), the result is false. Otherwise the result is true in two cases: the
-    session has default properties for new tables, or `settings` has a property that is not in `CREATED_ALIKE`.
+    session has default properties for new tables, or `spec` has a property that is not in `CREATED_ALIKE`.
 
     Raises:
         ConfigurationError: the session has no delta-spark, and a property is not in `CREATED_WELL`.
     """
-    own_properties = table_properties(settings)
+    own_properties = spec.properties
     defaults = session_defaults(spark, own_properties)
     if has_delta:
         return bool(defaults) or not CREATED_ALIKE.issuperset(own_properties)

@@ -16,7 +16,7 @@ from tiered_stream.delta.checkpoint.idle_workers import IDLE_LIMIT, KILL_IDLE
 from tiered_stream.delta.requirements.new_table_properties import DEFAULTS_PREFIX
 from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement, entries
 from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE
-from tiered_stream.delta.settings.ingest_settings import COMPRESSION, GZIP, SNAPPY, UNCOMPRESSED, ZSTD, TableFiles
+from tiered_stream.delta.settings.ingest_settings import COMPRESSION, GZIP, SNAPPY, UNCOMPRESSED, ZSTD, TableSpec
 from tiered_stream.options.command_settings import gives
 
 STORE_ASSIGNMENT = "spark.sql.storeAssignmentPolicy"
@@ -126,10 +126,10 @@ def with_session_codec(spark: SparkSession, settings: Mapping[str, str]) -> Mapp
     return settings if codec is None or gives(settings, [COMPRESSION.name]) else {**settings, COMPRESSION.name: codec}
 
 
-def codec_option(spark: SparkSession, files: TableFiles) -> dict[str, str]:
-    """Return the option of Delta's writer that gives data files the compression of `files`.
+def codec_option(spark: SparkSession, spec: TableSpec) -> dict[str, str]:
+    """Return the option of Delta's writer that gives data files the compression of `spec`.
 
     It is empty if the session has a compression of its own, which the writer follows without an option.
     """
-    is_sessions = files.compression is None and spark.conf.get(CODEC, None) is not None
-    return {} if is_sessions else {"compression": files.codec}
+    is_sessions = spec.compression is None and spark.conf.get(CODEC, None) is not None
+    return {} if is_sessions else {"compression": spec.codec}

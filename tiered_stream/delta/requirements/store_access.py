@@ -16,11 +16,11 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, HDFS_SCHEME
 
 
-def find_access(settings: Mapping[str, str], uri: str, hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
+def find_access(own: TableStorage, uri: str, hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
     """Return the settings by which tasks access the store of the folder `uri`, and why tasks cannot access it.
 
-    `settings` are the job's settings, and `hadoop` are the session's. The second value is None if tasks can access the
-    store.
+    `own` is the job's own access, and `hadoop` are the session's settings. The second value is None if tasks can access
+    the store.
 
     Raises:
         ConfigurationError: a storage setting is wrong, or there are no credentials.
@@ -28,15 +28,15 @@ def find_access(settings: Mapping[str, str], uri: str, hadoop: HadoopSettings) -
     """
     parts = urlsplit(uri)
     if parts.scheme == GOOGLE_SCHEME:
-        return find_google_storage(settings, gs_settings(hadoop, parts.netloc))
+        return find_google_storage(own, gs_settings(hadoop, parts.netloc))
     if parts.scheme in AZURE_SCHEMES:
-        return find_azure_storage(settings, uri, abfs_settings(hadoop, uri))
+        return find_azure_storage(own, uri, abfs_settings(hadoop, uri))
     if parts.scheme == HDFS_SCHEME:
-        return find_hdfs(settings, hadoop)
+        return find_hdfs(own, hadoop)
     if parts.scheme in BUCKET_SCHEMES:
-        return find_storage(settings, s3a_settings(hadoop, parts.netloc))
+        return find_storage(own, s3a_settings(hadoop, parts.netloc))
     known = "neither a local folder nor in S3, Azure Blob Storage, Google Cloud Storage or HDFS"
-    return table_storage(settings), None if parts.scheme == "file" else f"{uri} is {known}"
+    return own, None if parts.scheme == "file" else f"{uri} is {known}"
 
 
 def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: HadoopSettings | None) -> TableStorage:
@@ -48,10 +48,10 @@ def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: Hado
         ConfigurationError: as for `find_access`, or this process cannot access the folder as Spark's files say.
         TableAccessError: as for `find_access`.
     """
-    uri = path_uri(folder)
+    uri, own = path_uri(folder), table_storage(settings)
     if hadoop is None or urlsplit(uri).scheme not in BUCKET_SCHEMES:
-        return table_storage(settings)
-    storage, why_not = find_access(settings, uri, hadoop)
+        return own
+    storage, why_not = find_access(own, uri, hadoop)
     if why_not:
         raise ConfigurationError(f"only Spark can reach {folder} as its settings say: {why_not}")
     return storage

@@ -23,12 +23,12 @@ class PartSettings:
     """
 
     name: str
-    format: Format
-    schema: str | None
-    message: str | None
-    subject: str | None
-    strategy: SubjectNames | None
-    id_place: SchemaIdsIn | None
+    format: Format = Format.BINARY
+    schema: str | None = None
+    message: str | None = None
+    subject: str | None = None
+    strategy: SubjectNames | None = None
+    id_place: SchemaIdsIn | None = None
 
     @property
     def has_schema(self) -> bool:

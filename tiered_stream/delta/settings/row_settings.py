@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar
 
 from tiered_stream.delta.settings.part_settings import INFER, PartSettings, check_part
@@ -234,8 +235,8 @@ _VALUE: tuple[Option[Any], ...] = (
 class RowSettings:
     """Parsed settings of a table's rows, as the user gave them; the types of the columns are not known yet."""
 
-    key: PartSettings
-    value: PartSettings
+    key: PartSettings = field(default_factory=partial(PartSettings, "key"))
+    value: PartSettings = field(default_factory=partial(PartSettings, "value"))
     value_columns: str = of(VALUE_COLUMNS)
     kafka_columns: tuple[tuple[str, str], ...] | None = of(KAFKA_COLUMNS)
     on_decode_error: OnDecodeError = of(ON_DECODE_ERROR)
@@ -311,11 +312,6 @@ def infers(settings: Mapping[str, str]) -> bool:
     """Return whether `ingest.key.schema` or `ingest.value.schema` is `infer`."""
     options = GivenOptions(settings)
     return INFER in (options.read(KEY_SCHEMA), options.read(VALUE_SCHEMA))
-
-
-def evolution_of(settings: Mapping[str, str]) -> Evolution:
-    """Return the value of `ingest.schemaEvolution`: whether the table gets new fields of a schema, and wider types."""
-    return GivenOptions(settings).read(SCHEMA_EVOLUTION)
 
 
 def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:

@@ -39,7 +39,7 @@ _SPARK = {str: StringType(), int: LongType(), float: DoubleType()}
 class DataFile:
     """Parquet file of a table, complete but not committed yet.
 
-    - `table` is the table's key (`TableTarget.key`), and `path` is relative to the table's folder.
+    - `table` is the table's key (`TableSpec.key`), and `path` is relative to the table's folder.
     - `size` is in bytes, and `modification_time` in milliseconds since the epoch.
     - `day` is the UTC day of all rows as ISO text. None: the rows have no day, or the table is not partitioned by day.
     - `records` is the number of rows, and `stats` their statistics for Delta's log, as JSON.

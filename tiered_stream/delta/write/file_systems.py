@@ -15,7 +15,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     BUCKET_SCHEMES,
     S3_SCHEMES,
     STORAGE_PREFIX,
-    TableFiles,
+    TableSpec,
     TableStorage,
 )
 from tiered_stream.errors import ConfigurationError
@@ -59,7 +59,7 @@ _CREDENTIALS = re.compile(r"//[^/]*@")
 _DOTS = frozenset((".", ".."))
 
 
-def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
+def deltalake_place(spec: TableSpec) -> tuple[str, dict[str, str]]:
     """Return the table's URI and `storage_options` as arguments of deltalake's `DeltaTable`.
 
     A key table for HDFS is offered to deltalake, which has no option for it, by the environment of this process.
@@ -71,22 +71,22 @@ def deltalake_place(files: TableFiles) -> tuple[str, dict[str, str]]:
             than Hadoop.
         StorageAccessError: a file of Google's credentials cannot be read.
     """
-    parts = urlsplit(files.uri)
+    parts = urlsplit(spec.uri)
     if parts.scheme == GOOGLE_SCHEME:
-        return files.uri, _google_options(files.storage)
+        return spec.uri, _google_options(spec.storage)
     if parts.scheme in AZURE_SCHEMES:
-        place = azure_place(files.storage.at(files.uri), TABLES)
+        place = azure_place(spec.storage.at(spec.uri), TABLES)
         config = {"account_name": place.account, "endpoint": place.endpoint, **place.identity.for_deltalake()}
         return f"az://{place.container}{parts.path}", {**config, "allow_http": _allows_http(place.endpoint)}
     if parts.scheme == HDFS_SCHEME:
-        if odd := _ODD_IN_HDFS.search(files.uri):
+        if odd := _ODD_IN_HDFS.search(spec.uri):
             why = f"it has the letter {odd[0]!r}, so that deltalake would look in another folder than Spark"
-            raise ConfigurationError(f"the path {files.uri}: {why}. Choose a folder without it in its name")
-        access = files.storage.at(files.uri)
+            raise ConfigurationError(f"the path {spec.uri}: {why}. Choose a folder without it in its name")
+        access = spec.storage.at(spec.uri)
         offer_key_table(access)
         settings = hadoop_settings_of(access)
         return name_node_url(f"hdfs://{parts.netloc}", settings) + parts.path, settings
-    return files.uri, delta_storage_options(files.storage, parts.netloc) if parts.scheme == "s3" else {}
+    return spec.uri, delta_storage_options(spec.storage, parts.netloc) if parts.scheme == "s3" else {}
 
 
 def _google_options(storage: TableStorage) -> dict[str, str]:

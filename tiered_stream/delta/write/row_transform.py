@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from tiered_stream.delta.schema.routing import Routing, TableTarget
+from tiered_stream.delta.schema.routing import Routing
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.table_rules import TableRules
 from tiered_stream.model import TopicPartition
@@ -21,7 +22,7 @@ class TargetRows:
     `dead_letters_for` is the key of the table that the records were meant for.
     """
 
-    target: TableTarget
+    target: TableSpec
     rows: pa.RecordBatch
     dead_letters_for: str | None = None
 
@@ -75,17 +76,17 @@ class TableRows:
         assert dead_letters, "row_settings sees to that"
         return [*rows, TargetRows(dead_letters, self._labelled(decoded.dead, target), target.key)]
 
-    def _labelled(self, dead: pa.RecordBatch, target: TableTarget) -> pa.RecordBatch:
+    def _labelled(self, dead: pa.RecordBatch, spec: TableSpec) -> pa.RecordBatch:
         """Return the dead letters with the key of the table `target`, the query and the batch in their columns."""
-        for name, value in {"target": target.key, "query": self.query, "batch": self.batch}.items():
+        for name, value in {"target": spec.key, "query": self.query, "batch": self.batch}.items():
             of_column = dead.schema.field(name)
             column = pa.repeat(pa.scalar(value, of_column.type), dead.num_rows)
             dead = dead.set_column(dead.schema.get_field_index(name), of_column, column)
         return dead
 
-    def _decoder(self, topic: str, target: TableTarget) -> RowDecoder | None:
+    def _decoder(self, topic: str, spec: TableSpec) -> RowDecoder | None:
         if topic not in self._decoders:
-            assert target.rows
-            rows = replace(target.rows, rules=self.rules.get(target.key, target.rows.rules))
+            assert spec.row_format
+            rows = replace(spec.row_format, rules=self.rules.get(spec.key, spec.row_format.rules))
             self._decoders[topic] = None if rows.is_plain else RowDecoder(rows)
         return self._decoders[topic]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tiered_stream.delta.schema.row_schema import spark_columns
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.data_folder import DataFolder
 from tiered_stream.delta.write.data_folders import open_data_folder
@@ -50,7 +50,7 @@ class TableWriter:
     """
 
     def __init__(
-        self, files: TableFiles, task: int, pace: Pace = lambda size: None, threads: UploadThreads | None = None
+        self, spec: TableSpec, task: int, pace: Pace = lambda size: None, threads: UploadThreads | None = None
     ) -> None:
         """Open the table's folder.
 
@@ -62,18 +62,18 @@ class TableWriter:
         Raises:
             TableError: the table's folder cannot be opened.
         """
-        self._files = files
+        self._spec = spec
         self._threads, self._shared = threads or UploadThreads(), threads is not None
         self._task = task
         self._pace = pace
-        with _named_errors(files):
-            self._folder = open_data_folder(files, self._threads)
-        self._file_bytes = min(files.target_bytes, self._folder.max_bytes)
-        self._row_group_bytes = min(ROW_GROUP_BYTES, files.target_bytes)
+        with _named_errors(spec):
+            self._folder = open_data_folder(spec, self._threads)
+        self._file_bytes = min(spec.target_bytes, self._folder.max_bytes)
+        self._row_group_bytes = min(ROW_GROUP_BYTES, spec.target_bytes)
         self._waiting = (
-            LatestRows(files.keys, files.order_by, keeps_deletes=bool(files.own_columns))
-            if files.keys
-            else WaitingRows(by_day=files.day_column is not None)
+            LatestRows(spec.keys, spec.order_by, keeps_deletes=bool(spec.own_columns))
+            if spec.keys
+            else WaitingRows(by_day=spec.day_column is not None)
         )
         self._open: dict[str | None, _OpenFile] = {}
         self._finished: list[DataFile] = []
@@ -107,7 +107,7 @@ class TableWriter:
         Raises TableError if the table's folder cannot be written to.
         """
         self._write(self._waiting.take())
-        with _named_errors(self._files):
+        with _named_errors(self._spec):
             for day in list(self._open):
                 self._finish(day)
 
@@ -120,7 +120,7 @@ class TableWriter:
             TableError: the table's folder cannot be written to.
         """
         self.flush()
-        with _named_errors(self._files):
+        with _named_errors(self._spec):
             self._folder.wait()
         return self._finished
 
@@ -141,7 +141,7 @@ class TableWriter:
         Days with an open file come first. The other days keep their order, in which the days with the most rows come
         first.
         """
-        with _named_errors(self._files):
+        with _named_errors(self._spec):
             for number, rows in enumerate(sorted(days, key=lambda of_day: of_day.day not in self._open)):
                 self._append(rows)
                 if number + 1 >= MAX_OPEN_FILES:
@@ -165,14 +165,14 @@ class TableWriter:
     def _begin(self, day: str | None, schema: pa.Schema) -> _OpenFile:
         if len(self._open) >= MAX_OPEN_FILES:
             self._finish(next(iter(self._open)))
-        suffix = FILE_SUFFIXES[self._files.codec]
+        suffix = FILE_SUFFIXES[self._spec.codec]
         path = f"part-{self._task:05d}-{uuid4()}-c{self._files_begun:03d}{suffix}"
         self._files_begun += 1
-        if self._files.keys:
+        if self._spec.keys:
             path = f"{STAGED_FOLDER}/{path}"
-        if self._files.day_column is not None:
-            path = f"{partition_folder(self._files.day_column, day or NULL_DAY)}/{path}"
-        return _OpenFile(self._folder, path, day, schema, self._files, self._pace)
+        if self._spec.day_column is not None:
+            path = f"{partition_folder(self._spec.day_column, day or NULL_DAY)}/{path}"
+        return _OpenFile(self._folder, path, day, schema, self._spec, self._pace)
 
     def _finish(self, day: str | None) -> None:
         if day in self._open:
@@ -183,9 +183,9 @@ class _OpenFile:
     """Parquet file that is being written; its rows wait in memory until they are written as a row group."""
 
     def __init__(
-        self, folder: DataFolder, path: str, day: str | None, schema: pa.Schema, files: TableFiles, pace: Pace
+        self, folder: DataFolder, path: str, day: str | None, schema: pa.Schema, spec: TableSpec, pace: Pace
     ) -> None:
-        self._files = files
+        self._spec = spec
         self._folder = folder
         self._path = path
         self._day = day
@@ -215,7 +215,7 @@ class _OpenFile:
         if not self._waiting:
             return int(self._sink.tell())
         if self._parquet is None:
-            self._parquet = open_parquet(self._sink, self._waiting[0], self._files.codec)
+            self._parquet = open_parquet(self._sink, self._waiting[0], self._spec.codec)
         rows = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting.clear()
         self.waiting_bytes = 0
@@ -233,7 +233,7 @@ class _OpenFile:
         size = int(self._sink.tell())
         self._folder.finish(self._path, self._sink)
         return DataFile(
-            self._files.uri,
+            self._spec.uri,
             self._path,
             size,
             modification_time=time.time_ns() // 1_000_000,
@@ -250,8 +250,8 @@ class _OpenFile:
 
 
 @contextmanager
-def _named_errors(files: TableFiles) -> Iterator[None]:
+def _named_errors(spec: TableSpec) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise TableError(f"the table's folder {files.uri} cannot be written to: {error}") from error
+        raise TableError(f"the table's folder {spec.uri} cannot be written to: {error}") from error

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows
 from tiered_stream.delta.write.row_transform import TableRows
 from tiered_stream.delta.write.table_writer import MAX_OPEN_FILES, TableWriter
@@ -93,7 +93,7 @@ def write_splits(
             for batch in reader.batches():
                 offsets = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
                 for decoded in transform.apply(split.topic_partition, batch):
-                    table = decoded.target.files
+                    table = decoded.target
                     writer.add(table, split.topic_partition, decoded.rows, offsets, decoded.dead_letters_for)
             metrics.add(reader.metrics)
         metrics.filtered_records = transform.filtered
@@ -135,7 +135,7 @@ class TaskWriter:
 
     def add(
         self,
-        table: TableFiles,
+        table: TableSpec,
         partition: TopicPartition,
         batch: pa.RecordBatch,
         offsets: tuple[int, int] = (0, 0),
