@@ -27,7 +27,7 @@ from tiered_stream.cli.arguments import (
     show,
 )
 from tiered_stream.cli.replay_arguments import ReplayCommand
-from tiered_stream.delta.catalog.session_builder import note_session, session_builder
+from tiered_stream.delta.catalog.session_checks import note_session, session_builder
 from tiered_stream.delta.landing.landing_by_topic import lands_in
 from tiered_stream.delta.settings.ingest_settings import (
     CHECKPOINT,

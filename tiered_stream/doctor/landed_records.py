@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiered_stream.delta.commit.landed_before import landed_before
+from tiered_stream.delta.commit.landed_offsets import landed_before
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.settings.ingest_settings import LAND, ON_LANDED_OFFSETS, TableSpec
 from tiered_stream.doctor.environment import Job

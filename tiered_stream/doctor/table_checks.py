@@ -15,8 +15,7 @@ from botocore import exceptions as aws
 
 from tiered_stream import errors
 from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_SETTINGS
-from tiered_stream.delta.checkpoint.batch_offsets import micro_batch_offsets
-from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.requirements.lane import check_fit, columns_left_null, table_schema, why_not_direct
 from tiered_stream.delta.requirements.store_access import find_access

@@ -102,7 +102,7 @@ class Lake:
         return DeadLetterTable(opened, remove, opened())
 
     def files(self, topic: str) -> TableSpec:
-        return self.routing.target(topic).files
+        return self.routing.target(topic)
 
     def written(self, topic: str, count: int, first_offset: int = 0) -> list[DataFile]:
         """Files with records of the topic."""

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tiered_stream.delta.requirements.gs import GsSettings, find_google_storage, gs_settings
-from tiered_stream.delta.requirements.gs_requirements import GOOGLES_CONNECTOR, HADOOPS_CONNECTOR
+from tiered_stream.delta.requirements.gs import (
+    GOOGLES_CONNECTOR,
+    HADOOPS_CONNECTOR,
+    GsSettings,
+    find_google_storage,
+    gs_settings,
+)
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings, NoCredentialsError
 from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError

@@ -6,7 +6,7 @@ import json
 
 from tests.without_packages import run_without
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
-from tiered_stream.delta.requirements.hdfs import find_hdfs
+from tiered_stream.delta.requirements.store_access import find_hdfs
 from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
 
 GIVEN = {

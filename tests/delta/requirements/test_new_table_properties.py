@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.delta.archive import ODD, everything, options
 from tests.rigs.stack.spark import configured
 from tiered_stream import land
-from tiered_stream.delta.requirements.new_table_properties import (
+from tiered_stream.delta.requirements.session_requirements import (
     CREATED_ALIKE,
     CREATED_WELL,
     DEFAULTS_PREFIX,

@@ -12,8 +12,7 @@ from tiered_stream.delta.commit.committer import why_not_by_deltalake
 from tiered_stream.delta.requirements.lane import TableDescription, table_rules, table_schema, why_not_direct
 from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
-from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX
-from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
+from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX, DECLARED_TYPE
 from tiered_stream.delta.requirements.writer_requirements import (
     WRITER_REQUIREMENTS,
     find_requirement,

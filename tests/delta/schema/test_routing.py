@@ -45,9 +45,9 @@ def test_a_folder_that_a_catalog_has_named_is_in_lower_case() -> None:
 def test_a_topics_own_settings_go_before_the_querys() -> None:
     found = routing(orders={"ingest.dayColumn": "day", "INGEST.compression": "none"})
     orders, others = found.target("orders"), found.target("Orders")
-    assert (orders.files.day_column, orders.files.compression) == ("day", "none")
+    assert (orders.day_column, orders.compression) == ("day", "none")
     assert orders.schema.names[-1] == "day"
-    assert (others.files.day_column, others.files.compression) == (None, "zstd")
+    assert (others.day_column, others.compression) == (None, "zstd")
 
 
 def test_a_table_for_dead_letters_is_neither_partitioned_nor_clustered_by_columns_of_its_rows() -> None:
@@ -55,14 +55,14 @@ def test_a_table_for_dead_letters_is_neither_partitioned_nor_clustered_by_column
         known = routing(orders={**layout, "ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": "/lake/dead"})
         dead_letters = known.dead_letters(known.target("orders"))
         assert dead_letters is not None
-        assert (dead_letters.files.day_column, dead_letters.files.cluster_by) == (None, ())
+        assert (dead_letters.day_column, dead_letters.cluster_by) == (None, ())
 
 
 def test_what_is_changed_for_all_tables_holds_for_those_that_were_known_before() -> None:
     known = routing(orders={"ingest.compression": "none"})
-    assert known.target("orders").files.tasks == 1
-    changed = replace(known, files=replace(known.files, tasks=8))
-    assert {changed.target(topic).files.tasks for topic in ("orders", "others")} == {8}
+    assert known.target("orders").tasks == 1
+    changed = replace(known, spec=replace(known.spec, tasks=8))
+    assert {changed.target(topic).tasks for topic in ("orders", "others")} == {8}
 
 
 @pytest.mark.parametrize("topic", ["..", ".", "a/../../b", "", "a b", "é", "a\n", "x" * 250])
@@ -130,10 +130,10 @@ def test_tasks_know_what_the_driver_knows() -> None:
     known = Routing({"includeHeaders": "true"}, TableSpec("", storage, tasks=8), (BY_TOPIC,), overrides)
     lowered = {name.lower(): value for name, value in routing_options(known).items()}  # as Spark hands them over
     told = pickle.loads(pickle.dumps(routing_of(lowered)))
-    assert told.files == known.files
+    assert told.spec == known.spec
     for topic in ("Orders", "orders"):
         ours, theirs = known.target(topic), told.target(topic)
-        assert (theirs.name, theirs.files, theirs.schema) == (ours.name, ours.files, ours.schema)
+        assert (theirs.name, theirs.shared) == (ours.name, ours.shared)
 
 
 def test_a_registry_is_asked_once_for_each_topic_and_a_partition_has_the_answer_without_a_password() -> None:

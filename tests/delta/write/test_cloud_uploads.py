@@ -17,8 +17,7 @@ from tests.storage.scripted_http import ScriptedHttp, error
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write.cloud_uploads import CloudUploads
 from tiered_stream.delta.write.data_folder import DataFolder
-from tiered_stream.delta.write.data_folders import open_data_folder
-from tiered_stream.delta.write.table_writer import TableWriter
+from tiered_stream.delta.write.table_writer import TableWriter, open_data_folder
 from tiered_stream.delta.write.uploads import MEMORY_BYTES, UploadThreads
 from tiered_stream.errors import TableError
 

@@ -9,7 +9,7 @@ import pytest
 
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write import data_folder
-from tiered_stream.delta.write.data_folders import open_data_folder
+from tiered_stream.delta.write.table_writer import open_data_folder
 from tiered_stream.delta.write.uploads import UploadThreads
 
 

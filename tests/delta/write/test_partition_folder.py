@@ -18,7 +18,7 @@ from tiered_stream import land
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.delta.write.partition_folder import log_path, partition_folder
+from tiered_stream.delta.write.data_files import log_path, partition_folder
 from tiered_stream.errors import ConfigurationError
 
 ODD = ["day%20x", "day#utc", "day?x", "day:x", "a.b", "d'a\"y", "d`y", "d[a]y^", "d*\\y/z", "d|<y>", "dä日", "%"]

@@ -25,10 +25,9 @@ from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write import s3_upload, uploads
 from tiered_stream.delta.write.data_folder import DataFolder
-from tiered_stream.delta.write.data_folders import open_data_folder
 from tiered_stream.delta.write.file_systems import deltalake_place, open_folder
 from tiered_stream.delta.write.s3_upload import S3Uploads
-from tiered_stream.delta.write.table_writer import TableWriter
+from tiered_stream.delta.write.table_writer import TableWriter, open_data_folder
 from tiered_stream.delta.write.uploads import MEMORY_BYTES, UploadThreads
 from tiered_stream.errors import StorageError, TableError
 from tiered_stream.model import ByteRange

@@ -23,8 +23,7 @@ from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write import task_writer
 from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.delta.write.row_transform import TableRows
-from tiered_stream.delta.write.task_writer import TaskTables, TaskWriter, write_splits
+from tiered_stream.delta.write.task_writer import TableRows, TaskTables, TaskWriter, write_splits
 from tiered_stream.errors import TableError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import Split, TopicPartition
@@ -92,7 +91,7 @@ from tests.delta.archive import ODD, options
 from tiered_stream.delta.write.data_files import file_rows
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.schema.routing import Route, Routing
-from tiered_stream.delta.write.row_transform import TableRows
+from tiered_stream.delta.write.task_writer import TableRows
 from tiered_stream.delta.write.task_writer import write_splits
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.options.parsing import parse_options

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_table
+from tiered_stream.delta.schema.routing import PLAIN, name_parts, quoted_name
 from tiered_stream.delta.schema.row_schema import check_new_columns
 from tiered_stream.delta.schema.sql_types import sql_columns, sql_name, sql_text
-from tiered_stream.delta.schema.table_names import PLAIN, name_parts, quoted_name
 from tiered_stream.delta.settings.ingest_settings import CREATION, TableSpec
 from tiered_stream.delta.write.file_systems import normal_path, path_uri, uri_of
 from tiered_stream.errors import ConfigurationError, TableError

@@ -29,7 +29,7 @@ from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.commit.known_rules import rules_text
-from tiered_stream.delta.commit.landed_before import check_landed_before
+from tiered_stream.delta.commit.landed_offsets import check_landed_before
 from tiered_stream.delta.commit.open_table import OpenTable
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, UncertainCommitError

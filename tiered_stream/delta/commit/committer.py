@@ -13,9 +13,8 @@ from py4j.clientserver import ClientServer
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import TableAddress
-from tiered_stream.delta.catalog.session_platform import platform_of
+from tiered_stream.delta.catalog.platforms import platform_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.requirements import type_widening
 from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
@@ -23,6 +22,7 @@ from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a_requirements import ACL, S3A_PREFIX, STORAGE_CLASS
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
 from tiered_stream.delta.requirements.store_access import missing_connector
+from tiered_stream.delta.requirements.table_requirements import WIDENING_FEATURES
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session, requirements_of_table
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableSpec, TableStorage
@@ -215,5 +215,5 @@ def _requirements_for_spark(description: TableDescription) -> str:
     unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
     names = dict.fromkeys(requirement.name for requirement in unmet if requirement.entry.handling is Handling.BY_SPARK)
     if ingest.TYPE_WIDENING in names:
-        names = dict.fromkeys(name for name in names if name not in type_widening.FEATURES)
+        names = dict.fromkeys(name for name in names if name not in WIDENING_FEATURES)
     return " and ".join(names)

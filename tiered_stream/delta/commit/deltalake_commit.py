@@ -35,10 +35,10 @@ from tiered_stream.delta.commit.transaction import (
     TableState,
     UncertainCommitError,
 )
-from tiered_stream.delta.requirements.catalog_managed import managing_feature
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.schema.json_types import common_fields, struct_of
+from tiered_stream.delta.requirements.table_requirements import managing_feature
 from tiered_stream.delta.schema.row_plan import check_day_column
+from tiered_stream.delta.schema.sql_types import common_fields, struct_of
 from tiered_stream.delta.settings.ingest_settings import COMMIT, CREATION, TableSpec
 from tiered_stream.delta.write.file_systems import deltalake_place
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageError, TableAccessError, TableError

@@ -11,11 +11,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tiered_stream.delta.commit.deltalake_commit import NO_CHECKPOINT, open_table
-from tiered_stream.delta.commit.deltalake_statistics import writer_properties
+from tiered_stream.delta.commit.deltalake_statistics import find_odd_times, writer_properties
 from tiered_stream.delta.commit.transaction import Lock
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.file_systems import open_folder
-from tiered_stream.delta.write.odd_times import find_odd_times
 
 log = logging.getLogger(__name__)
 

@@ -26,17 +26,16 @@ from tiered_stream.delta.commit.deltalake_commit import (
     DeltalakeTransaction,
     write_actions,
 )
-from tiered_stream.delta.commit.deltalake_statistics import writer_properties
+from tiered_stream.delta.commit.deltalake_statistics import OddTimes, find_odd_times, writer_properties
 from tiered_stream.delta.commit.merge import UNORDERED_KEY, MergeClauses, MergedTable, unordered_error
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
 from tiered_stream.delta.requirements.lane import table_rules
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
 from tiered_stream.delta.schema.row_schema import struct_type
-from tiered_stream.delta.schema.spark_schema import arrow_schema
+from tiered_stream.delta.schema.sql_types import arrow_schema
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.file_systems import open_folder
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED, UnorderedKeyError, last_rows
-from tiered_stream.delta.write.odd_times import OddTimes, find_odd_times
 from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.change_records import named_column
 

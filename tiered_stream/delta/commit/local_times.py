@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql.types import StructField, StructType
 
-from tiered_stream.delta.schema.json_types import common_fields, parts_of, struct_of
+from tiered_stream.delta.schema.sql_types import common_fields, parts_of, struct_of
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.nested_columns import FieldPath
 

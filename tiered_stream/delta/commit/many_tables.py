@@ -112,7 +112,7 @@ class ManyTables(QueryCommits):
         tables = self.tables_log.before(batch_id)
         ranges, reasons = _held_ranges(files, held, tables.parked)
         shares = self._shares([file for file in files if file.share not in ranges], tables.landed)
-        landed, failed = self._commit_all(shares, query_id, batch_id)
+        landed, failed = self.commit_all(shares, query_id, batch_id)
         if failed and (not self.park or any(isinstance(error, DataLossError) for error in failed.values())):
             raise _failure({shares[key].spec.name: error for key, error in failed.items()}, batch_id)
         for key, error in failed.items():
@@ -141,7 +141,7 @@ class ManyTables(QueryCommits):
         for file in files:
             by_table[file.share].append(file)
         return {
-            key: self._share(_topics(of_table), of_table, landed.get(key, Landed()), self._known.get(key))
+            key: self._share(_topics(of_table), of_table, landed.get(key, Landed()), self.open_commits.get(key))
             for key, of_table in by_table.items()
         }
 
@@ -205,7 +205,7 @@ class ManyTables(QueryCommits):
             except DataLossError as error:
                 raise DataLossError(f"the parked table {parked.name} cannot be caught up: {error}") from error
             except TieredStreamError as error:
-                self._known.pop(key, None)
+                self.open_commits.pop(key, None)
                 again = replace(parked, reason=str(error))
                 tables = replace(tables, parked={**tables.parked, key: again})
             else:
@@ -223,7 +223,7 @@ class ManyTables(QueryCommits):
         """
         before = tables.landed.get(key, Landed())
         topics = sorted({partition.topic for partition in parked.tried.ranges})
-        commits = self._known[key] = self.open_table(self._target(topics), before)
+        commits = self.open_commits[key] = self.open_table(self._target(topics), before)
         held = [held_batch for held_batch in (parked.tried, parked.since) if held_batch is not None]
         lacks = [held_batch for held_batch in held if not commits.is_committed(query_id, held_batch.batch)]
         if not lacks:
@@ -233,7 +233,7 @@ class ManyTables(QueryCommits):
         return None, replace(parked, tried=lacking, since=None)
 
     def _catch_up(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> Landed:
-        lacks, commits = parked.tried, self._known[key]
+        lacks, commits = parked.tried, self.open_commits[key]
         files = self.rows_reader.files(key, lacks.ranges, query_id, lacks.batch)
         topics = sorted({partition.topic for partition in lacks.ranges})
         share = self._share(topics, files, tables.landed.get(key, Landed()), commits)
@@ -241,7 +241,7 @@ class ManyTables(QueryCommits):
         has = max(share.landed.batch, commits.last_batch(query_id, lacks.batch))
         for spec in share.dead_letters:
             self.dead_letter_table(spec).replace(query_id, dead_letters_in(files, spec.key), {key: has})
-        return self._commit(replace(share, landed=Landed()), query_id, lacks.batch)
+        return self.commit_share(replace(share, landed=Landed()), query_id, lacks.batch)
 
 
 def _held_ranges(

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import CREATION_WAITS, TableAddress, replace_columns
-from tiered_stream.delta.catalog.session_platform import platform_of
+from tiered_stream.delta.catalog.platforms import platform_of
 from tiered_stream.delta.commit.committer import (
     choose_committer,
     lock_for_creation,
@@ -45,9 +45,12 @@ from tiered_stream.delta.requirements.merge_requirements import (
     merged_fields,
     rules_before_merge,
 )
-from tiered_stream.delta.requirements.new_table_properties import is_created_by_spark, new_table_properties
 from tiered_stream.delta.requirements.requirement import Handling
-from tiered_stream.delta.requirements.session_requirements import settings_in_list
+from tiered_stream.delta.requirements.session_requirements import (
+    is_created_by_spark,
+    new_table_properties,
+    settings_in_list,
+)
 from tiered_stream.delta.requirements.store_access import find_access
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session

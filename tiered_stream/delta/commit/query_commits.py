@@ -90,7 +90,8 @@ class QueryCommits(ABC):
         """True until this run has done its first batch, because an earlier run may have begun that batch."""
         self._keys: dict[str, str] = {}
         """Keys of the tables that were opened, by the table id in Delta's metadata."""
-        self._known: LRUCache[str, TableCommits] = LRUCache(MAX_OPEN_TABLES)
+        self.open_commits: LRUCache[str, TableCommits] = LRUCache(MAX_OPEN_TABLES)
+        """Tables that are open, by table key."""
         self._landed: list[LandedRows] = []
         """Rows that were committed since the last batch; the thread pool's threads append to it."""
         self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
@@ -123,9 +124,7 @@ class QueryCommits(ABC):
         committed, self._landed = self._landed, []
         return committed
 
-    def _commit_all(
-        self, shares: Mapping[str, Share], query_id: str, batch_id: int
-    ) -> tuple[dict[str, Landed], Failed]:
+    def commit_all(self, shares: Mapping[str, Share], query_id: str, batch_id: int) -> tuple[dict[str, Landed], Failed]:
         """Commit the files of a batch to all tables in `shares`, each table's dead letters before its rows.
 
         Returns:
@@ -142,7 +141,7 @@ class QueryCommits(ABC):
             lambda key: self._open_share(shares[key], query_id, batch_id, checked=key in checked), opening
         )
         failed |= refused
-        self._known.update({key: share.commits for key, share in opened.items() if share.commits})
+        self.open_commits.update({key: share.commits for key, share in opened.items() if share.commits})
         self._check_names(opened)
         landed = {key: Landed(batch_id, share.landed.version) for key, share in opened.items() if share.has_batch}
         ready = {key: share for key, share in opened.items() if not share.has_batch}
@@ -150,10 +149,12 @@ class QueryCommits(ABC):
             going_on = [key for key in keys if key in ready and key not in failed]
             failed |= self._commit_dead_letters(table, going_on, ready, query_id, batch_id)
         committing = {key: share for key, share in ready.items() if key not in failed}
-        committed, refused = self._run_for_tables(lambda key: self._commit(ready[key], query_id, batch_id), committing)
+        committed, refused = self._run_for_tables(
+            lambda key: self.commit_share(ready[key], query_id, batch_id), committing
+        )
         failed |= refused
         for key in failed:
-            self._known.pop(key, None)
+            self.open_commits.pop(key, None)
         self._first_batch = False
         return {**landed, **committed}, failed
 
@@ -186,7 +187,8 @@ class QueryCommits(ABC):
             commits.check(share.files)
         return replace(share, commits=commits, has_batch=has_batch)
 
-    def _commit(self, share: Share, query_id: str, batch_id: int) -> Landed:
+    def commit_share(self, share: Share, query_id: str, batch_id: int) -> Landed:
+        """Commit the rows of a batch to the table of `share`, which is open; return the table's newest batch then."""
         assert share.commits
         version = share.commits.commit(query_id, batch_id, share.rows)
         landed = landed_rows(share.spec.name, share.spec.rows.dead_letter_table or "", share.files)
@@ -297,7 +299,7 @@ class OneTable(QueryCommits):
         self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()
     ) -> list[LandedRows]:
         assert not held, "tasks hold rows only for tables that may be parked"
-        _, failed = self._commit_all({self._share.spec.key: replace(self._share, files=files)}, query_id, batch_id)
+        _, failed = self.commit_all({self._share.spec.key: replace(self._share, files=files)}, query_id, batch_id)
         for error in failed.values():
             raise error
         return self.take_landed()

@@ -136,8 +136,7 @@ class TasksWrite:
             return ()
 
     def write(self, partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-        from tiered_stream.delta.write.row_transform import TableRows
-        from tiered_stream.delta.write.task_writer import TaskTables, write_splits
+        from tiered_stream.delta.write.task_writer import TableRows, TaskTables, write_splits
         from tiered_stream.observe.metrics import current_micro_batch, send
 
         share_heap()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
+from tiered_stream.delta.catalog.platforms import log_platform
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
-from tiered_stream.delta.catalog.session_platform import log_platform
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, limited, query_id_of
 from tiered_stream.delta.commit.committer import find_table
 from tiered_stream.delta.commit.dead_letters import check_files
@@ -27,14 +27,12 @@ from tiered_stream.delta.commit.open_table import (
 )
 from tiered_stream.delta.landing import landing_by_topic as by_topic
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
-from tiered_stream.delta.landing.spark_lane import SparkLane
-from tiered_stream.delta.landing.spark_lane_session import check_spark_sink
+from tiered_stream.delta.landing.spark_lane import SparkLane, check_spark_sink
 from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
 from tiered_stream.delta.requirements.session_requirements import with_session_codec
 from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.schema.row_plan import plan_topics
-from tiered_stream.delta.schema.row_schema import shared_columns, time_zone
-from tiered_stream.delta.schema.spark_query import check_by_spark
+from tiered_stream.delta.schema.row_schema import check_by_spark, shared_columns, time_zone
 from tiered_stream.delta.settings.ingest_settings import TRANSACTION, TableSpec, source_options, table_spec
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import infers
@@ -238,17 +236,28 @@ def plan_landing(
         reason = who + _null_columns(opened.description, opened.spec)
         return Landing(spark, run, reason, bounded, routing=routing, opened=opened, table=str(address))
     _check_spark_lane(spec, lane, address, opened)
+    lane_of_spark = SparkLane(
+        spark, address, spec, rows, source_options(options), run, bounded, reachable=unreachable is None
+    )
+    return _plan_spark_lane(lane_of_spark, create, opened, reads_log=not (unreachable or is_connect(spark)))
+
+
+def _plan_spark_lane(lane: SparkLane, create: Callable[[TableAddress], None], why: str, *, reads_log: bool) -> Landing:
+    """Return a planned query of the Spark lane, for the reason `why`; create the table if it is missing.
+
+    `reads_log` is false if this process cannot read the table's log before the table is created.
+    """
+    spark, address, spec = lane.spark, lane.address, lane.spec
     check_table(spark, address.path)
-    known = None if unreachable or is_connect(spark) else _description(spark, address, spec)
+    known = _description(spark, address, spec) if reads_log else None
     if known is None or not replace_unused(spark, address, spec, known):
         create(address)
     known = _description(spark, address, spec)
-    rows = _rows_for_spark(spark, rows, known, spec)
+    rows = _rows_for_spark(spark, lane.rows, known, spec)
     spec = replace(spec, schema=shared_columns(rows.values(), spec.day_column))
-    by_spark = SparkLane(
-        spark, address, spec, rows, source_options(options), run, bounded, reachable=unreachable is None
-    )
-    return Landing(spark, run, opened + _null_columns(known, spec), bounded, by_spark, table=str(address))
+    reason = why + _null_columns(known, spec)
+    by_spark = replace(lane, spec=spec, rows=rows)
+    return Landing(spark, lane.run, reason, lane.bounded, by_spark, table=str(address))
 
 
 def _null_columns(description: TableDescription | None, spec: TableSpec) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, spark_path
-from tiered_stream.delta.checkpoint.batch_offsets import micro_batch_offsets
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, limited, query_id_of
-from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
 from tiered_stream.delta.commit.dead_letters import (
     check_limit,
     dead_letter_columns,
@@ -24,15 +24,17 @@ from tiered_stream.delta.commit.dead_letters import (
     update_dead_letters,
 )
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.commit.landed_before import check_landed_before
+from tiered_stream.delta.commit.landed_offsets import check_landed_before
+from tiered_stream.delta.commit.local_times import check_times
 from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import commit_metadata
 from tiered_stream.delta.landing.spark_rows import classify_records, dead_letters, good_rows
-from tiered_stream.delta.requirements.session_requirements import codec_option
+from tiered_stream.delta.requirements.lane import TableDescription, check_fit
+from tiered_stream.delta.requirements.session_requirements import OUTPUT_TIMESTAMPS, STORE_ASSIGNMENT, codec_option
 from tiered_stream.delta.schema.routing import dead_letters_of
-from tiered_stream.delta.schema.row_schema import shared_columns
-from tiered_stream.delta.schema.spark_query import queried
+from tiered_stream.delta.schema.row_schema import queried, shared_columns
+from tiered_stream.delta.schema.sql_types import parts_of
 from tiered_stream.delta.settings.ingest_settings import (
     COMMIT_BY_SPARK,
     TableSpec,
@@ -244,7 +246,7 @@ class _NamedOffsets:
         The first call checks that no other query has landed the offsets, if the table has no batch of this query.
 
         Raises:
-            TableError: another query has landed them (`landed_before.py`).
+            TableError: another query has landed them (`check_landed_before`).
             CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
         """
         offsets = micro_batch_offsets(self.checkpoint, batch_id)
@@ -343,3 +345,53 @@ def _save(writer: DataFrameWriter, address: TableAddress) -> None:
         writer.saveAsTable(address.name)
     else:
         writer.save(spark_path(address))
+
+
+# Checks that Spark's Delta sink would not change values silently.
+#
+# Values could be changed because of a session setting, or because a column's type in the table differs.
+
+GetSetting = Callable[[str], str | None]
+_LEGACY, _MILLIS = "LEGACY", "TIMESTAMP_MILLIS"
+
+
+def check_spark_sink(
+    setting: GetSetting,
+    table: str,
+    description: TableDescription,
+    written: StructType,
+    day_column: str | None,
+    *,
+    typed: bool,
+) -> None:
+    """Check that Spark's Delta sink would store the written values unchanged.
+
+    Args:
+        setting: function that returns the value of a session setting, or None if it is not set.
+        table: name of the table, for errors.
+        description: the table's metadata and protocol.
+        written: columns of the rows, with the day column if there is one.
+        day_column: name of the day column; None: there is none.
+        typed: true if the rows have columns other than Kafka's columns.
+
+    Raises:
+        ConfigurationError: values would be changed; the error names the column or the setting.
+    """
+    check_times(table, description.fields, written)
+    if typed and _is(setting, OUTPUT_TIMESTAMPS, _MILLIS) and "timestamp" in parts_of(written.jsonValue()):
+        raise ConfigurationError(
+            f"{OUTPUT_TIMESTAMPS} is {_MILLIS}, by which Spark's Delta sink would cut microseconds off the times in "
+            f"{table}: set it to TIMESTAMP_MICROS, or remove it"
+        )
+    if _is(setting, STORE_ASSIGNMENT, _LEGACY):
+        try:
+            check_fit(table, description, written, day_column)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{error}. {STORE_ASSIGNMENT} is {_LEGACY}, by which Spark would cut values until they fit: set it "
+                "to ANSI to let Spark cast what can be cast"
+            ) from error
+
+
+def _is(setting: GetSetting, name: str, value: str) -> bool:
+    return (setting(name) or "").upper() == value

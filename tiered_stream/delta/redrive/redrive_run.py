@@ -2,8 +2,8 @@
 
 A redrive makes three commits: it marks the dead letters that decode, appends their rows to the topic's table, and
 deletes the dead letters. A table of the latest state gets the rows by a MERGE, which leaves newer rows alone
-(`keyed_rows.py`). Each row is appended exactly once, even if a redrive crashes after one of these commits, or if
-several redrives run at once. `redrive_protocol.py` describes how.
+(`KeyedRows`). Each row is appended exactly once, even if a redrive crashes after one of these commits, or if
+several redrives run at once. `dead_letter_marks.py` describes how.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tiered_stream.delta.redrive.dead_letter_marks import (
     IDENTITY_COLUMNS,
     IDENTITY_NAMES,
     DeadLetterMarks,
+    MarkedDeadLetters,
+    finish,
     identity_columns,
     new_number,
 )
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter, JobDeadLetters, UnmarkedDeadLetters
-from tiered_stream.delta.redrive.keyed_rows import KEY, KeyedRows, is_shared
-from tiered_stream.delta.redrive.redrive_protocol import MarkedDeadLetters, finish
-from tiered_stream.delta.redrive.redriven_table import RedrivenTable
+from tiered_stream.delta.redrive.redriven_table import KEY, KeyedRows, RedrivenTable, is_shared
 from tiered_stream.delta.requirements.lane import check_fit, table_rules
 from tiered_stream.delta.requirements.merge_requirements import merge_rules, merged_fields
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION

@@ -13,8 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, table_rules
 from tiered_stream.delta.requirements.requirement import OFF, Kind
-from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX
-from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
+from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX, DECLARED_TYPE
 from tiered_stream.delta.requirements.writer_requirements import find_requirement, requirements_of_table
 from tiered_stream.delta.schema.row_schema import fit_to_table, struct_type
 from tiered_stream.delta.settings.ingest_settings import APPEND_ONLY, TableSpec, is_append_only

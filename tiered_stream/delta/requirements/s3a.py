@@ -234,7 +234,7 @@ class S3aSettings:
 
     def check_supported(self) -> None:
         """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do."""
-        check_supported(S3A_PREFIX, names_of_bucket(self.bucket, self.names), self.text)
+        check_supported(hadoop.S3A_REQUIREMENTS, S3A_PREFIX, names_of_bucket(self.bucket, self.names), self.text)
 
     def credentials(self) -> Credentials:
         """Return the credentials of the first provider in `aws.credentials.provider` that has credentials.

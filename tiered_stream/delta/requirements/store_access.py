@@ -1,19 +1,27 @@
-"""Access of tasks to a table's object store, by the scheme of the table's URI."""
+"""Access of tasks to a table's object store or HDFS, by the scheme of the table's URI.
+
+In HDFS, tasks find Kerberos tickets and delegation tokens as Spark's executors do (`HADOOP_TOKEN_FILE_LOCATION`,
+`KRB5CCNAME`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
 from urllib.parse import urlsplit
+
+import orjson
 
 from tiered_stream.delta.requirements.abfs import abfs_settings, find_azure_storage
 from tiered_stream.delta.requirements.gs import find_google_storage, gs_settings
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
-from tiered_stream.delta.requirements.hdfs import find_hdfs
 from tiered_stream.delta.requirements.s3a import find_storage, s3a_settings
 from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableStorage, table_storage
 from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, HDFS_SCHEME
+from tiered_stream.storage.hadoop.client_settings import BLOCK_SIZE, REPLICATION, UMASK, new_files
 
 
 def find_access(own: TableStorage, uri: str, hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
@@ -69,3 +77,33 @@ def missing_connector(uri: str, hadoop: HadoopSettings) -> str | None:
     else:
         return None
     return None if connected else f"the session has no way to {lacking}"
+
+
+_PREFIXES = (
+    "dfs.ha.namenodes.", "dfs.namenode.rpc-address.", "dfs.client.failover.resolve", "dfs.client.failover.random.",
+    "dfs.client.failover.proxy.", "dfs.client.block.write.replace-datanode-on-failure.",
+)  # fmt: skip
+_NAMES = (
+    "fs.defaultFS", "dfs.data.transfer.protection", "dfs.client.use.datanode.hostname",
+    "hadoop.security.authentication", "hadoop.security.key.provider.path", REPLICATION, BLOCK_SIZE, UMASK,
+)  # fmt: skip
+"""Settings that hdfs-native follows, as its README lists them, and the settings of `new_files`."""
+
+
+def find_hdfs(own: TableStorage, hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
+    """Return the settings by which tasks access HDFS, and a reason why tasks cannot write to it.
+
+    `own` is the job's own access (`ingest.storage.*`). The reason is None if tasks can write to HDFS.
+
+    Raises:
+        ConfigurationError: a storage setting is malformed.
+    """
+    if find_spec("hdfs_native") is None:
+        return own, "tasks write to HDFS by hdfs-native, which is not installed: pip install 'tiered-stream[hdfs]'"
+    names = (*_NAMES, *(prefix + name for prefix in _PREFIXES for name in hadoop.names_after(prefix)))
+    values = {name: value for name in names if (value := hadoop.get(name))}
+    try:
+        new_files(values)
+    except ConfigurationError as error:
+        return own, str(error)
+    return replace(own, hdfs_settings=own.hdfs_settings or orjson.dumps(values).decode()), None

@@ -7,7 +7,7 @@ options (`routing_of`). So the driver and the tasks get the same result.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +15,7 @@ import orjson
 
 from tiered_stream.delta.schema.row_plan import registered, resolved
 from tiered_stream.delta.schema.row_schema import spark_columns, written_columns
-from tiered_stream.delta.schema.table_names import table_for
+from tiered_stream.delta.schema.sql_types import sql_name
 from tiered_stream.delta.settings.ingest_settings import (
     LAND,
     ROUTES,
@@ -212,3 +212,49 @@ def routing_of(options: Mapping[str, str]) -> Routing:
     rows = {topic: row_format(text, registry) for topic, text in values["rows"].items()}
     routes = tuple(Route(**route) for route in values["routes"])
     return Routing(options, table_spec(options), routes, values["topics"], rows, values["dead"], values["has_rules"])
+
+
+# Names of tables in Spark's catalog as SQL, and the table that a name with `{topic}` means for a topic.
+#
+# A topic's name may have characters that mean something in SQL: `--` begins a comment, and `.` separates parts of a
+# name. So each part of a name is quoted, and a topic never adds a part.
+
+PLAIN = re.compile(r"\w+", re.ASCII)
+_PART = r"(?:\s*`(?:[^`]|``)+`\s*|[^`.]+)"
+
+
+def name_parts(table: str) -> tuple[str, ...]:
+    """Return the parts of a table's name in the catalog, without quotes: (catalog, database, table), or fewer.
+
+    Parts are separated by dots. A part may be in back quotes, in which two back quotes stand for one.
+
+    Raises:
+        ConfigurationError: a part is empty, has a single back quote, or has control characters.
+    """
+    whole = re.fullmatch(rf"{_PART}(?:\.{_PART})*", table)
+    parts = [part.strip() for part in re.findall(_PART, table)] if whole else []
+    parts = [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts]
+    if not parts or not all(part and part.isprintable() for part in parts):
+        raise ConfigurationError(
+            f"{table!r:.300} is no name of a table: write table, database.table or catalog.database.table, each part "
+            "in back quotes if it has other characters than letters, digits and _"
+        )
+    return tuple(parts)
+
+
+def quoted_name(parts: Sequence[str]) -> str:
+    """Return a name in the catalog as SQL text: parts with other characters than ASCII's letters, digits and _ quoted.
+
+    The text is also what `name_parts` parses.
+    """
+    return ".".join(part if PLAIN.fullmatch(part) else sql_name([part]) for part in parts)
+
+
+def table_for(table: str, topic: str) -> str:
+    """Return the table that the path or name `table` means for a topic: the topic stands in place of `{topic}`.
+
+    In a name in the catalog, the topic is within one part.
+    """
+    if "/" in table or TOPIC not in table:
+        return table.replace(TOPIC, topic)
+    return quoted_name([part.replace(TOPIC, topic) for part in name_parts(table)])

@@ -17,16 +17,18 @@ import orjson
 import pyarrow as pa
 
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.delta.settings.part_settings import INFER, REGISTRY, PartSettings
 from tiered_stream.delta.settings.row_settings import (
     FLAT,
+    INFER,
     KAFKA_COLUMNS,
     NAMED_TIMES,
     NONE,
+    REGISTRY,
     SELECT,
     TIMES,
     VALUE_COLUMNS,
     WHERE,
+    PartSettings,
     RowSettings,
     registry_properties,
     row_settings,
@@ -58,7 +60,7 @@ SchemaParser = Callable[[str], pa.Schema]
 
 
 def _by_spark(text: str) -> pa.Schema:
-    from tiered_stream.delta.schema.spark_schema import parse_schema  # late, because it needs Spark
+    from tiered_stream.delta.schema.sql_types import parse_schema  # late, because it needs Spark
 
     return parse_schema(text)
 

@@ -10,20 +10,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tiered_stream.delta.schema.row_schema import spark_columns
-from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.delta.write.data_folder import DataFolder
-from tiered_stream.delta.write.data_folders import open_data_folder
+from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableSpec
+from tiered_stream.delta.write.data_files import DataFile, partition_folder
+from tiered_stream.delta.write.data_folder import DataFolder, LocalFolder
 from tiered_stream.delta.write.file_statistics import FileStatistics
 from tiered_stream.delta.write.latest_rows import STAGED_FOLDER, LatestRows, placeholder_columns, without_staged
 from tiered_stream.delta.write.parquet_properties import FILE_SUFFIXES, file_schema, open_parquet, with_topic_dictionary
-from tiered_stream.delta.write.partition_folder import partition_folder
 from tiered_stream.delta.write.uploads import UploadThreads
 from tiered_stream.delta.write.waiting_rows import NULL_DAY, DayRows, WaitingRows
 from tiered_stream.errors import TableError
@@ -255,3 +255,26 @@ def _named_errors(spec: TableSpec) -> Iterator[None]:
         yield
     except OSError as error:
         raise TableError(f"the table's folder {spec.uri} cannot be written to: {error}") from error
+
+
+# Choice of the way to write to a table's folder: as a local folder, or by uploads to an object store or to HDFS.
+
+
+def open_data_folder(spec: TableSpec, threads: UploadThreads) -> DataFolder:
+    """Return the table's folder (`files.uri`) for one task to write to.
+
+    If the folder is in an object store, `threads` upload its files. A local folder does not use them.
+
+    Raises:
+        OSError: the task has no credentials for the object store.
+    """
+    scheme = urlsplit(spec.uri).scheme
+    if scheme == "s3":
+        from tiered_stream.delta.write.s3_upload import S3Uploads
+
+        return S3Uploads(spec, threads)
+    if scheme in BUCKET_SCHEMES:
+        from tiered_stream.delta.write.cloud_uploads import CloudUploads
+
+        return CloudUploads(spec, threads)
+    return LocalFolder(Path(unquote(urlsplit(spec.uri).path)))
