@@ -51,7 +51,7 @@ def prepared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     def commit_and_prepare(self: TableCommits, query_id: str, batch_id: int, written: Sequence[DataFile]) -> int | None:
         version = commit(self, query_id, batch_id, written)
         self.prepare()
-        wait_until_opened(self.table)
+        wait_until_opened(self.planned.table)
         return version
 
     monkeypatch.setattr(TableCommits, "commit", commit_and_prepare)
