@@ -11,9 +11,10 @@ from deltalake import DeltaTable
 from tests.delta.committing import QUERY, offsets, planned, written
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import create_table
-from tiered_stream.delta.commit.known_rules import KnownRules, rules_text
+from tiered_stream.delta.landing.data_files_readers import KnownRules
 from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.write.data_files import rules_text
 from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.table_rules import TableRules
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 )
 
 from tiered_stream.delta.commit.deltalake_commit import add_columns, create_table
-from tiered_stream.delta.commit.local_times import LOCAL_TIMES
+from tiered_stream.delta.schema.row_schema import LOCAL_TIMES
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.errors import TableError
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.formats.scripted_registry import ScriptedRegistry
-from tiered_stream.delta.commit.known_rules import KnownRules
-from tiered_stream.delta.landing.data_files_readers import FilesPartition, TasksWrite
+from tiered_stream.delta.landing.data_files_readers import FilesPartition, KnownRules, TasksWrite
 from tiered_stream.delta.schema.routing import Route, Routing, routing_of, routing_options
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.errors import ConfigurationError, TableError, UnknownSchemaError

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from tests.rigs.stack.spark import configured
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
-from tiered_stream.delta.commit.local_times import check_times
+from tiered_stream.delta.schema.row_schema import check_times
 from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE, parse_ddl, sql_columns, sql_name, sql_text, sql_type
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import ConfigurationError

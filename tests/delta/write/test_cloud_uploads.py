@@ -16,9 +16,8 @@ from tests.delta.made_batches import ORDERS, plain
 from tests.storage.scripted_http import ScriptedHttp, error
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write.cloud_uploads import CloudUploads
-from tiered_stream.delta.write.data_folder import DataFolder
+from tiered_stream.delta.write.data_folder import MEMORY_BYTES, DataFolder, UploadThreads
 from tiered_stream.delta.write.table_writer import TableWriter, open_data_folder
-from tiered_stream.delta.write.uploads import MEMORY_BYTES, UploadThreads
 from tiered_stream.errors import TableError
 
 SECRET = "c2VjcmV0LXRoYXQtbm9ib2R5LW1heS1zZWU="

@@ -9,8 +9,8 @@ import pytest
 
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write import data_folder
+from tiered_stream.delta.write.data_folder import UploadThreads
 from tiered_stream.delta.write.table_writer import open_data_folder
-from tiered_stream.delta.write.uploads import UploadThreads
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 from tests.delta.clouds import Cloud
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.write.data_folder import UploadThreads
 from tiered_stream.delta.write.file_systems import open_folder
 from tiered_stream.delta.write.table_writer import open_data_folder
-from tiered_stream.delta.write.uploads import UploadThreads
 from tiered_stream.errors import CorruptDataError
 
 

@@ -24,11 +24,10 @@ from tests.rigs.stack.s3_client import REGION
 from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write import s3_upload, uploads
-from tiered_stream.delta.write.data_folder import DataFolder
+from tiered_stream.delta.write.data_folder import MEMORY_BYTES, DataFolder, UploadThreads
 from tiered_stream.delta.write.file_systems import deltalake_place, open_folder
 from tiered_stream.delta.write.s3_upload import S3Uploads
 from tiered_stream.delta.write.table_writer import TableWriter, open_data_folder
-from tiered_stream.delta.write.uploads import MEMORY_BYTES, UploadThreads
 from tiered_stream.errors import StorageError, TableError
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.open_store import open_store

@@ -1,11 +1,12 @@
-"""Start of a streaming query with its trigger, name and checkpoint, and settings of a run that has an end."""
+"""Start of a streaming query: trigger, name, checkpoint, no limit for idle workers, names of source and sink."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -16,12 +17,65 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.checkpoint.idle_workers import started_without_idle_limit
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.options import remote_options
-from tiered_stream.spark.session import is_connect
+from tiered_stream.spark.session import copied_session, is_connect
 from tiered_stream.spark.stream_reader import has_read_limits
+
+# Removal of Spark's time limit for idle Python workers, which would kill tasks of the direct lane while they write.
+#
+# Spark counts a Python worker as idle while the worker sends no bytes (Spark: `BasePythonRunner.ReaderInputStream`). A
+# task of the direct lane writes files, and sends its rows only at its end. A Python source cannot show in another way
+# that it is alive, because each byte that it sends is part of a row. So queries of the direct lane run without the
+# limit.
+
+IDLE_LIMIT = "spark.sql.execution.pyspark.udf.idleTimeoutSeconds"
+KILL_IDLE = "spark.sql.execution.pyspark.udf.killOnIdleTimeout"
+_NO_LIMIT = "0"
+_starting = Lock()
+
+
+@contextmanager
+def started_without_idle_limit(spark: SparkSession) -> Iterator[None]:
+    """Remove the session's time limit for idle Python workers during the `with` block, in which a query is started.
+
+    A streaming query copies the session when it starts, so the query has no limit. The session gets its limit back at
+    the end of the block. If the session's settings do not let Spark kill idle workers, the session is not changed.
+    """
+    if not _kills_idle(spark):
+        yield
+        return
+    with _starting:  # without the lock, one start could restore the value that another start has set
+        previous = spark._jsparkSession.sessionState().conf().getAllConfs().get(IDLE_LIMIT)
+        spark.conf.set(IDLE_LIMIT, _NO_LIMIT)
+        try:
+            yield
+        finally:
+            if previous.isDefined():
+                spark.conf.set(IDLE_LIMIT, previous.get())
+            else:
+                spark.conf.unset(IDLE_LIMIT)
+
+
+def without_idle_limit(spark: SparkSession) -> SparkSession:
+    """Return a copy of the session without the time limit for idle Python workers, for use by a batch query.
+
+    If the session's settings do not let Spark kill idle workers, the session itself is returned.
+    """
+    if not _kills_idle(spark):
+        return spark
+    return copied_session(spark, {IDLE_LIMIT: _NO_LIMIT})
+
+
+def _kills_idle(spark: SparkSession) -> bool:
+    """Return whether Spark ends idle workers. Spark 4.0 never does, and lacks the setting."""
+    conf: Any = spark._jsparkSession.sessionState().conf()
+    try:
+        return bool(conf.pythonUDFWorkerKillOnIdleTimeout()) and conf.pythonUDFWorkerIdleTimeoutSeconds() > 0
+    except Py4JError:
+        return False
+
 
 AVAILABLE_NOW = "availableNow"
 _BEGUN_TWICE = ("ConcurrentModificationException", "FileAlreadyExistsException")

@@ -28,7 +28,6 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.known_rules import rules_text
 from tiered_stream.delta.commit.landed_offsets import check_landed_before
 from tiered_stream.delta.commit.open_table import OpenTable
 from tiered_stream.delta.commit.table_log import TableLog
@@ -37,7 +36,7 @@ from tiered_stream.delta.requirements.lane import TableDescription, check_fit
 from tiered_stream.delta.schema.row_schema import joined_columns, with_day
 from tiered_stream.delta.settings.ingest_settings import DAY_COLUMN
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
-from tiered_stream.delta.write.data_files import DataFile, offset_ranges
+from tiered_stream.delta.write.data_files import DataFile, offset_ranges, rules_text
 from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError, UnsupportedDataError
 from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.plan.data_loss import DataLossPolicy

@@ -26,7 +26,6 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.commit.deltalake_statistics import writer_properties
-from tiered_stream.delta.commit.local_times import LOCAL_TIMES, columns_for_creation, hides_local_times
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import (
     BatchCommit,
@@ -38,6 +37,7 @@ from tiered_stream.delta.commit.transaction import (
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.requirements.table_requirements import managing_feature
 from tiered_stream.delta.schema.row_plan import check_day_column
+from tiered_stream.delta.schema.row_schema import LOCAL_TIMES, columns_for_creation, hides_local_times
 from tiered_stream.delta.schema.sql_types import common_fields, struct_of
 from tiered_stream.delta.settings.ingest_settings import COMMIT, CREATION, TableSpec
 from tiered_stream.delta.write.file_systems import deltalake_place

@@ -1,4 +1,4 @@
-"""Offsets that a table has, as the user metadata of its commits name them (`BatchCommit.metadata`)."""
+"""Offsets that a table has, as its commits name them, and a check that no other query has landed a query's."""
 
 from __future__ import annotations
 

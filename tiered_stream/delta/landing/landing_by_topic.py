@@ -32,7 +32,7 @@ from tiered_stream.delta.catalog.address import (
 )
 from tiered_stream.delta.catalog.java_errors import own_error, spark_errors
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.checkpoint.idle_workers import without_idle_limit
+from tiered_stream.delta.checkpoint.query_run import without_idle_limit
 from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.commit.committer import lock_for_creation

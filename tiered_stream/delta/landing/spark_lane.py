@@ -25,7 +25,6 @@ from tiered_stream.delta.commit.dead_letters import (
 )
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.commit.landed_offsets import check_landed_before
-from tiered_stream.delta.commit.local_times import check_times
 from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import commit_metadata
@@ -33,7 +32,7 @@ from tiered_stream.delta.landing.spark_rows import classify_records, dead_letter
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit
 from tiered_stream.delta.requirements.session_requirements import OUTPUT_TIMESTAMPS, STORE_ASSIGNMENT, codec_option
 from tiered_stream.delta.schema.routing import dead_letters_of
-from tiered_stream.delta.schema.row_schema import queried, shared_columns
+from tiered_stream.delta.schema.row_schema import check_times, queried, shared_columns
 from tiered_stream.delta.schema.sql_types import parts_of
 from tiered_stream.delta.settings.ingest_settings import (
     COMMIT_BY_SPARK,

@@ -1,4 +1,4 @@
-"""Marks of redrives: numbers that redrives write into the column `redrive` of a table for dead letters.
+"""Protocol and marks of redrives: numbers that they write into the column `redrive` of a table for dead letters.
 
 A redrive marks dead letters before it appends their rows to a table. The protocol below has all steps.
 """

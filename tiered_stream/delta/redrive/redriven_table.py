@@ -1,4 +1,4 @@
-"""Table to which a redrive appends the rows of dead letters.
+"""Table to which a redrive appends the rows of dead letters, or into which it merges rows with keys.
 
 Each number with which a redrive marks dead letters (column `redrive`) has a separate application transaction in the
 table. The version of that transaction is the value of `Outcome` for the dead letters with this number.

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.checkpoint.idle_workers import IDLE_LIMIT, KILL_IDLE
+from tiered_stream.delta.checkpoint.query_run import IDLE_LIMIT, KILL_IDLE
 from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement, entries
 from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE
 from tiered_stream.delta.settings.ingest_settings import (

@@ -1,4 +1,4 @@
-"""Conversion of types to SQL text and back, independent of `spark.sql.timestampType`.
+"""Types of columns as SQL text, as Arrow types and in Spark's JSON, independent of `spark.sql.timestampType`.
 
 In a schema's text, TIMESTAMP means an instant, and TIMESTAMP_NTZ a local time. By `spark.sql.timestampType`, a session
 can make Spark's parser read TIMESTAMP as a local time. Then a table's types would depend on the session that creates

@@ -6,7 +6,7 @@ import mmap
 from urllib.parse import urlsplit
 
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.delta.write.uploads import MEMORY_BYTES, Uploads, UploadThreads, WaitingFile
+from tiered_stream.delta.write.data_folder import MEMORY_BYTES, Uploads, UploadThreads, WaitingFile
 from tiered_stream.errors import StorageError
 from tiered_stream.process.shared import PerProcess
 from tiered_stream.storage.cloud_endpoints import TABLES

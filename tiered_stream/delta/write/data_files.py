@@ -25,6 +25,8 @@ from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tiered_stream.formats.rows.table_rules import TableRules
+
 PEAK_MEMORY = "peak_memory"
 _FILE, _HELD, _FILE_BYTES = "file", "held", "file_bytes"
 _TASK_FIELDS: dict[str, type] = {counter.name: type(counter.default) for counter in fields(ReadMetrics)}
@@ -174,6 +176,14 @@ def _from_json(text: str) -> dict[str, Any]:
     if "topic_ids" in values:
         values["topic_ids"] = {topic: UUID(topic_id) for topic, topic_id in values["topic_ids"].items()}
     return values
+
+
+def rules_text(rules: TableRules) -> str:
+    """Return the rules as JSON text, or an empty text if there are no rules.
+
+    The driver compares this text with the text in a file's description (`DataFile.rules`).
+    """
+    return orjson.dumps(rules).decode() if rules else ""
 
 
 def observed(rows: DataFrame) -> DataFrame:

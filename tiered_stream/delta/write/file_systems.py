@@ -1,4 +1,4 @@
-"""Access to a table's folder, as arguments of `deltalake` and as a file system of pyarrow."""
+"""Access to a table's folder, as arguments of `deltalake` and as a file system of pyarrow over our own store."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from botocore import exceptions as aws
 from botocore.config import Config
 
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
-from tiered_stream.delta.write.uploads import SMALL_IN_FLIGHT, Uploads, UploadThreads, WaitingFile
+from tiered_stream.delta.write.data_folder import SMALL_IN_FLIGHT, Uploads, UploadThreads, WaitingFile
 from tiered_stream.errors import StorageError
 from tiered_stream.process.logs import muted
 from tiered_stream.process.shared import PerProcess

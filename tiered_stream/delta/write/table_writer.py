@@ -20,11 +20,10 @@ import pyarrow.parquet as pq
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableSpec
 from tiered_stream.delta.write.data_files import DataFile, partition_folder
-from tiered_stream.delta.write.data_folder import DataFolder, LocalFolder
+from tiered_stream.delta.write.data_folder import DataFolder, LocalFolder, UploadThreads
 from tiered_stream.delta.write.file_statistics import FileStatistics
 from tiered_stream.delta.write.latest_rows import STAGED_FOLDER, LatestRows, placeholder_columns, without_staged
 from tiered_stream.delta.write.parquet_properties import FILE_SUFFIXES, file_schema, open_parquet, with_topic_dictionary
-from tiered_stream.delta.write.uploads import UploadThreads
 from tiered_stream.delta.write.waiting_rows import NULL_DAY, DayRows, WaitingRows
 from tiered_stream.errors import TableError
 from tiered_stream.formats.columns.schema_growth import is_grown

@@ -16,8 +16,8 @@ import pyarrow as pa
 from tiered_stream.delta.schema.routing import Routing
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows
+from tiered_stream.delta.write.data_folder import UploadThreads
 from tiered_stream.delta.write.table_writer import MAX_OPEN_FILES, TableWriter
-from tiered_stream.delta.write.uploads import UploadThreads
 from tiered_stream.errors import TableError
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.table_rules import TableRules
