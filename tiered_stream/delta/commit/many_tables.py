@@ -1,13 +1,10 @@
 """The driver's commits for a query that writes many tables: one commit for each table with files, up to 8 at once.
 
-If a table cannot be written, the other
-tables still get the batch; if the batch is repeated, they do not get it again. With `ingest.onTableError=park`, the
-table that cannot be written is parked, and the query continues without it. Later, the offset ranges that a parked table
-lacks are read again, and their rows are committed. This commit has the id of the last batch in these ranges, so that a
-commit whose response was lost is recognized.
-
-A table's dead letters are committed before its rows (`dead_letters.py`). While a table is parked, neither its rows nor
-its dead letters are committed. A table whose records are all dead letters gets a commit without rows.
+If a table cannot be written, the other tables still get the batch; if the batch is repeated, they do not get it again.
+With `ingest.onTableError=park`, the table that cannot be written is parked, and the query continues without it. While a
+table is parked, neither its rows nor its dead letters are committed. Later, the offset ranges that a parked table lacks
+are read again, and their rows are committed. This commit has the id of the last batch in these ranges, so that a commit
+whose response was lost is recognized.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class OpenTable:
     """Table that is there, opened for the commits of one query by delta-spark or by deltalake."""
 
     spec: TableSpec
-    """What the user wants of the table; its columns are the columns of the planned rows."""
+    """Specification of the table, whose columns are the columns of the planned rows."""
     table: CommitTable
     description: TableDescription
     """Description of the table as it was when the query was planned."""
@@ -164,7 +164,7 @@ def open_or_create(
     Args:
         spark: the session.
         address: address of the table.
-        spec: what the user wants of the table.
+        spec: specification of the table by the user.
         create: function by which Spark creates the table.
         rows: planned row formats, by topic, which are fitted to the table. None: tasks have already written the rows
             to files, with the columns of `spec`.

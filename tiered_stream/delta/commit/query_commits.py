@@ -1,8 +1,9 @@
 """The driver's commits for one query, to one table or to many: a batch's files of each table, and its dead letters.
 
 A batch is committed to its tables one after the other or up to 8 at once. A table's dead letters are committed before
-its rows (`dead_letters.py`). A table whose records are all dead letters gets a commit without rows. Two policies say
-what a batch needs: `OneTable` commits each batch to the query's only table, even a batch without rows, and
+its rows (`dead_letters.py`). A table whose records are all dead letters gets a commit without rows.
+
+There are two policies. `OneTable` commits each batch to the query's only table, even a batch without rows.
 `ManyTables` (`many_tables.py`) commits a batch only to the tables for which it has files.
 """
 
