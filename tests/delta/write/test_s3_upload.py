@@ -23,7 +23,7 @@ from tests.rigs.stack.processes import free_ports
 from tests.rigs.stack.s3_client import REGION
 from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
-from tiered_stream.delta.write import s3_upload, uploads
+from tiered_stream.delta.write import data_folder, s3_upload
 from tiered_stream.delta.write.data_folder import MEMORY_BYTES, DataFolder, UploadThreads
 from tiered_stream.delta.write.file_systems import deltalake_place, open_folder
 from tiered_stream.delta.write.s3_upload import S3Uploads
@@ -178,7 +178,7 @@ def test_a_full_disk_fails_the_task_by_name(files: TableSpec, monkeypatch: pytes
     def full(self: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(uploads, "MEMORY_BYTES", 1000)
+    monkeypatch.setattr(data_folder, "MEMORY_BYTES", 1000)
     monkeypatch.setattr("tempfile.SpooledTemporaryFile.rollover", full)
     writer = TableWriter(files, 0)
     writer.add(ORDERS, plain(10_000))
