@@ -52,6 +52,7 @@ def test_the_jobs_own_files_and_login_stay() -> None:
 def test_without_the_client_the_table_is_left_to_the_spark_lane() -> None:
     program = """
 from tests.delta.requirements.test_hdfs import find_hdfs, session
+from tiered_stream.delta.settings.ingest_settings import TableStorage
 print(find_hdfs(TableStorage(), session({}))[1])
 """
     done = run_without(("hdfs_native",), program)
