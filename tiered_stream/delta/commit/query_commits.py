@@ -281,8 +281,11 @@ class OneTable(QueryCommits):
     def __init__(
         self, routing: Routing, spec: TableSpec, commits: TableCommits, open_dead_letters: OpenDeadLetters
     ) -> None:
+        """Open the table for dead letters, if there is one; raises TieredStreamError if it cannot be opened."""
         super().__init__(routing, lambda *_: commits, open_dead_letters)
         dead_letters = routing.dead_letters(spec)
+        if dead_letters is not None:
+            self.dead_letter_table(dead_letters)
         self._share = Share(spec, (), Landed(), commits, [dead_letters] if dead_letters else [])
         self._commits = commits
 
