@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.rigs.stack.azurite import ACCOUNT, KEY, Azurite
 from tests.rigs.stack.fake_gcs import FakeGcs
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.open_store import open_store
 
@@ -20,9 +20,9 @@ class Cloud:
     storage: TableStorage
     create: Callable[[str], None]
 
-    def files(self, bucket: str, path: str) -> TableFiles:
+    def files(self, bucket: str, path: str) -> TableSpec:
         """Return the table `path` in this bucket or container."""
-        return TableFiles(f"{self.scheme}://{bucket}/{path}", self.storage)
+        return TableSpec(f"{self.scheme}://{bucket}/{path}", self.storage)
 
     def settings(self) -> dict[str, str]:
         """Return the access as settings of an ingest job."""
@@ -46,12 +46,12 @@ def google(server: FakeGcs) -> Cloud:
     return Cloud("gs", TableStorage(**server.options()), server.create_bucket)  # type: ignore[arg-type]
 
 
-def keys(files: TableFiles) -> list[str]:
+def keys(files: TableSpec) -> list[str]:
     """The keys of all objects in the table's folder, relative to it."""
     return sorted(open_store(files.storage.at(files.uri)).list(""))
 
 
-def stored(files: TableFiles, path: str) -> bytes:
+def stored(files: TableSpec, path: str) -> bytes:
     """The bytes of an object in the table's folder."""
     store = open_store(files.storage.at(files.uri))
     return bytes(store.get(path, ByteRange(0, store.size(path))))

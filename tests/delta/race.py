@@ -40,6 +40,7 @@ from tests.rigs.stack.rows import Record
 from tests.rigs.stack.s3_client import REGION, s3a_settings
 from tests.rigs.stack.spark import ROOT
 from tests.rigs.stack.versitygw import VersityGateway
+from tiered_stream.delta.commit.batch_commit import TableCommits, on_gap
 from tiered_stream.delta.landing.land import Landing, plan_landing
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.delta.write.file_systems import delta_storage_options
@@ -122,10 +123,12 @@ class Race:
         """A record a batch; what is counted as done is kept as Spark keeps it, a file a batch."""
         done = Path(self.checkpoints, "direct", "commits")
         done.mkdir(parents=True, exist_ok=True)
-        commits = landing._commits()
+        assert landing.opened is not None
+        gap = on_gap(landing.spark, landing.run.checkpoint, landing.table, fail=True)
+        commits = TableCommits(landing.opened, gap)
         for batch_id in range(len(list(done.iterdir())), self.commits):
             if not commits.is_committed(QUERY, batch_id):
-                writer = TableWriter(landing.target.files, 0)
+                writer = TableWriter(landing.opened.spec, 0)
                 writer.add(TopicPartition(LONG, 0), decoded([Record(b"k", b"v")], batch_id, TopicPartition(LONG, 0)))
                 commits.commit(QUERY, batch_id, writer.finish())
             (done / str(batch_id)).touch()

@@ -15,7 +15,7 @@ from tiered_stream.delta.commit.batch_commit import BatchCommit
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.requirements.s3a import find_storage
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write.file_systems import open_folder
 from tiered_stream.delta.write.table_writer import TableWriter
 
@@ -23,7 +23,7 @@ CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 ENDPOINT, REGION = "fs.s3a.endpoint", "fs.s3a.endpoint.region"
 
 
-def land_twice(files: TableFiles) -> int:
+def land_twice(files: TableSpec) -> int:
     """Two batches into a new table, and the number of rows that a reader of its files finds."""
     create_table(files, table_schema(include_headers=False, day_column=None), {})
     table = DeltalakeTable(files)
@@ -74,9 +74,9 @@ def test_a_table_is_landed_and_read_at_one_host_by_one_identity(
         given = {**given, "fs.s3a.aws.credentials.provider": CHAIN}
         for variable, value in key.environment().items():
             monkeypatch.setenv(variable, value)
-    storage, why_not = find_storage({}, s3a(given, bucket=name))
+    storage, why_not = find_storage(TableStorage(), s3a(given, bucket=name))
     assert why_not is None
-    assert land_twice(TableFiles(f"s3://{name}/bronze/orders", storage)) == 20
+    assert land_twice(TableSpec(f"s3://{name}/bronze/orders", storage)) == 20
     # A bucket whose region nobody names is asked for its region at another host first.
     requests = [each for each in aws.requests if each.method != "HEAD" or each.host == host]
     assert {each.host for each in requests} == {host}

@@ -14,7 +14,7 @@ from tests.delta.clouds import Cloud, keys
 from tests.delta.committing import QUERY, offsets, planned, table, written
 from tiered_stream import land, replay, verify
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
+from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.landing.land import plan_landing
 from tiered_stream.delta.requirements.lane import Lane, table_schema
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
@@ -43,7 +43,7 @@ def test_topics_are_landed_by_a_session_that_has_no_way_to_the_store(
     assert all(".parquet" in key or key.startswith("_delta_log/") for key in keys(files))
     for secret in filter(None, (cloud.storage.azure_account_key, cloud.storage.gcs_credentials_json)):
         assert secret not in plan
-        assert secret not in repr(landing.target.files)
+        assert secret not in repr(landing.opened.spec)
 
 
 def test_a_query_that_starts_again_goes_on_where_it_stopped(
@@ -62,7 +62,7 @@ def test_two_writers_at_once_commit_every_record_once(cloud: Cloud, bucket: str)
     create_table(files, table_schema(True, None), {})
 
     def write(writer: int) -> None:
-        commits = TableCommits(DeltalakeTable(files), planned(files), lambda *_: None)
+        commits = TableCommits(planned(files), lambda *_: None)
         for batch in range(batches):
             begin = (writer * batches + batch) * size
             commits.commit(f"{QUERY}-{writer}", batch, written(files, size, begin))

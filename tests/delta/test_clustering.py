@@ -12,7 +12,7 @@ from tests.delta.archive import LONG, everything, in_order, landed, options
 from tiered_stream import land
 from tiered_stream.delta.landing.land import Landing, plan_landing
 from tiered_stream.delta.requirements.lane import Lane
-from tiered_stream.delta.settings.ingest_settings import table_files
+from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.errors import ConfigurationError
 
 BY_KEY = {"ingest.clusterBy": "topic, timestamp"}
@@ -87,10 +87,10 @@ def test_a_table_that_chooses_its_statistics_is_left_to_spark(spark: SparkSessio
 
 def test_a_table_by_day_is_not_clustered() -> None:
     with pytest.raises(ConfigurationError, match=r"ingest\.dayColumn .*ingest\.clusterBy"):
-        table_files({"ingest.dayColumn": "day", "ingest.clusterBy": "offset"})
+        table_spec({"ingest.dayColumn": "day", "ingest.clusterBy": "offset"})
 
 
 @pytest.mark.parametrize("text", ["", "a,", "a,b,a", " , "])
 def test_columns_are_named_each_once(text: str) -> None:
     with pytest.raises(ConfigurationError, match="ingest.clusterBy: .*columns"):
-        table_files({"ingest.clusterBy": text})
+        table_spec({"ingest.clusterBy": text})

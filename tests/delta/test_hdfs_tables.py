@@ -15,10 +15,10 @@ from tests.rigs.stack.hdfs import Hdfs
 from tiered_stream import land, replay, verify
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.committer import choose_committer
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table, describe
+from tiered_stream.delta.commit.deltalake_commit import create_table, describe
 from tiered_stream.delta.landing.land import plan_landing
 from tiered_stream.delta.requirements.lane import Lane, table_schema
-from tiered_stream.delta.settings.ingest_settings import AUTO, COMMIT_BY_SPARK, TableFiles
+from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableSpec
 from tiered_stream.inspection.lag_report import committed_batch
 
 FIRST_MS = 1_700_000_000_000
@@ -33,7 +33,7 @@ def root(hdfs: Hdfs, tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("lane", ["direct", pytest.param("spark", marks=pytest.mark.slow)])
 def test_topics_are_landed_with_table_and_checkpoint_in_hdfs(spark: SparkSession, root: str, lane: str) -> None:
-    files = TableFiles(f"{root}/bronze/orders")
+    files = TableSpec(f"{root}/bronze/orders")
     given = options(given={"maxOffsetsPerTrigger": "1500", "ingest.dayColumn": "day"})
     landing = plan_landing(spark, options=given, table=files.uri, checkpoint=f"{root}/checkpoint", lane=lane)
     assert landing.lane is Lane(lane)
@@ -43,8 +43,7 @@ def test_topics_are_landed_with_table_and_checkpoint_in_hdfs(spark: SparkSession
     assert batch >= 3
     assert in_order(table(files).to_pyarrow_table()).equals(everything(ODD))
     assert committed_batch(f"{root}/checkpoint", files.storage).batch_id == batch
-    committer = choose_committer(spark, AUTO, files, describe(table(files)))
-    assert committer.by == COMMIT_BY_SPARK
+    assert choose_committer(spark, files, describe(table(files)))[0] == COMMIT_BY_SPARK
     again = land(spark, options=given, table=files.uri, checkpoint=f"{root}/checkpoint", lane=lane)
     again.awaitTermination()
     assert in_order(table(files).to_pyarrow_table()).equals(everything(ODD))
@@ -52,7 +51,7 @@ def test_topics_are_landed_with_table_and_checkpoint_in_hdfs(spark: SparkSession
 
 
 def test_two_queries_at_once_lose_nothing_by_the_sessions_delta(spark: SparkSession, root: str) -> None:
-    files, topics = TableFiles(f"{root}/t"), ODD.split(",")
+    files, topics = TableSpec(f"{root}/t"), ODD.split(",")
     given = {"maxOffsetsPerTrigger": "300"}
 
     def run(topic: str) -> None:
@@ -67,11 +66,11 @@ def test_two_queries_at_once_lose_nothing_by_the_sessions_delta(spark: SparkSess
 
 @pytest.mark.usefixtures("hdfs")
 def test_two_writers_at_once_lose_nothing_by_deltalake(root: str) -> None:
-    files, batches, size = TableFiles(f"{root}/t"), 4, 10
+    files, batches, size = TableSpec(f"{root}/t"), 4, 10
     create_table(files, table_schema(True, None), {})
 
     def write(writer: int) -> None:
-        commits = TableCommits(DeltalakeTable(files), planned(files), lambda *_: None)
+        commits = TableCommits(planned(files), lambda *_: None)
         for batch in range(batches):
             begin = (writer * batches + batch) * size
             commits.commit(f"{QUERY}-{writer}", batch, written(files, size, begin))
@@ -87,7 +86,7 @@ def test_two_writers_at_once_lose_nothing_by_deltalake(root: str) -> None:
 
 @pytest.mark.slow
 def test_a_replay_lands_what_lies_between_its_times_once(spark: SparkSession, root: str) -> None:
-    files, checkpoint = TableFiles(f"{root}/bronze/orders"), f"{root}/checkpoint"
+    files, checkpoint = TableSpec(f"{root}/bronze/orders"), f"{root}/checkpoint"
     times = {"from_time": str(FIRST_MS + 5_000), "to_time": str(FIRST_MS + 9_000)}
     report = replay(spark, options=options(LONG), into=files.uri, checkpoint=checkpoint, **times)
     assert (report.records, report.finished_before) == (4_000, False)

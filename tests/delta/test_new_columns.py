@@ -10,9 +10,9 @@ from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, Struc
 
 from tiered_stream.delta.commit.deltalake_commit import add_columns, describe
 from tiered_stream.delta.requirements.lane import table_rules
-from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
+from tiered_stream.delta.requirements.table_requirements import DECLARED_TYPE
 from tiered_stream.delta.schema.row_schema import check_new_columns
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.table_rules import TextLimit
 
@@ -77,7 +77,7 @@ def test_a_table_that_gets_fields_keeps_what_it_asks_of_those_that_it_has(tmp_pa
         StructType().add("s", StructType().add("A", StringType()).add("n", IntegerType()))
         .add("l", ArrayType(StructType().add("w", IntegerType()))).add("new", StringType())
     )  # fmt: skip
-    add_columns(TableFiles(tmp_path.as_uri()), wanted)
+    add_columns(TableSpec(tmp_path.as_uri()), wanted)
     found = describe(DeltaTable(tmp_path))
     assert [field["name"] for field in found.fields] == ["Id", "s", "l", "new"]
     assert [field["name"] for field in found.fields[1]["type"]["fields"]] == ["a", "x", "n"]

@@ -191,7 +191,7 @@ def test_keys_of_the_tables_own_go_before_those_of_the_session(spark: SparkSessi
     # No such class: Spark itself could not make the table, nor commit to it.
     by_tasks = own | {"ingest.commit": "deltalake"}
     landing = planned(spark, lake, "own-keys", by_tasks, aws_credentials_provider="my.VaultCredentialsProvider")
-    assert landing.lane is Lane.DIRECT and landing.target.files.storage.s3_endpoint_url == lake.endpoint
+    assert landing.lane is Lane.DIRECT and landing.opened.spec.storage.s3_endpoint_url == lake.endpoint
     other = {"ingest.storage.s3.endpoint.url": "http://127.0.0.1:1"}
     with pytest.raises(ConfigurationError, match=f"bucket other-store .*{lake.endpoint}"):
         planned(spark, lake, "other-store", other)
@@ -212,7 +212,7 @@ def test_keys_in_a_credential_file_are_found(spark: SparkSession, tmp_path: Path
     empty = {"access_key": "", "secret_key": ""}
     landing = planned(spark, lake, bucket, {}, **empty, security_credential_provider_path=store)
     assert landing.lane is Lane.DIRECT
-    assert (landing.target.files.storage.access_key_id, landing.target.files.storage.secret_access_key) == (
+    assert (landing.opened.spec.storage.access_key_id, landing.opened.spec.storage.secret_access_key) == (
         lake.access_key,
         lake.secret_key,
     )

@@ -18,7 +18,7 @@ from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
 from tests.storage.golden_aiven import KEY_PREFIX
 from tiered_stream import land
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.storage.cloud_upload import CloudUploader
 from tiered_stream.storage.open_store import open_service
 
@@ -61,5 +61,5 @@ def test_segments_of_each_store_are_landed_in_each_store(
                 )  # fmt: skip
                 query.awaitTermination()
                 cloud_files = clouds[target].files(BUCKET, path) if target in clouds else None
-                files = cloud_files or TableFiles(f"s3://{BUCKET}/{path}", storage)
+                files = cloud_files or TableSpec(f"s3://{BUCKET}/{path}", storage)
                 assert in_order(table(files).to_pyarrow_table()).equals(expected), (source, target)

@@ -15,9 +15,9 @@ from tests.doctor.site import CUT, HADOOP_AWS, HOLED, LAKE, LOCAL, TIERED, Site
 from tests.golden import STORES
 from tests.rigs.stack.processes import free_ports
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
+from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.offset_json import LastOffsets, Notes, StreamOffsets
@@ -103,11 +103,11 @@ def _wrong_lake_secret(site: Site, _folder: Path) -> Planted:
 
 def _landed(site: Site, folder: Path) -> Planted:
     """A table with records that another query has landed, whose checkpoint is lost."""
-    files = TableFiles((folder / "table").as_uri())
+    files = TableSpec((folder / "table").as_uri())
     create_table(files, table_schema(True, None), {})
     writer = TableWriter(files, 0)
     writer.add(TopicPartition(TIERED, 0), plain(60, 20))
-    commits = TableCommits(DeltalakeTable(files), planned(files), lambda *_: None)
+    commits = TableCommits(planned(files), lambda *_: None)
     commits.commit("an earlier query", 0, writer.finish())
     return Planted({})
 

@@ -21,7 +21,7 @@ from tests.kerberos.secured_hdfs import SecuredHdfs
 from tests.rigs.stack.build import ROOT
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
@@ -77,7 +77,7 @@ def test_deltalake_logs_in_by_the_tables_key_table_where_there_is_no_ticket(
 ) -> None:
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/nothing")
     folder, storage = f"/{tmp_path.name}/table", TableStorage(**here.by_keytab())
-    create_table(TableFiles(f"{here.uri}{folder}", storage), table_schema(True, None), {})
+    create_table(TableSpec(f"{here.uri}{folder}", storage), table_schema(True, None), {})
     assert owner(here, folder, "_delta_log") == "reader"
 
 

@@ -16,9 +16,9 @@ from tests.kerberos.secured_hdfs import SecuredHdfs, started
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.spark import DELTA, SHORT_LIVED_JVM
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
+from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import StorageUnavailableError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
@@ -77,9 +77,9 @@ def test_deltalake_writes_a_table_by_a_delegation_token(
     secured_hdfs.use(monkeypatch)
     secured_hdfs.write_token(tmp_path / "tokens")
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "tokens"))
-    files = TableFiles(f"{secured_hdfs.uri}/tables/{tmp_path.name}")
+    files = TableSpec(f"{secured_hdfs.uri}/tables/{tmp_path.name}")
     create_table(files, table_schema(True, None), {})
-    commits = TableCommits(DeltalakeTable(files), planned(files), lambda *_: None)
+    commits = TableCommits(planned(files), lambda *_: None)
     commits.commit(QUERY, 0, written(files, 10, 0))
     assert offsets(files) == list(range(10))
 

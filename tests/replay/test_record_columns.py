@@ -14,6 +14,7 @@ import tiered_stream
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream.delta.schema.row_plan import record_columns
+from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.replay.run_replay import ReplayReport, plan_replay
 from tiered_stream.replay.targets import DeltaTarget
@@ -34,15 +35,15 @@ GUIDES_OWN = VALUE | {"ingest.kafkaColumns": "partition as kafka_partition, offs
 
 def test_the_tables_names_are_those_of_the_settings() -> None:
     own = {name: name for name in ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value")}
-    assert record_columns({}) == own | {"headers": "headers"}
-    decoded = record_columns(VALUE)
+    assert record_columns(table_spec({})) == own | {"headers": "headers"}
+    decoded = record_columns(table_spec(VALUE))
     assert "value" not in decoded and decoded["key"] == "key"
-    assert record_columns(RENAMED) == {
+    assert record_columns(table_spec(RENAMED)) == {
         "key": "kafka_key", "topic": "kafka_topic", "partition": "kafka_partition", "offset": "kafka_offset",
         "timestamp": "kafka_timestamp",
     }  # fmt: skip
     texts = {"ingest.value.format": "string", "ingest.value.columns": "body", "ingest.kafkaColumns": "none"}
-    assert record_columns(texts) == {"value": "body"}
+    assert record_columns(table_spec(texts)) == {"value": "body"}
 
 
 class Typed:

@@ -30,7 +30,7 @@ from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, Stru
 
 from tests.archives import PLAIN, archive_options
 from tests.depth import examples
-from tiered_stream.delta.schema.spark_schema import arrow_schema
+from tiered_stream.delta.schema.sql_types import arrow_schema
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.plan.pruning import EVERY, Numbers, Pruning
 from tiered_stream.spark.pushdown import pruning_of

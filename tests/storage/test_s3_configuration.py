@@ -17,7 +17,7 @@ from tests.storage.clouds import CLOUDS, answer, part
 from tests.storage.scripted_http import ScriptedHttp, error
 from tests.storage.segment import segment
 from tiered_stream.delta.commit.deltalake_commit import open_table
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write.file_systems import delta_storage_options
 from tiered_stream.errors import ConfigurationError, StorageAccessError, TableAccessError
 from tiered_stream.model import ByteRange
@@ -59,7 +59,7 @@ def test_a_configured_endpoint_moves_neither_segments_nor_a_table(
         with ScriptedHttp([error(404, "NoSuchKey")]) as lake:
             storage = TableStorage(lake.url, "eu-west-1", True, "id", "secret")
             with pytest.raises(TableAccessError):  # a 404 to a listing
-                open_table(TableFiles("s3://lake/orders", storage))
+                open_table(TableSpec("s3://lake/orders", storage))
             assert {request.split()[1].split(b"?")[0].split(b"/")[1] for request in lake.requests} == {b"lake"}
         assert not elsewhere.requests
 
@@ -70,7 +70,7 @@ def test_a_time_in_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPat
     keys = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
     with ScriptedHttp([error(404, "NoSuchKey"), answer(200, keys)]) as lake:
         storage = TableStorage(lake.url, "eu-west-1", True, "id", "secret")
-        assert open_table(TableFiles("s3://lake/orders", storage)) is None
+        assert open_table(TableSpec("s3://lake/orders", storage)) is None
 
 
 def test_no_message_shows_a_password_in_a_configured_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:

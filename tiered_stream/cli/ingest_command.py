@@ -45,7 +45,7 @@ def ingest(
     """
     with exit_codes():
         # Imported late, because other commands need no Spark.
-        from tiered_stream.delta.catalog.session_builder import session_builder
+        from tiered_stream.delta.catalog.session_checks import session_builder
         from tiered_stream.ingest.ingest_run import console, run
 
     with exit_codes(*WRONG_INPUT, console=console):

@@ -27,7 +27,7 @@ from tiered_stream.cli.command_line import (
     exit_codes,
     show,
 )
-from tiered_stream.delta.catalog.session_builder import note_session, session_builder
+from tiered_stream.delta.catalog.session_checks import note_session, session_builder
 from tiered_stream.delta.landing.landing_by_topic import lands_in
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.errors import ConfigurationError, TieredStreamError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.doctor.finding import FaultError, Fixes, Result
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError, StorageUnavailableError
 from tiered_stream.options.parsing import StorageOptions
@@ -39,7 +39,7 @@ def list_container(storage: StorageOptions) -> Result[bool]:
     return Result(True, f"{store.describe('')} has no objects", fix)
 
 
-def list_folder(files: TableFiles) -> Result[TableFiles]:
+def list_folder(files: TableSpec) -> Result[TableSpec]:
     """Check that the objects in the table's folder can be listed, and return `files` as the result's value.
 
     Raises:
@@ -53,7 +53,7 @@ def list_folder(files: TableFiles) -> Result[TableFiles]:
     return Result(files, f"{store.describe('')} exists and can be listed")
 
 
-def write_object(files: TableFiles, name: str) -> bool:
+def write_object(files: TableSpec, name: str) -> bool:
     """Put an empty object into the table's folder, try to create it again, and delete it.
 
     Return whether the service refuses to create an object that exists.
@@ -73,13 +73,13 @@ def write_object(files: TableFiles, name: str) -> bool:
         raise _fault(files, error) from None
 
 
-def _root(files: TableFiles) -> StorageOptions:
+def _root(files: TableSpec) -> StorageOptions:
     """Return the access to the bucket, container or root of HDFS that the table is in."""
     parts = urlsplit(files.uri)
     return files.storage.at(f"{parts.scheme}://{parts.netloc}")
 
 
-def _fault(files: TableFiles, error: StorageError) -> FaultError:
+def _fault(files: TableSpec, error: StorageError) -> FaultError:
     scheme = urlsplit(files.uri).scheme
     if scheme == HDFS_SCHEME:
         return FaultError(str(error), "correct the folder, HADOOP_CONF_DIR or the user's permissions in HDFS")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from botocore import exceptions as aws
 from botocore.config import Config
 
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
 from tiered_stream.errors import ConfigurationError, StorageAccessError
 from tiered_stream.options.parsing import S3Access
@@ -221,7 +221,7 @@ def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
     raise FaultError(f"{where} responds with {status}", "see the service's own log or status page")
 
 
-def write_object(files: TableFiles, name: str) -> bool:
+def write_object(files: TableSpec, name: str) -> bool:
     """Put an empty object into the table's folder, try to put it again with `If-None-Match: *`, and delete it.
 
     Return whether the service refuses to put an object under a key that exists.

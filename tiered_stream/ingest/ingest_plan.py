@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
-from tiered_stream.delta.schema.table_names import table_for
+from tiered_stream.delta.schema.routing import table_for
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import TOPIC
 from tiered_stream.errors import ConfigurationError

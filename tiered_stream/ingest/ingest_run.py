@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.broker.broker_check import check_brokers
 from tiered_stream.delta.catalog.java_errors import own_error
-from tiered_stream.delta.catalog.session_builder import note_session
+from tiered_stream.delta.catalog.session_checks import note_session
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.settings.ingest_settings import (
     METRICS_LINES,

@@ -19,13 +19,13 @@ from tiered_stream.delta.catalog.session_checks import check_delta
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, limited
 from tiered_stream.delta.commit.committer import find_table
 from tiered_stream.delta.commit.landed_offsets import LandedOffsets, landed_offsets
+from tiered_stream.delta.commit.open_table import with_access
 from tiered_stream.delta.commit.transaction import DeltaTransaction
 from tiered_stream.delta.landing.land import Landing, plan_landing
-from tiered_stream.delta.landing.suitability import resolve_storage
 from tiered_stream.delta.requirements.lane import check_fit
 from tiered_stream.delta.schema.row_plan import plan_topics, record_columns
 from tiered_stream.delta.schema.row_schema import fit_to_table, shared_columns, time_zone
-from tiered_stream.delta.settings.ingest_settings import is_append_only, source_options, table_files
+from tiered_stream.delta.settings.ingest_settings import is_append_only, source_options, table_spec
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
 from tiered_stream.delta.settings.upsert_settings import MODE, ORDER_BY, UPSERT, is_upsert
@@ -124,9 +124,8 @@ class DeltaTarget(Target):
         address = find_address(self.spark, self.place)
         transaction = None
         if address.uri is not None:
-            storage, _ = resolve_storage(self.spark, address.uri, self.user_settings)
-            files = replace(table_files(self.user_settings), uri=address.uri, storage=storage)
-            transaction = find_table(self.spark, address, files)
+            spec, _ = with_access(self.spark, replace(table_spec(self.user_settings), uri=address.uri))
+            transaction = find_table(self.spark, address, spec)
         if transaction is not None:
             self._check_table(transaction, plan, parsed.include_headers)
             self._check_latest(address, plan)
@@ -160,7 +159,7 @@ class DeltaTarget(Target):
 
     def _landing(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Landing:
         name, replaces = plan.transaction_id, plan.arguments.replace
-        replaced = replace_where(plan, record_columns(self.user_settings)) if replaces else None
+        replaced = replace_where(plan, record_columns(table_spec(self.user_settings))) if replaces else None
         records = replace_where(plan) if replaces else None
         return plan_landing(
             self.spark, options=settings, table=self.place, checkpoint=checkpoint, lane=self.lane, name=name,
@@ -172,7 +171,7 @@ class DeltaTarget(Target):
 
         An exact replay needs a column for the timestamp, too.
         """
-        names = record_columns(self.user_settings)
+        names = record_columns(table_spec(self.user_settings))
         rows = plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()
         written = [row_format.written.names for row_format in rows]
         needed = _NEEDED if not plan.arguments.exact else (*_NEEDED, "timestamp")
@@ -200,7 +199,7 @@ class DeltaTarget(Target):
 
     def _check_table(self, table: DeltaTransaction, plan: ReplayPlan, include_headers: bool) -> None:
         description = table.state.description
-        day_column = table_files(self.user_settings).day_column
+        day_column = table_spec(self.user_settings).day_column
         rows = plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()
         columns = shared_columns([fit_to_table(row_format, description.fields) for row_format in rows], day_column)
         check_fit(self.place, description, columns, day_column)

@@ -18,8 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
-from tiered_stream.delta.checkpoint.idle_workers import started_without_idle_limit
-from tiered_stream.delta.checkpoint.query_run import limited
+from tiered_stream.delta.checkpoint.query_run import limited, started_without_idle_limit
 from tiered_stream.delta.write.data_files import totals
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, send

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.schema.routing import Routing, routing_of
 from tiered_stream.delta.schema.row_schema import shared_columns, spark_columns
-from tiered_stream.delta.schema.spark_schema import arrow_schema
+from tiered_stream.delta.schema.sql_types import arrow_schema
 from tiered_stream.delta.settings.ingest_settings import source_options
 from tiered_stream.errors import TableError
 from tiered_stream.options.parsing import Options, parse_options
@@ -86,13 +86,13 @@ def latest_rows(split: Split, options: Options, routing: Routing) -> Iterator[pa
         TieredStreamError: the split cannot be read, or a record does not decode and `ingest.onDecodeError` is `fail`.
     """
     from tiered_stream.delta.write.latest_rows import LatestRows
-    from tiered_stream.delta.write.row_transform import TableRows
+    from tiered_stream.delta.write.task_writer import TableRows
     from tiered_stream.observe.metrics import send
     from tiered_stream.read.split_reader import SplitReader
 
     reader, rows, partition = SplitReader(split, options, _BATCH_ROWS), TableRows(routing), split.topic_partition
     schema = arrow_schema(latest_schema(routing))
-    files = routing.target(partition.topic).files
+    files = routing.target(partition.topic)
     last = LatestRows(files.keys, files.order_by)
     for batch in reader.batches():
         for decoded in rows.apply(partition, batch):

@@ -12,7 +12,7 @@ from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_delta, check_table
 from tiered_stream.delta.commit.committer import find_table
 from tiered_stream.delta.commit.landed_offsets import LandedOffsets, landed_offsets
-from tiered_stream.delta.landing.suitability import fitted_rows, resolve_storage
+from tiered_stream.delta.commit.open_table import fitted_rows, with_access
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit
 from tiered_stream.delta.requirements.merge_requirements import merged_columns
 from tiered_stream.delta.schema.routing import Route, Routing
@@ -65,8 +65,8 @@ def verify_latest(
     scope = look_up_scope(ingest.source_options(settings), ranges)
     compared = scope.compared(_to_compare(landed, scope.requested))
     check_fit(table, description, shared_columns(routing.rows.values(), None), None)
-    names = {name.lower() for name in merged_columns(description, routing.files.own_columns).names}
-    files = ingest.table_files(settings)
+    names = {name.lower() for name in merged_columns(description, routing.spec.own_columns).names}
+    files = ingest.table_spec(settings)
     sides = LatestSides(
         spark, routing, rows, tuple(each for each in rows.schema if each.name.lower() in names),
         tuple(_as_in_table(rows, key) for key in files.keys),
@@ -106,8 +106,7 @@ def _routing(
 ) -> tuple[Routing, TableDescription]:
     """Return a routing by which tasks decode records as for the table, and the table's description."""
     address = find_address(spark, table)
-    storage, _ = resolve_storage(spark, address.uri or "", settings)
-    files = replace(ingest.table_files(settings), uri=address.uri or "", storage=storage)
+    files, _ = with_access(spark, replace(ingest.table_spec(settings), uri=address.uri or ""))
     transaction = find_table(spark, address, files) if address.uri else None
     if transaction is None:
         raise ConfigurationError(f"there is no Delta table {address}")
@@ -151,7 +150,7 @@ def _is_part(landed: LandedOffsets, compared: Ranges, scope: Scope) -> bool:
 
 def _kafka_columns(settings: Mapping[str, str], rows: DataFrame) -> dict[str, str]:
     """Return the names of the table's columns with the position of a row's record, by Kafka's name."""
-    names = record_columns(settings)
+    names = record_columns(ingest.table_spec(settings))
     return {
         name: _as_in_table(rows, names[name])
         for name in ("topic", "partition", "offset")

@@ -134,7 +134,7 @@ def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, s
                 f"{WHERE.name} is set: a record that it left out looks like a lost record, so the table cannot be "
                 "verified"
             )
-    by_topic = {topic: record_columns(own) for topic, own in settings.items()}
+    by_topic = {topic: record_columns(ingest.table_spec(own)) for topic, own in settings.items()}
     first = next(iter(by_topic), None)
     other = next((topic for topic, columns in by_topic.items() if columns != by_topic[first or ""]), None)
     if other is not None:
@@ -142,7 +142,7 @@ def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, s
             f"topics {first} and {other} have records in columns of different names ({ingest.TOPIC_PREFIX}NAME.*): "
             "verify each topic by itself"
         )
-    return record_columns(ingest.shared_settings(options)) if first is None else by_topic[first]
+    return record_columns(ingest.table_spec(ingest.shared_settings(options))) if first is None else by_topic[first]
 
 
 def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:

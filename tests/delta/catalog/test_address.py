@@ -9,15 +9,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
-from tiered_stream.delta.schema.routing import TableTarget
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 
 LEFT = "_delta_log/.00000000000000000000.json.a222257f-dd56-49be-82e4-505f6a8191a1.tmp"
 """What a driver leaves that dies in the first commit of a table."""
 
 
 def create(spark: SparkSession, table: Path) -> None:
-    target = TableTarget("t", TableFiles(""), StructType.fromDDL("id BIGINT"), {})
+    target = TableSpec("", schema=StructType.fromDDL("id BIGINT"))
     create_by_spark(spark, find_address(spark, str(table)), target)
 
 

@@ -12,7 +12,7 @@ from tests.delta.quiet_fetcher import IDLE_SECONDS, SILENT_SECONDS, QuietFetcher
 from tests.rigs.stack.jars import SPARK
 from tests.rigs.stack.spark import configured
 from tiered_stream import land
-from tiered_stream.delta.checkpoint.idle_workers import (
+from tiered_stream.delta.checkpoint.query_run import (
     IDLE_LIMIT,
     KILL_IDLE,
     started_without_idle_limit,

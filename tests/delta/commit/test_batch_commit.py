@@ -26,7 +26,7 @@ from tiered_stream.delta.commit.batch_commit import ATTEMPTS, TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
 from tiered_stream.delta.commit.transaction import BatchCommit, CommitTable
 from tiered_stream.delta.requirements.lane import table_schema
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import DataLossError, TableError
@@ -35,8 +35,8 @@ from tiered_stream.model import TopicPartition, uuid_to_text
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> TableFiles:
-    made = TableFiles((tmp_path / "table").as_uri())
+def files(tmp_path: Path) -> TableSpec:
+    made = TableSpec((tmp_path / "table").as_uri())
     create_table(made, table_schema(True, None), {})
     return made
 
@@ -51,7 +51,7 @@ def prepared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     def commit_and_prepare(self: TableCommits, query_id: str, batch_id: int, written: Sequence[DataFile]) -> int | None:
         version = commit(self, query_id, batch_id, written)
         self.prepare()
-        wait_until_opened(self.table)
+        wait_until_opened(self.planned.table)
         return version
 
     monkeypatch.setattr(TableCommits, "commit", commit_and_prepare)
@@ -67,14 +67,14 @@ def no_gap(last: int | None, done: int) -> None:
 
 
 def table_commits(
-    files: TableFiles,
+    files: TableSpec,
     on_gap: Callable[[int | None, int], None] = no_gap,
     sleep: Callable[[float], None] = lambda _: None,
 ) -> TableCommits:
-    return TableCommits(DeltalakeTable(files), planned(files), on_gap, sleep=sleep)
+    return TableCommits(planned(files), on_gap, sleep=sleep)
 
 
-def test_a_batch_is_one_commit_that_says_what_came(files: TableFiles) -> None:
+def test_a_batch_is_one_commit_that_says_what_came(files: TableSpec) -> None:
     other = TopicPartition("payments", 0)
     writer = TableWriter(files, 1)
     writer.add(other, decoded([Record(b"k", b"v")] * 4, 90, other))
@@ -97,7 +97,7 @@ def test_a_batch_is_one_commit_that_says_what_came(files: TableFiles) -> None:
     assert transactions[0]["lastUpdated"] > 1_600_000_000_000
 
 
-def test_a_repeated_batch_commits_nothing(files: TableFiles) -> None:
+def test_a_repeated_batch_commits_nothing(files: TableSpec) -> None:
     commits = table_commits(files)
     assert not commits.is_committed(QUERY, 0)
     commits.commit(QUERY, 0, written(files, 10))
@@ -109,21 +109,21 @@ def test_a_repeated_batch_commits_nothing(files: TableFiles) -> None:
     assert offsets(files) == list(range(10))
 
 
-def test_a_second_attempt_of_a_task_leaves_no_row_in_the_table(files: TableFiles) -> None:
+def test_a_second_attempt_of_a_task_leaves_no_row_in_the_table(files: TableSpec) -> None:
     written(files, 10)
     table_commits(files).commit(QUERY, 0, written(files, 10))
     assert offsets(files) == list(range(10))
     assert len(table(files).vacuum(retention_hours=0, enforce_retention_duration=False, full=True)) == 1
 
 
-def test_what_was_committed_is_known_after_a_checkpoint_of_the_log(files: TableFiles) -> None:
+def test_what_was_committed_is_known_after_a_checkpoint_of_the_log(files: TableSpec) -> None:
     table_commits(files).commit(QUERY, 0, written(files, 10))
     table(files).create_checkpoint()
     assert table_commits(files).is_committed(QUERY, 0)
     assert table(files).get_add_actions(flatten=True)["max.offset"].to_pylist() == [9]
 
 
-def test_several_writers_wait_for_each_other(files: TableFiles) -> None:
+def test_several_writers_wait_for_each_other(files: TableSpec) -> None:
     def land(query: int) -> None:
         commits = table_commits(files)
         for batch_id in range(5):
@@ -135,7 +135,7 @@ def test_several_writers_wait_for_each_other(files: TableFiles) -> None:
     assert table(files).version() == 20
 
 
-def test_a_commit_whose_answer_was_lost_is_not_made_twice(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_whose_answer_was_lost_is_not_made_twice(files: TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     write, waits = DeltaTable.create_write_transaction, []
 
     def lose(self: DeltaTable, *arguments: Any, **named: Any) -> None:
@@ -148,7 +148,7 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(files: TableFiles, mon
     assert table(files).version() == 1
 
 
-def test_commits_that_never_succeed_name_the_table(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_that_never_succeed_name_the_table(files: TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise CommitFailedError("somebody was faster")
 
@@ -159,7 +159,7 @@ def test_commits_that_never_succeed_name_the_table(files: TableFiles, monkeypatc
     assert len(waits) == ATTEMPTS - 1 and waits[0] < waits[5] < 11
 
 
-def test_a_table_that_gets_a_constraint_is_not_written_to(files: TableFiles) -> None:
+def test_a_table_that_gets_a_constraint_is_not_written_to(files: TableSpec) -> None:
     table(files).alter.add_constraint({"small": "offset < 5"})
     with pytest.raises(TableError, match=r"constraint"):
         table_commits(files).commit(QUERY, 0, written(files, 10))
@@ -168,10 +168,10 @@ def test_a_table_that_gets_a_constraint_is_not_written_to(files: TableFiles) -> 
 
 def test_a_table_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"file:///.*gone"):
-        DeltalakeTable(TableFiles((tmp_path / "gone").as_uri())).begin()
+        DeltalakeTable(TableSpec((tmp_path / "gone").as_uri())).begin()
 
 
-def test_the_name_of_the_transaction_is_the_one_of_sparks_sink(files: TableFiles) -> None:
+def test_the_name_of_the_transaction_is_the_one_of_sparks_sink(files: TableSpec) -> None:
     """What Spark's Delta sink has committed of the same checkpoint counts here too."""
     properties = CommitProperties(app_transactions=[Transaction(QUERY, 4)])
     table(files).create_write_transaction([], "append", table(files).schema(), commit_properties=properties)
@@ -179,7 +179,7 @@ def test_the_name_of_the_transaction_is_the_one_of_sparks_sink(files: TableFiles
     assert not table_commits(files).is_committed(QUERY, 5)
 
 
-def test_a_batch_without_rows_is_a_commit(files: TableFiles) -> None:
+def test_a_batch_without_rows_is_a_commit(files: TableSpec) -> None:
     """As in Spark's sink, so that a start can tell it from one that is lost."""
     table_commits(files).commit(QUERY, 0, [])
     assert table_commits(files).is_committed(QUERY, 0)
@@ -187,7 +187,7 @@ def test_a_batch_without_rows_is_a_commit(files: TableFiles) -> None:
     assert offsets(files) == [0, 1, 2]
 
 
-def test_two_drivers_of_one_query_commit_a_batch_once(files: TableFiles) -> None:
+def test_two_drivers_of_one_query_commit_a_batch_once(files: TableSpec) -> None:
     one, other = table_commits(files), table_commits(files)
     assert not one.is_committed(QUERY, 0) and not other.is_committed(QUERY, 0)
     one.commit(QUERY, 0, written(files, 10))
@@ -195,7 +195,7 @@ def test_two_drivers_of_one_query_commit_a_batch_once(files: TableFiles) -> None
     assert offsets(files) == list(range(10)) and table(files).version() == 1
 
 
-def test_the_same_batch_by_another_driver_in_the_midst_of_a_commit_is_a_conflict(files: TableFiles) -> None:
+def test_the_same_batch_by_another_driver_in_the_midst_of_a_commit_is_a_conflict(files: TableSpec) -> None:
     begun = DeltalakeTable(files).begin()
     table_commits(files).commit(QUERY, 0, written(files, 10))
     with pytest.raises(TableError):
@@ -203,7 +203,7 @@ def test_the_same_batch_by_another_driver_in_the_midst_of_a_commit_is_a_conflict
     assert offsets(files) == list(range(10))
 
 
-def test_a_commit_that_was_overwritten_is_named(files: TableFiles) -> None:
+def test_a_commit_that_was_overwritten_is_named(files: TableSpec) -> None:
     commits = table_commits(files)
     commits.commit(QUERY, 0, written(files, 10))
     commits.commit(QUERY, 1, written(files, 5, 10))
@@ -218,7 +218,7 @@ def test_a_commit_that_was_overwritten_is_named(files: TableFiles) -> None:
     assert not again.is_committed(QUERY, 2) and gaps == [(0, 1)]
 
 
-def test_a_commit_is_looked_for_among_those_of_others(files: TableFiles) -> None:
+def test_a_commit_is_looked_for_among_those_of_others(files: TableSpec) -> None:
     commits, others = table_commits(files), table_commits(files)
     for batch_id in range(3):
         commits.commit(QUERY, batch_id, written(files, 2, 100 + 2 * batch_id))
@@ -228,7 +228,7 @@ def test_a_commit_is_looked_for_among_those_of_others(files: TableFiles) -> None
     assert offsets(files) == [*range(9), *range(100, 106)]
 
 
-def test_a_commit_whose_file_was_cleaned_up_is_found_in_the_tables_state(files: TableFiles) -> None:
+def test_a_commit_whose_file_was_cleaned_up_is_found_in_the_tables_state(files: TableSpec) -> None:
     commits = table_commits(files)
     commits.commit(QUERY, 0, written(files, 10))
     table_commits(files).commit("another query", 0, written(files, 1, 10))
@@ -239,7 +239,7 @@ def test_a_commit_whose_file_was_cleaned_up_is_found_in_the_tables_state(files: 
 
 
 @pytest.mark.parametrize(("last", "batch_id"), [(None, 1), (0, 2), (3, 9)])
-def test_a_start_with_a_batch_missing_is_told_which(files: TableFiles, last: int | None, batch_id: int) -> None:
+def test_a_start_with_a_batch_missing_is_told_which(files: TableSpec, last: int | None, batch_id: int) -> None:
     if last is not None:
         table_commits(files, lambda *_: None).commit(QUERY, last, written(files, 10))
     gaps: list[tuple[int | None, int]] = []
@@ -252,13 +252,13 @@ def test_a_start_with_a_batch_missing_is_told_which(files: TableFiles, last: int
 
 
 def test_a_table_that_forgets_transactions_cannot_miss_one(tmp_path: Path) -> None:
-    files = TableFiles((tmp_path / "drops_transactions").as_uri())
+    files = TableSpec((tmp_path / "drops_transactions").as_uri())
     create_table(files, table_schema(True, None), {"delta.setTransactionRetentionDuration": "interval 1 days"})
     assert not table_commits(files).is_committed(QUERY, 7)
 
 
 def test_a_batch_that_the_table_has_forgotten_while_the_query_runs_is_not_taken_for_lost(tmp_path: Path) -> None:
-    files = TableFiles((tmp_path / "drops_transactions").as_uri())
+    files = TableSpec((tmp_path / "drops_transactions").as_uri())
     create_table(files, table_schema(True, None), {"delta.setTransactionRetentionDuration": "interval 1 days"})
     commits = table_commits(files)
     commits.commit(QUERY, 0, written(files, 10))
@@ -270,7 +270,7 @@ def test_a_batch_that_the_table_has_forgotten_while_the_query_runs_is_not_taken_
     assert offsets(files) == list(range(16))
 
 
-def test_a_table_that_was_replaced_is_not_written_to(files: TableFiles) -> None:
+def test_a_table_that_was_replaced_is_not_written_to(files: TableSpec) -> None:
     commits = table_commits(files)
     commits.commit(QUERY, 0, written(files, 10))
     DeltaTable.create(files.uri, table(files).schema(), mode="overwrite")
@@ -282,7 +282,7 @@ def test_a_table_that_was_replaced_is_not_written_to(files: TableFiles) -> None:
 
 @pytest.mark.parametrize("commits_of_the_new", [0, 1, 5])
 def test_a_table_that_was_made_anew_in_the_same_folder_is_not_written_to(
-    files: TableFiles, commits_of_the_new: int
+    files: TableSpec, commits_of_the_new: int
 ) -> None:
     """Its log may be shorter than the one before was, as long, or longer."""
     commits = table_commits(files)
@@ -297,7 +297,7 @@ def test_a_table_that_was_made_anew_in_the_same_folder_is_not_written_to(
     assert [path.read_bytes() for path in sorted(log_file(files, 0).parent.iterdir())] == log
 
 
-def test_a_table_that_is_gone_since_the_last_commit_is_not_written_to(files: TableFiles) -> None:
+def test_a_table_that_is_gone_since_the_last_commit_is_not_written_to(files: TableSpec) -> None:
     commits = table_commits(files)
     commits.commit(QUERY, 0, written(files, 10))
     shutil.rmtree(folder_of(files.uri))
@@ -306,7 +306,7 @@ def test_a_table_that_is_gone_since_the_last_commit_is_not_written_to(files: Tab
     assert not folder_of(files.uri).exists()
 
 
-def test_a_constraint_that_came_since_the_last_commit_is_seen(files: TableFiles) -> None:
+def test_a_constraint_that_came_since_the_last_commit_is_seen(files: TableSpec) -> None:
     commits = table_commits(files)
     commits.commit(QUERY, 0, written(files, 5))
     table(files).alter.add_constraint({"small": "offset < 5"})
@@ -315,7 +315,7 @@ def test_a_constraint_that_came_since_the_last_commit_is_seen(files: TableFiles)
     assert offsets(files) == list(range(5))
 
 
-def test_what_others_wrote_since_the_last_commit_is_in_the_checkpoint(files: TableFiles) -> None:
+def test_what_others_wrote_since_the_last_commit_is_in_the_checkpoint(files: TableSpec) -> None:
     commits = table_commits(files)
     for batch_id in range(8):
         commits.commit(QUERY, batch_id, [])
@@ -327,7 +327,7 @@ def test_what_others_wrote_since_the_last_commit_is_in_the_checkpoint(files: Tab
     assert offsets(files) == list(range(5))
 
 
-def test_what_was_opened_ahead_is_not_opened_again(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_opened_ahead_is_not_opened_again(files: TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     of_table = DeltalakeTable(files)
     of_table.prepare()
     of_table.prepare()
@@ -340,7 +340,7 @@ def test_what_was_opened_ahead_is_not_opened_again(files: TableFiles, monkeypatc
     assert of_table.begin().state.version == 2
 
 
-def test_what_could_not_be_opened_ahead_is_opened_when_it_is_needed(files: TableFiles) -> None:
+def test_what_could_not_be_opened_ahead_is_opened_when_it_is_needed(files: TableSpec) -> None:
     moved, of_table = folder_of(files.uri).with_name("moved"), DeltalakeTable(files)
     folder_of(files.uri).rename(moved)
     of_table.prepare()
@@ -349,7 +349,7 @@ def test_what_could_not_be_opened_ahead_is_opened_when_it_is_needed(files: Table
     assert of_table.begin().state.version == 0
 
 
-def test_a_table_whose_columns_changed_is_not_written_to(files: TableFiles) -> None:
+def test_a_table_whose_columns_changed_is_not_written_to(files: TableSpec) -> None:
     """Replaced under the same id, as delta-spark does it: the files would be unreadable in it."""
     commits = table_commits(files)
     commits.commit(QUERY, 0, written(files, 10))
@@ -366,7 +366,7 @@ def test_a_table_whose_columns_changed_is_not_written_to(files: TableFiles) -> N
 
 @pytest.mark.parametrize("name", ["offset", "Offset", "day"])
 def test_a_new_field_with_the_name_of_another_column_is_named(tmp_path: Path, name: str) -> None:
-    files = TableFiles((tmp_path / "t").as_uri(), day_column="day")
+    files = TableSpec((tmp_path / "t").as_uri(), day_column="day")
     create_table(files, table_schema(True, "day"), {})
     grown: list[StructType] = []
 
@@ -374,8 +374,8 @@ def test_a_new_field_with_the_name_of_another_column_is_named(tmp_path: Path, na
         grown.append(schema)
         return False
 
-    plan = replace(planned(files), schema=table_schema(True, "day"), grow=grow)
-    commits = TableCommits(DeltalakeTable(files), plan, lambda *_: None)
+    plan = replace(planned(files), grow=grow)
+    commits = TableCommits(plan, lambda *_: None)
     batch = plain(3)
     column = pa.field(name, pa.int64())
     schema = mark_grown(pa.schema([column, *batch.schema]))
@@ -386,11 +386,11 @@ def test_a_new_field_with_the_name_of_another_column_is_named(tmp_path: Path, na
     assert (table(files).version(), grown) == (0, [])
 
 
-def paths(files: TableFiles) -> list[str]:
+def paths(files: TableSpec) -> list[str]:
     return [action["add"]["path"] for action in log_of(files, 1) if "add" in action]
 
 
-def checkpoints(files: TableFiles) -> list[int]:
+def checkpoints(files: TableSpec) -> list[int]:
     return sorted(int(each.name[:20]) for each in log_file(files, 0).parent.glob("*.checkpoint.parquet"))
 
 
@@ -398,7 +398,7 @@ def checkpoints(files: TableFiles) -> list[int]:
 def test_checkpoints_come_when_delta_would_write_them(
     tmp_path: Path, given: dict[str, str], expected: list[int]
 ) -> None:
-    files = TableFiles((tmp_path / "table").as_uri())
+    files = TableSpec((tmp_path / "table").as_uri())
     create_table(files, table_schema(True, None), given)
     commits = table_commits(files)
     for batch_id in range(22):
@@ -407,7 +407,7 @@ def test_checkpoints_come_when_delta_would_write_them(
 
 
 def test_a_checkpoint_that_cannot_be_written_costs_no_batch(
-    files: TableFiles, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    files: TableSpec, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_: DeltaTable) -> None:
         raise OSError("no space")
@@ -428,12 +428,11 @@ def of_topic(files: list[DataFile], topic_id: UUID) -> list[DataFile]:
     return [replace(file, topic_ids={"orders": topic_id}) for file in files]
 
 
-def restarted(files: TableFiles, *, fail: bool = True) -> TableCommits:
-    plan = replace(planned(files), fail_on_data_loss=fail)
-    return TableCommits(DeltalakeTable(files), plan, no_gap, sleep=lambda _: None)
+def restarted(files: TableSpec, *, fail: bool = True) -> TableCommits:
+    return TableCommits(planned(files), no_gap, fail_on_data_loss=fail, sleep=lambda _: None)
 
 
-def test_a_commit_keeps_the_topics_ids_and_so_does_one_without_rows(files: TableFiles) -> None:
+def test_a_commit_keeps_the_topics_ids_and_so_does_one_without_rows(files: TableSpec) -> None:
     commits = restarted(files)
     commits.commit(QUERY, 0, of_topic(written(files, 10), OF_ORDERS))
     commits.commit(QUERY, 1, [])
@@ -441,7 +440,7 @@ def test_a_commit_keeps_the_topics_ids_and_so_does_one_without_rows(files: Table
         assert orjson.loads(entry["userMetadata"])["topicIds"] == {"orders": uuid_to_text(OF_ORDERS)}
 
 
-def test_a_topic_that_was_made_again_between_two_runs_is_data_loss_and_nothing_is_committed(files: TableFiles) -> None:
+def test_a_topic_that_was_made_again_between_two_runs_is_data_loss_and_nothing_is_committed(files: TableSpec) -> None:
     restarted(files).commit(QUERY, 0, of_topic(written(files, 10), OF_ORDERS))
     DeltaTable(files.uri).alter.set_table_properties({"delta.appendOnly": "true"})  # somebody else's commit above it
     again = of_topic(written(files, 10, 10), NEW_ORDERS)
@@ -452,7 +451,7 @@ def test_a_topic_that_was_made_again_between_two_runs_is_data_loss_and_nothing_i
 
 
 def test_where_data_loss_may_be_it_is_a_warning_and_the_new_topic_is_the_one_from_then_on(
-    files: TableFiles, caplog: pytest.LogCaptureFixture
+    files: TableSpec, caplog: pytest.LogCaptureFixture
 ) -> None:
     restarted(files).commit(QUERY, 0, of_topic(written(files, 10), OF_ORDERS))
     restarted(files, fail=False).commit(QUERY, 1, of_topic(written(files, 10, 10), NEW_ORDERS))
@@ -461,7 +460,7 @@ def test_where_data_loss_may_be_it_is_a_warning_and_the_new_topic_is_the_one_fro
     assert offsets(files) == list(range(30))
 
 
-def test_a_query_whose_commits_have_no_ids_yet_goes_on(files: TableFiles) -> None:
+def test_a_query_whose_commits_have_no_ids_yet_goes_on(files: TableSpec) -> None:
     restarted(files).commit(QUERY, 0, written(files, 10))
     restarted(files).commit(QUERY, 1, of_topic(written(files, 10, 10), OF_ORDERS))
     assert offsets(files) == list(range(20))

@@ -19,15 +19,15 @@ from tiered_stream.delta.commit.deltalake_commit import (
 )
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, CatalogManagedError
-from tiered_stream.delta.requirements.catalog_managed import managing_feature
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.requirements.table_requirements import managing_feature
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import TableError
 
 PLAIN = StructType().add("value", "string")
 
 
-def files_of(table: Path) -> TableFiles:
-    return TableFiles(table.as_uri())
+def files_of(table: Path) -> TableSpec:
+    return TableSpec(table.as_uri())
 
 
 @pytest.mark.parametrize("feature", [*SPELLINGS, "CATALOGMANAGED"])

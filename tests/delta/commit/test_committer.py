@@ -16,13 +16,13 @@ from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream import land
 from tiered_stream.delta.commit import committer
-from tiered_stream.delta.commit.committer import Committer, choose_committer
+from tiered_stream.delta.commit.committer import choose_committer
 from tiered_stream.delta.landing.land import Landing, plan_landing
 from tiered_stream.delta.requirements.lane import Lane, TableDescription
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import ConfigurationError
 
-LOCAL, IN_S3 = TableFiles("file:///lake/orders"), TableFiles("s3://lake/orders")
+LOCAL, IN_S3 = TableSpec("file:///lake/orders"), TableSpec("s3://lake/orders")
 PLAIN = TableDescription(())
 COMPACTED = TableDescription((), configuration={"delta.autoOptimize.autoCompact": "true"})
 WIDENING = TableDescription((), configuration={"delta.enableTypeWidening": "true"})
@@ -46,19 +46,19 @@ COLUMNS = (
     ],
 )
 def test_who_excludes_the_sessions_other_queries_commits(
-    spark: SparkSession, asked: str, files: TableFiles, found: TableDescription, by: str
+    spark: SparkSession, asked: str, files: TableSpec, found: TableDescription, by: str
 ) -> None:
-    assert choose_committer(spark, asked, files, found).by == by
+    assert choose_committer(spark, replace(files, commit=asked), found)[0] == by
 
 
 def test_a_session_without_delta_spark_commits_by_deltalake(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committer, "has_delta_spark", lambda _: False)
-    chosen = choose_committer(spark, "auto", IN_S3, PLAIN)
-    assert chosen == Committer("deltalake", "the session has no delta-spark")
+    chosen = choose_committer(spark, IN_S3, PLAIN)
+    assert chosen == ("deltalake", "the session has no delta-spark")
     with pytest.raises(ConfigurationError, match=r"ingest\.commit is spark.* delta-spark"):
-        choose_committer(spark, "spark", IN_S3, PLAIN)
+        choose_committer(spark, replace(IN_S3, commit="spark"), PLAIN)
 
 
 def test_an_acl_and_a_storage_class_that_deltalake_would_not_give_are_refused(
@@ -66,13 +66,13 @@ def test_an_acl_and_a_storage_class_that_deltalake_would_not_give_are_refused(
 ) -> None:
     storage = replace(IN_S3.storage, acl="bucket-owner-full-control")
     files = replace(IN_S3, storage=storage)
-    assert choose_committer(spark, "auto", files, PLAIN).by == "spark"
+    assert choose_committer(spark, files, PLAIN)[0] == "spark"
     with pytest.raises(ConfigurationError, match=r"^fs\.s3a\.acl\.default is bucket-owner-full-control"):
-        choose_committer(spark, "deltalake", files, PLAIN)
+        choose_committer(spark, replace(files, commit="deltalake"), PLAIN)
     monkeypatch.setattr(committer, "has_delta_spark", lambda _: False)
     cold = replace(IN_S3, storage=replace(IN_S3.storage, storage_class="STANDARD_IA"))
     with pytest.raises(ConfigurationError, match=r"create\.storage\.class is STANDARD_IA.* delta-spark"):
-        choose_committer(spark, "auto", cold, PLAIN)
+        choose_committer(spark, cold, PLAIN)
 
 
 def test_what_deltalake_does_not_honour_leads_to_the_spark_lane(spark: SparkSession, tmp_path: Path) -> None:

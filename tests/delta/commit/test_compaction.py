@@ -23,13 +23,13 @@ from tests.delta.archive import LONG, everything, landed, options
 from tests.delta.committing import QUERY, log_of, offsets, planned, table, written
 from tests.delta.made_batches import DAY_MS, ORDERS, plain
 from tiered_stream import land
-from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
+from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.compaction import Compaction
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
+from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.commit.deltalake_compaction import MIN_SMALL_FILES, compact_crowded
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.schema.row_schema import spark_columns
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.table_writer import TableWriter
 
@@ -37,16 +37,14 @@ RECORDS = 5
 """Of each batch."""
 
 
-def files_at(folder: Path, day_column: str | None = None) -> TableFiles:
-    made = TableFiles((folder / "table with blanks").as_uri(), day_column=day_column)
+def files_at(folder: Path, day_column: str | None = None) -> TableSpec:
+    made = TableSpec((folder / "table with blanks").as_uri(), day_column=day_column)
     create_table(made, table_schema(True, day_column), {"delta.appendOnly": "true"})
     return made
 
 
-def commit_batches(files: TableFiles, compaction: Compaction, batches: range) -> None:
-    commits = TableCommits(
-        DeltalakeTable(files), replace(planned(files), compaction=compaction), lambda *_: None, sleep=lambda _: None
-    )
+def commit_batches(files: TableSpec, compaction: Compaction, batches: range) -> None:
+    commits = TableCommits(replace(planned(files), compaction=compaction), lambda *_: None, sleep=lambda _: None)
     for batch in batches:
         commits.commit(QUERY, batch, written(files, RECORDS, batch * RECORDS))
 
@@ -71,7 +69,7 @@ def test_commits_and_compactions_side_by_side_keep_every_record_once(tmp_path: P
 
 def test_only_days_with_many_small_files_are_compacted(tmp_path: Path) -> None:
     files = files_at(tmp_path, "day")
-    commits = TableCommits(DeltalakeTable(files), table_of_days(files), lambda *_: None)
+    commits = TableCommits(planned(files), lambda *_: None)
     of_days: dict[int, list[DataFile]] = {0: [], 1: []}
     for batch in range(MIN_SMALL_FILES + 2):
         writer = TableWriter(files, 0)
@@ -89,7 +87,7 @@ def test_only_days_with_many_small_files_are_compacted(tmp_path: Path) -> None:
 
 
 def test_a_table_is_made_and_compacted_under_the_lock(tmp_path: Path) -> None:
-    files = TableFiles((tmp_path / "table").as_uri())
+    files = TableSpec((tmp_path / "table").as_uri())
     versions: list[int] = []
 
     @contextmanager
@@ -104,17 +102,13 @@ def test_a_table_is_made_and_compacted_under_the_lock(tmp_path: Path) -> None:
     assert versions == [-1, 0, MIN_SMALL_FILES, MIN_SMALL_FILES + 1]
 
 
-def table_of_days(files: TableFiles) -> LandingTable:
-    return replace(planned(files), schema=table_schema(True, files.day_column))
-
-
 @pytest.mark.parametrize(("day_column", "compacted"), [("day:x", False), ("day%20#x", True)])
 def test_a_compaction_leaves_paths_that_are_uris(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, day_column: str, compacted: bool
 ) -> None:
     """In a relative URI, `day:` would be a scheme; deltalake would write that into the log."""
     files = files_at(tmp_path, day_column)
-    commits = TableCommits(DeltalakeTable(files), table_of_days(files), lambda *_: None)
+    commits = TableCommits(planned(files), lambda *_: None)
     for batch in range(MIN_SMALL_FILES):
         writer = TableWriter(files, 0)
         writer.add(ORDERS, plain(RECORDS, batch * RECORDS))
@@ -142,13 +136,12 @@ def test_a_compaction_that_fails_is_told_and_leaves_the_query_alone(
     assert re.search("not compacted.*: no room", caplog.text) and "and more" not in caplog.text
 
 
-def typed_files(folder: Path, rows: list[dict[str, Any]], ddl: pa.Schema) -> TableFiles:
+def typed_files(folder: Path, rows: list[dict[str, Any]], ddl: pa.Schema) -> TableSpec:
     """A table with as many small files as are compacted, one of each row, by turns."""
-    files = TableFiles((folder / "table").as_uri())
+    files = TableSpec((folder / "table").as_uri())
     schema = StructType([*spark_columns(ddl, None), StructField("offset", LongType())])
     create_table(files, schema, {})
-    plan = LandingTable(files, schema, planned(files).table_id, lambda _: None)
-    commits = TableCommits(DeltalakeTable(files), plan, lambda *_: None)
+    commits = TableCommits(planned(files, schema=schema), lambda *_: None)
     for batch in range(MIN_SMALL_FILES):
         writer = TableWriter(files, 0)
         row = rows[batch % len(rows)] | {"offset": batch}

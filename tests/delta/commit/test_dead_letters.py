@@ -30,8 +30,7 @@ from tiered_stream.delta.landing import spark_lane
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter
 from tiered_stream.delta.redrive.redrive_run import redrive
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
-from tiered_stream.delta.schema.routing import TableTarget
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import TableError
 
 pytestmark = pytest.mark.stack
@@ -89,7 +88,7 @@ class Landed(Typed):
             (self.checkpoint / "commits" / name).unlink()
 
     def is_for_the_table(self, commits: TableCommits) -> bool:
-        return commits.planned.files.uri == self.landed.as_uri()
+        return commits.planned.spec.uri == self.landed.as_uri()
 
 
 class _KilledError(Exception):
@@ -211,7 +210,7 @@ def test_dead_letters_of_a_parked_table_wait_with_its_rows(
     commit = TableCommits.commit
 
     def refused(self: TableCommits, *given: object) -> int | None:
-        if self.planned.files.uri == refusing:
+        if self.planned.spec.uri == refusing:
             raise TableError("no room")
         return commit(self, *given)  # type: ignore[arg-type]
 
@@ -334,7 +333,7 @@ def test_no_setting_of_the_session_lets_letters_or_rows_be_left_out_where_they_a
     spark: SparkSession, tmp_path: Path, ignored: str
 ) -> None:
     folder = tmp_path / "dead"
-    target = TableTarget(str(folder), TableFiles(folder.as_uri()), dead_letter_columns(), {})
+    target = TableSpec(str(folder), TableSpec(folder.as_uri()), dead_letter_columns(), {})
     spark.range(10).write.format("delta").save(str(folder))
     damage(folder, ignored)
     which, rows = sql.col("id") == 3, spark.range(3, 4)

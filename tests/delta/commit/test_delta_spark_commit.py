@@ -20,7 +20,7 @@ from tests.delta.committing import QUERY, log_file, log_of, offsets, overwrite, 
 from tiered_stream.delta.catalog.address import TableAddress, find_address
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, is_conflict
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.committer import Committer, lock_for_deltalake
+from tiered_stream.delta.commit.committer import lock_for_deltalake
 from tiered_stream.delta.commit.compaction import compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, add_columns, create_table, describe
@@ -28,14 +28,15 @@ from tiered_stream.delta.commit.deltalake_compaction import MIN_SMALL_FILES
 from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.requirements.lane import table_schema
-from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, TableFiles
+from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, TableSpec
+from tiered_stream.delta.settings.row_settings import RowSettings
 from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> TableFiles:
-    made = TableFiles((tmp_path / "a table").as_uri())
+def files(tmp_path: Path) -> TableSpec:
+    made = TableSpec((tmp_path / "a table").as_uri())
     create_table(made, table_schema(True, None), {})
     return made
 
@@ -47,15 +48,15 @@ def conflicts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(delta.exceptions.captured, "_convert_delta_exception", lambda error: None)
 
 
-def address_of(spark: SparkSession, files: TableFiles) -> TableAddress:
+def address_of(spark: SparkSession, files: TableSpec) -> TableAddress:
     return find_address(spark, str(folder(files)))
 
 
-def spark_table(spark: SparkSession, files: TableFiles) -> DeltaSparkTable:
+def spark_table(spark: SparkSession, files: TableSpec) -> DeltaSparkTable:
     return DeltaSparkTable(spark, address_of(spark, files))
 
 
-def folder(files: TableFiles) -> Path:
+def folder(files: TableSpec) -> Path:
     return log_file(files, 0).parents[1]
 
 
@@ -63,11 +64,11 @@ def fail_at_gap(last: int | None, done: int) -> None:
     raise TableError(f"after {last} comes {done}")
 
 
-def by_spark(spark: SparkSession, files: TableFiles) -> TableCommits:
-    return TableCommits(spark_table(spark, files), planned(files), fail_at_gap, sleep=lambda _: None)
+def by_spark(spark: SparkSession, files: TableSpec) -> TableCommits:
+    return TableCommits(planned(files, spark_table(spark, files)), fail_at_gap, sleep=lambda _: None)
 
 
-def test_a_batch_is_one_streaming_update_of_spark(spark: SparkSession, files: TableFiles) -> None:
+def test_a_batch_is_one_streaming_update_of_spark(spark: SparkSession, files: TableSpec) -> None:
     assert has_delta_spark(spark)
     both = [*written(files, 10, 5), *written(files, 4, 90)]
     by_spark(spark, files).commit(QUERY, 0, both)
@@ -90,23 +91,21 @@ def test_a_batch_is_one_streaming_update_of_spark(spark: SparkSession, files: Ta
 
 def test_a_day_partition_is_spark_s_own(spark: SparkSession, tmp_path: Path) -> None:
     from tests.delta.made_batches import ORDERS, plain
-    from tiered_stream.delta.commit.batch_commit import LandingTable
     from tiered_stream.delta.write.table_writer import TableWriter
 
-    files = TableFiles((tmp_path / "table").as_uri(), day_column="day")
+    files = TableSpec((tmp_path / "table").as_uri(), day_column="day")
     create_table(files, table_schema(True, "day"), {})
     writer = TableWriter(files, 0)
     writer.add(ORDERS, plain(10))
-    plan = LandingTable(files, table_schema(True, "day"), describe(table(files)).table_id, lambda _: None)
-    TableCommits(spark_table(spark, files), plan, fail_at_gap).commit(QUERY, 0, writer.finish())
+    TableCommits(planned(files, spark_table(spark, files)), fail_at_gap).commit(QUERY, 0, writer.finish())
     rows = spark.read.format("delta").load(str(folder(files))).where("day = DATE '2023-11-14'")
     assert rows.count() == 10
 
 
 @pytest.mark.parametrize("other", [by_spark, None])
-def test_a_repeated_batch_commits_nothing(spark: SparkSession, files: TableFiles, other: Any) -> None:
+def test_a_repeated_batch_commits_nothing(spark: SparkSession, files: TableSpec, other: Any) -> None:
     """Whoever has committed it."""
-    first = by_spark(spark, files) if other else TableCommits(DeltalakeTable(files), planned(files), fail_at_gap)
+    first = by_spark(spark, files) if other else TableCommits(planned(files), fail_at_gap)
     first.commit(QUERY, 0, written(files, 10))
     again = by_spark(spark, files)
     assert again.is_committed(QUERY, 0) and not again.is_committed(QUERY, 1)
@@ -114,7 +113,7 @@ def test_a_repeated_batch_commits_nothing(spark: SparkSession, files: TableFiles
     assert table(files).version() == 1 and offsets(files) == list(range(10))
 
 
-def test_batches_between_those_of_others(spark: SparkSession, files: TableFiles) -> None:
+def test_batches_between_those_of_others(spark: SparkSession, files: TableSpec) -> None:
     commits = by_spark(spark, files)
     for batch_id in range(3):
         commits.commit(QUERY, batch_id, written(files, 2, 2 * batch_id))
@@ -125,10 +124,10 @@ def test_batches_between_those_of_others(spark: SparkSession, files: TableFiles)
 
 @pytest.mark.usefixtures("conflicts")
 def test_the_same_batch_by_another_driver_in_the_midst_of_a_commit_is_a_conflict(
-    spark: SparkSession, files: TableFiles
+    spark: SparkSession, files: TableSpec
 ) -> None:
     begun = spark_table(spark, files).begin()
-    TableCommits(DeltalakeTable(files), planned(files), fail_at_gap).commit(QUERY, 0, written(files, 10))
+    TableCommits(planned(files), fail_at_gap).commit(QUERY, 0, written(files, 10))
     with pytest.raises(UncertainCommitError, match="ConcurrentTransactionException") as raised:
         begun.commit(BatchCommit(QUERY, 0, written(files, 10)))
     assert isinstance(raised.value.__cause__, JAVA_ERRORS) and is_conflict(raised.value.__cause__)
@@ -137,7 +136,7 @@ def test_the_same_batch_by_another_driver_in_the_midst_of_a_commit_is_a_conflict
 
 @pytest.mark.usefixtures("conflicts")
 def test_a_constraint_that_comes_in_the_midst_of_a_commit_is_noticed(
-    spark: SparkSession, files: TableFiles, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, files: TableSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits, opened = by_spark(spark, files), spark_table(spark, files)
     begin = DeltaSparkTable.begin
@@ -157,7 +156,7 @@ def test_a_constraint_that_comes_in_the_midst_of_a_commit_is_noticed(
     assert seen == 3 and offsets(files) == [] and begin(opened).state.version == 1
 
 
-def test_a_table_that_was_replaced_or_is_gone_is_not_written_to(spark: SparkSession, files: TableFiles) -> None:
+def test_a_table_that_was_replaced_or_is_gone_is_not_written_to(spark: SparkSession, files: TableSpec) -> None:
     commits = by_spark(spark, files)
     commits.commit(QUERY, 0, written(files, 10))
     DeltaTable.create(files.uri, table(files).schema(), mode="overwrite")
@@ -165,10 +164,10 @@ def test_a_table_that_was_replaced_or_is_gone_is_not_written_to(spark: SparkSess
         commits.commit(QUERY, 1, written(files, 10, 10))
     assert offsets(files) == []
     with pytest.raises(TableError, match="that is gone"):
-        spark_table(spark, TableFiles(files.uri + "%20that%20is%20gone")).begin()
+        spark_table(spark, TableSpec(files.uri + "%20that%20is%20gone")).begin()
 
 
-def test_a_table_that_was_made_again_in_its_place_is_not_written_to(spark: SparkSession, files: TableFiles) -> None:
+def test_a_table_that_was_made_again_in_its_place_is_not_written_to(spark: SparkSession, files: TableSpec) -> None:
     commits = by_spark(spark, files)
     for batch_id in range(3):
         commits.commit(QUERY, batch_id, written(files, 10, 10 * batch_id))
@@ -184,12 +183,12 @@ def test_a_table_of_a_name_that_is_somewhere_else_now_is_not_written_to(
     spark: SparkSession, tmp_path: Path, topic: str
 ) -> None:
     name = topic.replace("-", "_")
-    files = TableFiles((tmp_path / "old 1").as_uri())
+    files = TableSpec((tmp_path / "old 1").as_uri())
     create_table(files, table_schema(True, None), {})
     try:
         spark.sql(f"CREATE TABLE {name} USING delta LOCATION '{folder(files)}'")
         address = find_address(spark, name)
-        commits = TableCommits(DeltaSparkTable(spark, address), planned(files), fail_at_gap)
+        commits = TableCommits(planned(files, DeltaSparkTable(spark, address)), fail_at_gap)
         commits.commit(QUERY, 0, written(files, 10))
         assert spark.table(name).count() == 10
         spark.sql(f"DROP TABLE {name}")
@@ -201,7 +200,7 @@ def test_a_table_of_a_name_that_is_somewhere_else_now_is_not_written_to(
     assert offsets(files) == list(range(10))
 
 
-def test_a_commit_that_was_overwritten_is_named(spark: SparkSession, files: TableFiles) -> None:
+def test_a_commit_that_was_overwritten_is_named(spark: SparkSession, files: TableSpec) -> None:
     commits = by_spark(spark, files)
     commits.commit(QUERY, 0, written(files, 10))
     commits.commit(QUERY, 1, written(files, 5, 10))
@@ -212,7 +211,7 @@ def test_a_commit_that_was_overwritten_is_named(spark: SparkSession, files: Tabl
 
 
 def test_deltas_hooks_run_after_a_commit(spark: SparkSession, tmp_path: Path) -> None:
-    files = TableFiles((tmp_path / "table").as_uri())
+    files = TableSpec((tmp_path / "table").as_uri())
     create_table(
         files, table_schema(True, None), {"delta.checkpointInterval": "4", "delta.autoOptimize.autoCompact": "true"}
     )
@@ -229,13 +228,14 @@ def test_deltas_hooks_run_after_a_commit(spark: SparkSession, tmp_path: Path) ->
     assert log_file(files, 4).with_name(f"{4:020d}.checkpoint.parquet").exists()
 
 
-def batch_by_deltalake(spark: SparkSession, files: TableFiles) -> None:
+def batch_by_deltalake(spark: SparkSession, files: TableSpec) -> None:
     lock = lock_for_deltalake(spark, address_of(spark, files), files)
-    TableCommits(DeltalakeTable(files, lock), planned(files), fail_at_gap).commit(QUERY, 0, [])
+    TableCommits(planned(files, DeltalakeTable(files, lock)), fail_at_gap).commit(QUERY, 0, [])
 
 
-def growth_by_deltalake(spark: SparkSession, files: TableFiles) -> None:
-    grow = growth_of(spark, address_of(spark, files), files, Committer(COMMIT_BY_DELTALAKE, ""), Evolution.ADD)
+def growth_by_deltalake(spark: SparkSession, files: TableSpec) -> None:
+    spec = replace(files, rows=RowSettings(schema_evolution=Evolution.ADD))
+    grow = growth_of(spark, address_of(spark, files), spec, COMMIT_BY_DELTALAKE)
     assert grow is not None
     columns = describe(table(files)).fields
     grow(columns, StructType.fromJson({"type": "struct", "fields": list(columns)}).add("more", LongType()))
@@ -243,7 +243,7 @@ def growth_by_deltalake(spark: SparkSession, files: TableFiles) -> None:
 
 @pytest.mark.parametrize("by_deltalake", [batch_by_deltalake, growth_by_deltalake])
 def test_in_a_local_folder_deltalake_and_delta_spark_exclude_each_other(
-    spark: SparkSession, files: TableFiles, by_deltalake: Callable[[SparkSession, TableFiles], None]
+    spark: SparkSession, files: TableSpec, by_deltalake: Callable[[SparkSession, TableSpec], None]
 ) -> None:
     """delta-spark looks whether a version is there and then renames: deltalake waits while it does."""
     by_delta = spark_table(spark, files)
@@ -275,7 +275,7 @@ def test_in_a_local_folder_deltalake_and_delta_spark_exclude_each_other(
 
 @pytest.mark.parametrize("overwrites", [False, True])
 def test_columns_that_come_while_somebody_opens_the_table_are_looked_for_again(
-    spark: SparkSession, files: TableFiles, overwrites: bool
+    spark: SparkSession, files: TableSpec, overwrites: bool
 ) -> None:
     by_delta = spark_table(spark, files)
 
@@ -295,16 +295,16 @@ def test_columns_that_come_while_somebody_opens_the_table_are_looked_for_again(
 
 @pytest.mark.parametrize(("opened", "engine"), [(False, "delta-rs"), (True, "Apache-Spark")])
 def test_what_delta_spark_has_opened_is_compacted_by_delta_spark(
-    spark: SparkSession, files: TableFiles, opened: bool, engine: str
+    spark: SparkSession, files: TableSpec, opened: bool, engine: str
 ) -> None:
     """deltalake would need its lock until the last row is written, and batches would wait for it."""
-    commits = TableCommits(DeltalakeTable(files), planned(files), fail_at_gap)
+    commits = TableCommits(planned(files), fail_at_gap)
     for batch in range(MIN_SMALL_FILES):
         commits.commit(QUERY, batch, written(files, 2, 2 * batch))
     if opened:
         spark_table(spark, files).begin()
     due = replace(files, compact_every=1)
-    compaction = compaction_of(spark, address_of(spark, files), due, Committer(COMMIT_BY_DELTALAKE, ""))
+    compaction = compaction_of(spark, address_of(spark, files), due, COMMIT_BY_DELTALAKE)
     assert compaction is not None
     compaction.after(MIN_SMALL_FILES - 1, MIN_SMALL_FILES)
     compaction.wait()
@@ -313,9 +313,9 @@ def test_what_delta_spark_has_opened_is_compacted_by_delta_spark(
     assert len(table(files).file_uris()) == 1 and offsets(files) == list(range(2 * MIN_SMALL_FILES))
 
 
-def test_a_table_is_not_opened_for_a_lock_that_nobody_else_has(spark: SparkSession, files: TableFiles) -> None:
+def test_a_table_is_not_opened_for_a_lock_that_nobody_else_has(spark: SparkSession, files: TableSpec) -> None:
     by_delta = spark_table(spark, files)
-    TableCommits(DeltalakeTable(files, by_delta.lock), planned(files), fail_at_gap).commit(QUERY, 0, [])
+    TableCommits(planned(files, DeltalakeTable(files, by_delta.lock)), fail_at_gap).commit(QUERY, 0, [])
     assert not by_delta.is_opened()
     by_delta.begin()
     assert by_delta.is_opened() and by_delta._opened_lock().equals(by_delta._log().snapshotLock())
@@ -323,7 +323,7 @@ def test_a_table_is_not_opened_for_a_lock_that_nobody_else_has(spark: SparkSessi
 
 @pytest.mark.parametrize("overwrites", [False, True])
 def test_a_commit_while_somebody_opens_the_table_is_looked_for_again(
-    spark: SparkSession, files: TableFiles, overwrites: bool
+    spark: SparkSession, files: TableSpec, overwrites: bool
 ) -> None:
     by_delta = spark_table(spark, files)
 
@@ -335,7 +335,7 @@ def test_a_commit_while_somebody_opens_the_table_is_looked_for_again(
             if overwrites and table(files).version() == 1:
                 overwrite(files, 1, [{"commitInfo": {"timestamp": 1, "operation": "WRITE", "operationParameters": {}}}])
 
-    commits = TableCommits(DeltalakeTable(files, opened_meanwhile), planned(files), fail_at_gap, sleep=lambda _: None)
+    commits = TableCommits(planned(files, DeltalakeTable(files, opened_meanwhile)), fail_at_gap, sleep=lambda _: None)
     commits.commit(QUERY, 0, written(files, 5))
     assert offsets(files) == list(range(5))
     assert table(files).version() == 1 + overwrites

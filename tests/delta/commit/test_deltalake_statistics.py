@@ -17,17 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StructType
 
-from tests.delta.committing import QUERY, folder_of, log_of, table
+from tests.delta.committing import QUERY, folder_of, log_of, planned, table
 from tests.delta.made_batches import ORDERS
 from tiered_stream.delta.catalog.address import TableAddress
-from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table, delete_rows, describe
+from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table, delete_rows
 from tiered_stream.delta.commit.deltalake_compaction import MIN_SMALL_FILES, compact_crowded
 from tiered_stream.delta.commit.deltalake_merge import DeltalakeMergedTable
 from tiered_stream.delta.commit.merge import MergedTable
 from tiered_stream.delta.commit.transaction import CommitTable
 from tiered_stream.delta.schema.row_schema import spark_columns
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.formats.rows.change_records import DELETED
 from tiered_stream.formats.rows.kafka_columns import hidden
@@ -70,21 +70,20 @@ def made(kind: pa.DataType, values: list[Any]) -> pa.Array:
     return pa.array(values, kind)
 
 
-def committed(files: TableFiles, rows: pa.RecordBatch, opened: Callable[[StructType], CommitTable]) -> TableCommits:
+def committed(files: TableSpec, rows: pa.RecordBatch, opened: Callable[[StructType], CommitTable]) -> TableCommits:
     """Commits to a new table with the columns of the rows."""
     schema = spark_columns(rows.schema, None)
     create_table(files, schema, {})
-    plan = LandingTable(files, schema, describe(table(files)).table_id, lambda _: None)
-    return TableCommits(opened(schema), plan, lambda *_: None)
+    return TableCommits(planned(files, opened(schema), schema), lambda *_: None)
 
 
-def by_merge(files: TableFiles, rows: pa.RecordBatch, patched: pytest.MonkeyPatch) -> None:
+def by_merge(files: TableSpec, rows: pa.RecordBatch, patched: pytest.MonkeyPatch) -> None:
     """Merge the rows twice, so that the second micro-batch rewrites the file of the first one."""
     patched.setattr(MergedTable, "remove", lambda *_: None)  # it needs a session
     no_session: Any = None
 
     def opened(_: StructType) -> CommitTable:
-        merged = MergedTable(no_session, TableAddress("t", None, files.uri), files, None, {})
+        merged = MergedTable(no_session, TableAddress("t", None, files.uri), files)
         return DeltalakeMergedTable(DeltalakeTable(files), merged, by_spark=False)
 
     commits = committed(files, rows, opened)
@@ -98,7 +97,7 @@ def by_merge(files: TableFiles, rows: pa.RecordBatch, patched: pytest.MonkeyPatc
     assert table(files).to_pyarrow_table().num_rows == len(rows)
 
 
-def by_compaction(files: TableFiles, rows: pa.RecordBatch, _: pytest.MonkeyPatch) -> None:
+def by_compaction(files: TableSpec, rows: pa.RecordBatch, _: pytest.MonkeyPatch) -> None:
     commits = committed(files, rows, lambda _: DeltalakeTable(files))
     for batch in range(MIN_SMALL_FILES):
         writer = TableWriter(files, 0)
@@ -107,13 +106,13 @@ def by_compaction(files: TableFiles, rows: pa.RecordBatch, _: pytest.MonkeyPatch
     compact_crowded(files)
 
 
-def by_delete(files: TableFiles, rows: pa.RecordBatch, patched: pytest.MonkeyPatch) -> None:
+def by_delete(files: TableSpec, rows: pa.RecordBatch, patched: pytest.MonkeyPatch) -> None:
     """As dead letters are deleted without Spark."""
     by_compaction(files, rows, patched)
     delete_rows(files, "id = 99")
 
 
-def added(files: TableFiles) -> list[dict[str, Any]]:
+def added(files: TableSpec) -> list[dict[str, Any]]:
     """The statistics of each file that the newest version adds, with the rows of the file."""
     adds = [each["add"] for each in log_of(files, table(files).version()) if "add" in each]
     return [
@@ -148,12 +147,12 @@ def extremes(column: pa.ChunkedArray) -> tuple[Any, Any]:
 def test_bounds_of_files_that_deltalake_writes_hold_all_of_their_rows(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    write: Callable[[TableFiles, pa.RecordBatch, pytest.MonkeyPatch], None],
+    write: Callable[[TableSpec, pa.RecordBatch, pytest.MonkeyPatch], None],
     kind: pa.DataType,
     values: list[Any],
     bounded: bool,
 ) -> None:
-    files = TableFiles((tmp_path / "table").as_uri(), keys=("id",) if write is by_merge else ())
+    files = TableSpec((tmp_path / "table").as_uri(), keys=("id",) if write is by_merge else ())
     column = made(kind, values)
     nested = pa.StructArray.from_arrays([column], ["v"])
     rows = pa.RecordBatch.from_arrays([pa.array(range(len(values))), column, nested], ["id", "v", "s"])
@@ -175,7 +174,7 @@ def test_bounds_of_files_that_deltalake_writes_hold_all_of_their_rows(
 
 
 def test_a_delete_leaves_no_bounds_that_are_no_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = TableFiles((tmp_path / "table").as_uri())
+    files = TableSpec((tmp_path / "table").as_uri())
     wide = made(pa.decimal128(20, 0), [Decimal("12345678901234567891"), None])
     moments = made(INSTANT, [2**63 - 1, 0])
     rows = pa.RecordBatch.from_arrays([pa.array([1, 99]), wide, moments], ["id", "wide", "moment"])

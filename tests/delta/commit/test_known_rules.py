@@ -10,21 +10,22 @@ from deltalake import DeltaTable
 
 from tests.delta.committing import QUERY, offsets, planned, written
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
-from tiered_stream.delta.commit.known_rules import KnownRules, rules_text
-from tiered_stream.delta.schema.routing import Route, Routing, TableTarget
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.commit.deltalake_commit import create_table
+from tiered_stream.delta.landing.data_files_readers import KnownRules
+from tiered_stream.delta.schema.routing import Route, Routing
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.write.data_files import rules_text
 from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.table_rules import TableRules
 
 POSITIVE = TableRules(checks=(("positive", "offset > 0"),))
 
 
-def target(folder: Path, topic: str, *constraints: str) -> TableTarget:
+def target(folder: Path, topic: str, *constraints: str) -> TableSpec:
     """A topic's table, made with its constraints."""
     route = Route(".*", f"{folder}/{{topic}}", f"{folder.as_uri()}/{{topic}}")
-    found = Routing({"includeHeaders": "true"}, TableFiles(""), (route,)).target(topic)
-    create_table(found.files, found.schema, {})
+    found = Routing({"includeHeaders": "true"}, TableSpec(""), (route,)).target(topic)
+    create_table(found, found.schema, {})
     for number, text in enumerate(constraints):
         name = "positive" if not number else f"c{number}"
         DeltaTable(folder / topic).alter.add_constraint({name: text})
@@ -34,8 +35,8 @@ def target(folder: Path, topic: str, *constraints: str) -> TableTarget:
 def test_only_rules_that_tasks_can_check_are_known(tmp_path: Path) -> None:
     ruled, plain = target(tmp_path, "ruled", "offset > 0"), target(tmp_path, "plain")
     odd = target(tmp_path, "odd", "offset % 2 = 0")
-    absent = replace(plain, files=replace(plain.files, uri=(tmp_path / "absent").as_uri()))
-    broken = replace(plain, files=replace(plain.files, uri=(tmp_path / "broken").as_uri()))
+    absent = replace(plain, uri=(tmp_path / "absent").as_uri())
+    broken = replace(plain, uri=(tmp_path / "broken").as_uri())
     (tmp_path / "broken" / "_delta_log").mkdir(parents=True)
     (tmp_path / "broken" / "_delta_log" / f"{0:020}.json").write_text("{")
     known = KnownRules()
@@ -49,10 +50,9 @@ def test_only_rules_that_tasks_can_check_are_known(tmp_path: Path) -> None:
 
 def test_files_that_were_checked_by_other_rules_are_not_committed(tmp_path: Path) -> None:
     ruled = target(tmp_path, "ruled", "offset > 0")
-    plan = replace(planned(ruled.files), rules=POSITIVE, rules_by_file=True)
-    commits = TableCommits(DeltalakeTable(ruled.files), plan, lambda *_: None)
-    unchecked = written(ruled.files, 3, 1)
+    commits = TableCommits(replace(planned(ruled), rules=POSITIVE), lambda *_: None, rules_by_file=True)
+    unchecked = written(ruled, 3, 1)
     with pytest.raises(TableError, match="constraints"):
         commits.commit(QUERY, 0, unchecked)
     commits.commit(QUERY, 0, [replace(file, rules=rules_text(POSITIVE)) for file in unchecked])
-    assert offsets(ruled.files) == [1, 2, 3]
+    assert offsets(ruled) == [1, 2, 3]

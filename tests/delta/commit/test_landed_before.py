@@ -11,34 +11,34 @@ import pytest
 from tests.delta.committing import QUERY, planned, table
 from tests.delta.made_batches import ORDERS, plain
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
+from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import FAIL, LAND, TableSpec
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import TableError
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> TableFiles:
-    made = TableFiles((tmp_path / "table").as_uri())
+def files(tmp_path: Path) -> TableSpec:
+    made = TableSpec((tmp_path / "table").as_uri())
     create_table(made, table_schema(True, None), {})
     return made
 
 
-def records(files: TableFiles, start: int, end: int) -> list[DataFile]:
+def records(files: TableSpec, start: int, end: int) -> list[DataFile]:
     writer = TableWriter(files, 0)
     writer.add(ORDERS, plain(end - start, start))
     return writer.finish()
 
 
-def commits(files: TableFiles, *, lands_again: bool = False) -> TableCommits:
-    return TableCommits(DeltalakeTable(files), replace(planned(files), lands_again=lands_again), lambda *_: None)
+def commits(files: TableSpec, *, lands_again: bool = False) -> TableCommits:
+    return TableCommits(planned(replace(files, on_landed_offsets=LAND if lands_again else FAIL)), lambda *_: None)
 
 
 @pytest.mark.parametrize("start,end", [(0, 100), (50, 300), (199, 201), (150, 160)])
 def test_records_that_another_query_has_landed_end_the_query_with_ways_to_go_on(
-    files: TableFiles, start: int, end: int
+    files: TableSpec, start: int, end: int
 ) -> None:
     first = commits(files)
     for batch in range(2):
@@ -53,7 +53,7 @@ def test_records_that_another_query_has_landed_end_the_query_with_ways_to_go_on(
     assert table(files).version() == 2
 
 
-def test_records_that_are_to_be_landed_again_are(files: TableFiles, caplog: pytest.LogCaptureFixture) -> None:
+def test_records_that_are_to_be_landed_again_are(files: TableSpec, caplog: pytest.LogCaptureFixture) -> None:
     commits(files).commit(QUERY, 0, records(files, 0, 100))
     assert commits(files, lands_again=True).commit("a new query", 0, records(files, 0, 100)) == 2
     assert "This query lands them again" in caplog.text
@@ -61,7 +61,7 @@ def test_records_that_are_to_be_landed_again_are(files: TableFiles, caplog: pyte
 
 @pytest.mark.parametrize("start,end", [(200, 210), (90, 100)])
 def test_a_query_that_goes_on_where_the_table_ends_or_begins_is_no_concern(
-    files: TableFiles, start: int, end: int
+    files: TableSpec, start: int, end: int
 ) -> None:
     commits(files).commit(QUERY, 0, records(files, 100, 200))
     new = commits(files)
@@ -69,7 +69,7 @@ def test_a_query_that_goes_on_where_the_table_ends_or_begins_is_no_concern(
     assert new.commit("a new query", 1, records(files, 100, 110)) == 3, "only its first batch is compared"
 
 
-def test_a_topic_that_was_made_again_since_has_other_records(files: TableFiles) -> None:
+def test_a_topic_that_was_made_again_since_has_other_records(files: TableSpec) -> None:
     old, new = (
         [replace(file, topic_ids={"orders": UUID(int=number)}) for file in records(files, 0, 9)] for number in (1, 2)
     )

@@ -18,8 +18,8 @@ from pyspark.sql.types import (
 )
 
 from tiered_stream.delta.commit.deltalake_commit import add_columns, create_table
-from tiered_stream.delta.commit.local_times import LOCAL_TIMES
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.schema.row_schema import LOCAL_TIMES
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.errors import TableError
 
 LOCAL = TimestampNTZType()
@@ -30,11 +30,11 @@ MAPS: dict[str, DataType] = {
 }
 
 
-def folder_files(folder: Path, day_column: str | None = None) -> TableFiles:
-    return TableFiles(folder.as_uri(), TableStorage(), day_column)
+def folder_files(folder: Path, day_column: str | None = None) -> TableSpec:
+    return TableSpec(folder.as_uri(), TableStorage(), day_column)
 
 
-def names(files: TableFiles) -> list[str]:
+def names(files: TableSpec) -> list[str]:
     return [field.name for field in DeltaTable(files.uri).schema().fields]
 
 

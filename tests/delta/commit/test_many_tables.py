@@ -16,11 +16,11 @@ from tests.rigs.stack.rows import Record
 from tiered_stream.delta.checkpoint.query_tables import Landed, Parked, QueryTablesLog
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.dead_letters import DeadLetterTable, Unfinished
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table, delete_rows, open_table
+from tiered_stream.delta.commit.deltalake_commit import create_table, delete_rows, open_table
 from tiered_stream.delta.commit.many_tables import ManyTables
 from tiered_stream.delta.commit.table_log import TableLog
-from tiered_stream.delta.schema.routing import Route, Routing, TableTarget
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.schema.routing import Route, Routing
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError
@@ -33,7 +33,7 @@ class Lake:
 
     def __init__(self, folder: Path, *routes: Route, **overrides: dict[str, str]) -> None:
         by_topic = Route(".*", f"{folder}/{{topic}}", f"{folder.as_uri()}/{{topic}}")
-        self.routing = Routing({"includeHeaders": "true"}, TableFiles(""), (*routes, by_topic), overrides)
+        self.routing = Routing({"includeHeaders": "true"}, TableSpec(""), (*routes, by_topic), overrides)
         self.checkpoint = FolderInMemory()
         self.refuse: dict[str, Exception] = {}
         self.opened: list[str] = []
@@ -80,29 +80,29 @@ class Lake:
         found = [self.written(each.topic, len(offsets), offsets.start) for each, offsets in ranges.items()]
         return [file for files in found for file in files if file.table == key]
 
-    def _open(self, target: TableTarget, landed: Landed) -> TableCommits:
+    def _open(self, target: TableSpec, landed: Landed) -> TableCommits:
         self.opened.append(target.key)
         for topic, error in self.refuse.items():
             if target.key == self.routing.target(topic).key:
                 raise error
-        if open_table(target.files) is None:
-            create_table(target.files, target.schema, {})
+        if open_table(target) is None:
+            create_table(target, target.schema, {})
 
         def on_gap(last: int | None, due: int) -> None:
             raise TableError(f"has {last}, not {due}")
 
-        return TableCommits(DeltalakeTable(target.files), planned(target.files), on_gap, landed, sleep=lambda _: None)
+        return TableCommits(planned(target), on_gap, landed, sleep=lambda _: None)
 
-    def _open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
+    def _open_dead_letters(self, target: TableSpec) -> DeadLetterTable:
         def remove(query_id: str, unfinished: Unfinished) -> None:
             for key, newest in unfinished.items():
-                delete_rows(target.files, f"query = '{query_id}' AND target = '{key}' AND batch > {newest}")
+                delete_rows(target, f"query = '{query_id}' AND target = '{key}' AND batch > {newest}")
 
         opened = partial(self._open, target, Landed())
-        return DeadLetterTable(target, opened, remove, opened())
+        return DeadLetterTable(opened, remove, opened())
 
-    def files(self, topic: str) -> TableFiles:
-        return self.routing.target(topic).files
+    def files(self, topic: str) -> TableSpec:
+        return self.routing.target(topic)
 
     def written(self, topic: str, count: int, first_offset: int = 0) -> list[DataFile]:
         """Files with records of the topic."""

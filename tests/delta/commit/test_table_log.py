@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from tiered_stream.delta.commit.table_log import TableLog
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import TableError
 from tiered_stream.observe.landed_rows import ChangedKeys
 
@@ -19,7 +19,7 @@ def log_of(folder: Path, line: str) -> TableLog:
     """A table's log with one version of one line."""
     (folder / "_delta_log").mkdir(parents=True)
     (folder / "_delta_log" / f"{3:020d}.json").write_text(line + "\n")
-    return TableLog(TableFiles(folder.as_uri()))
+    return TableLog(TableSpec(folder.as_uri()))
 
 
 @pytest.mark.parametrize(

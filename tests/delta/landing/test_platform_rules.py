@@ -10,14 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import options
-from tiered_stream.delta.catalog import session_platform
+from tiered_stream.delta.catalog import platforms
 from tiered_stream.delta.catalog.platforms import Platform
-from tiered_stream.delta.commit import committer
-from tiered_stream.delta.landing import spark_lane, suitability
+from tiered_stream.delta.commit import committer, open_table
+from tiered_stream.delta.commit.open_table import with_access
+from tiered_stream.delta.landing import spark_lane
 from tiered_stream.delta.landing.land import plan_landing
-from tiered_stream.delta.landing.suitability import resolve_storage
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError
 from tiered_stream.delta.requirements.lane import Lane
+from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
 from tiered_stream.errors import ConfigurationError
 
 DATABRICKS = Platform("Databricks", "a sign", commits_to_s3_itself=True, gives_credentials=True)
@@ -30,9 +31,13 @@ KEYS = {
 }
 
 
+def spec(uri: str, settings: dict[str, str]) -> TableSpec:
+    return replace(table_spec(settings), uri=uri)
+
+
 def put(monkeypatch: pytest.MonkeyPatch, platform: Platform) -> None:
     """Put the session on a platform."""
-    for module in (committer, suitability, session_platform):
+    for module in (committer, open_table, platforms):
         monkeypatch.setattr(module, "platform_of", lambda _: platform)
 
 
@@ -40,17 +45,17 @@ def test_databricks_own_writers_keep_a_table_in_s3_from_the_direct_lane(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(monkeypatch, DATABRICKS)
-    _, why_not = resolve_storage(spark, IN_S3, KEYS)
+    _, why_not = with_access(spark, spec(IN_S3, KEYS))
     assert why_not is not None
     assert why_not.startswith("Databricks ") and "ingest.commit=deltalake" in why_not
-    assert resolve_storage(spark, IN_S3, {**KEYS, "ingest.commit": "deltalake"})[1] is None
+    assert with_access(spark, spec(IN_S3, {**KEYS, "ingest.commit": "deltalake"}))[1] is None
 
 
 def test_other_platforms_and_folders_keep_the_direct_lane(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     put(monkeypatch, EMR)
-    assert resolve_storage(spark, IN_S3, KEYS)[1] is None
+    assert with_access(spark, spec(IN_S3, KEYS))[1] is None
     put(monkeypatch, DATABRICKS)
-    assert resolve_storage(spark, "file:///lake/orders", KEYS)[1] is None
+    assert with_access(spark, spec("file:///lake/orders", KEYS))[1] is None
 
 
 def test_a_session_without_credentials_has_them_only_on_some_platforms(
@@ -59,14 +64,14 @@ def test_a_session_without_credentials_has_them_only_on_some_platforms(
     def none_found(*_: object) -> None:
         raise NoCredentialsError("there are no credentials")
 
-    monkeypatch.setattr(suitability, "find_access", none_found)
+    monkeypatch.setattr(open_table, "find_access", none_found)
     put(monkeypatch, DATABRICKS)
-    assert resolve_storage(spark, IN_AZURE, {})[1] == (
+    assert with_access(spark, spec(IN_AZURE, {}))[1] == (
         "Databricks gives credentials to Spark alone: there are no credentials"
     )
     put(monkeypatch, replace(DATABRICKS, gives_credentials=False))
     with pytest.raises(NoCredentialsError):
-        resolve_storage(spark, IN_AZURE, {})
+        with_access(spark, spec(IN_AZURE, {}))
 
 
 def test_a_query_logs_the_platform_before_its_lane(

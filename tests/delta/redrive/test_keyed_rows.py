@@ -13,9 +13,8 @@ from tests.delta.test_latest_state import Latest
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options
 from tiered_stream.delta.redrive.dead_letter_marks import DeadLetterMarks
-from tiered_stream.delta.redrive.keyed_rows import SOURCE, KeyedRows
 from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, RedriveReport, redrive
-from tiered_stream.delta.redrive.redriven_table import RedrivenTable
+from tiered_stream.delta.redrive.redriven_table import SOURCE, KeyedRows, RedrivenTable
 from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, PLACEHOLDERS, POSITION
 from tiered_stream.errors import ConfigurationError
 

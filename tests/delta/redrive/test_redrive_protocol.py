@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis.strategies import integers, lists, sampled_from
 
 from tests.depth import examples
-from tiered_stream.delta.redrive.redrive_protocol import ATTEMPTS, Outcome, finish
+from tiered_stream.delta.redrive.dead_letter_marks import ATTEMPTS, Outcome, finish
 from tiered_stream.errors import TableError
 
 ALL = frozenset(range(4))

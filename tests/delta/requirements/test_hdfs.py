@@ -6,7 +6,8 @@ import json
 
 from tests.without_packages import run_without
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
-from tiered_stream.delta.requirements.hdfs import find_hdfs
+from tiered_stream.delta.requirements.store_access import find_hdfs
+from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
 
 GIVEN = {
     "fs.defaultFS": "hdfs://Both",
@@ -28,28 +29,31 @@ def session(given: dict[str, str]) -> HadoopSettings:
 
 
 def test_tasks_get_the_settings_that_the_client_follows_and_no_others() -> None:
-    storage, why_not = find_hdfs({}, session(GIVEN))
+    storage, why_not = find_hdfs(TableStorage(), session(GIVEN))
     assert why_not is None
     followed = {name: GIVEN[name] for name in GIVEN if name.startswith(("fs.def", "dfs.ha", "dfs.name", "dfs.repl"))}
     assert json.loads(storage.hdfs_settings or "") == followed
 
 
 def test_a_umask_that_tasks_cannot_follow_leaves_the_table_to_the_spark_lane() -> None:
-    assert find_hdfs({}, session(GIVEN | {"fs.permissions.umask-mode": "u=rwx,g=,o="}))[1] == (
+    assert find_hdfs(TableStorage(), session(GIVEN | {"fs.permissions.umask-mode": "u=rwx,g=,o="}))[1] == (
         "fs.permissions.umask-mode = 'u=rwx,g=,o=' cannot be followed: write an octal number such as 027"
     )
 
 
 def test_the_jobs_own_files_and_login_stay() -> None:
     own = {"core-site.path": "/c.xml", "auth.kerberos.principal": "me@R", "auth.kerberos.keytab": "/k"}
-    storage, _ = find_hdfs({f"ingest.storage.hdfs.{name}": value for name, value in own.items()}, session(GIVEN))
+    storage, _ = find_hdfs(
+        table_storage({f"ingest.storage.hdfs.{name}": value for name, value in own.items()}), session(GIVEN)
+    )
     assert (storage.hdfs_core_site, storage.hdfs_principal, storage.hdfs_keytab) == ("/c.xml", "me@R", "/k")
 
 
 def test_without_the_client_the_table_is_left_to_the_spark_lane() -> None:
     program = """
 from tests.delta.requirements.test_hdfs import find_hdfs, session
-print(find_hdfs({}, session({}))[1])
+from tiered_stream.delta.settings.ingest_settings import TableStorage
+print(find_hdfs(TableStorage(), session({}))[1])
 """
     done = run_without(("hdfs_native",), program)
     assert done.stdout == (

@@ -13,7 +13,7 @@ from tiered_stream.delta.requirements.merge_requirements import (
     merged_columns,
     why_not_merged_by_deltalake,
 )
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import ConfigurationError
 
 
@@ -28,15 +28,15 @@ def table(**changed: Any) -> TableDescription:
 def test_a_partition_whose_text_does_not_hold_a_key_is_refused(kind: str, compared: dict[str, Any]) -> None:
     fields = tuple({"name": name, "type": of, "nullable": True} for name, of in (("id", "long"), ("AT", kind)))
     with pytest.raises(ConfigurationError, match=f"partitioned by AT, a {kind.upper()}"):
-        check_merge("t", TableDescription(fields, ("AT",)), TableFiles("", **compared))
-    check_merge("t", TableDescription(fields, ("id",)), TableFiles("", **compared))
-    check_merge("t", TableDescription(fields, ("AT",)), TableFiles("", keys=("id",)))
+        check_merge("t", TableDescription(fields, ("AT",)), TableSpec("", **compared))
+    check_merge("t", TableDescription(fields, ("id",)), TableSpec("", **compared))
+    check_merge("t", TableDescription(fields, ("AT",)), TableSpec("", keys=("id",)))
 
 
 def test_a_table_that_only_appends_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="the table t has delta.appendOnly=true"):
-        check_merge("t", table(configuration={"delta.appendOnly": "true"}), TableFiles("", keys=("id",)))
-    check_merge("t", table(configuration={"delta.appendOnly": "false"}), TableFiles("", keys=("id",)))
+        check_merge("t", table(configuration={"delta.appendOnly": "true"}), TableSpec("", keys=("id",)))
+    check_merge("t", table(configuration={"delta.appendOnly": "false"}), TableSpec("", keys=("id",)))
 
 
 @pytest.mark.parametrize("name", ["filePath", "_METADATA"])
@@ -44,9 +44,9 @@ def test_a_column_that_deltas_merge_cannot_have_is_refused_with_deletion_vectors
     fields = tuple({"name": each, "type": "string", "nullable": True} for each in ("id", name))
     vectors = {"delta.enableDeletionVectors": "true"}
     with pytest.raises(ConfigurationError, match=f"deletion vectors and a column {name}"):
-        check_merge("t", TableDescription(fields, configuration=vectors), TableFiles("", keys=("id",)))
-    check_merge("t", TableDescription(fields), TableFiles("", keys=("id",)))
-    check_merge("t", TableDescription(fields[:1], configuration=vectors), TableFiles("", keys=("id",)))
+        check_merge("t", TableDescription(fields, configuration=vectors), TableSpec("", keys=("id",)))
+    check_merge("t", TableDescription(fields), TableSpec("", keys=("id",)))
+    check_merge("t", TableDescription(fields[:1], configuration=vectors), TableSpec("", keys=("id",)))
 
 
 def test_texts_of_partitions_are_a_rule_of_rows_that_are_merged() -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.delta.archive import ODD, everything, options
 from tests.rigs.stack.spark import configured
 from tiered_stream import land
-from tiered_stream.delta.requirements.new_table_properties import (
+from tiered_stream.delta.requirements.session_requirements import (
     CREATED_ALIKE,
     CREATED_WELL,
     DEFAULTS_PREFIX,
@@ -95,8 +95,7 @@ def test_deltalake_makes_the_tables_that_delta_spark_makes(spark: SparkSession, 
 
     from tiered_stream.delta.catalog.address import create_by_spark, find_address
     from tiered_stream.delta.commit.deltalake_commit import create_table
-    from tiered_stream.delta.schema.routing import TableTarget
-    from tiered_stream.delta.settings.ingest_settings import PROPERTY_PREFIX, TableFiles
+    from tiered_stream.delta.settings.ingest_settings import TableSpec
 
     values = {
         "Cols": "3", "Columns": "n", "Interval": "20", "Duration": "interval 40 days", "Length": "3",
@@ -107,10 +106,9 @@ def test_deltalake_makes_the_tables_that_delta_spark_makes(spark: SparkSession, 
         for name in sorted(CREATED_ALIKE)
     }
     schema = StructType([StructField("n", LongType())])
-    settings = {PROPERTY_PREFIX + name: value for name, value in given.items()}
-    target = TableTarget("t", TableFiles(""), schema, settings)
+    target = TableSpec("", schema=schema, own_properties=tuple(given.items()))
     create_by_spark(spark, find_address(spark, f"{tmp_path}/spark"), target)
-    create_table(TableFiles((tmp_path / "lake").as_uri()), schema, given)
+    create_table(TableSpec((tmp_path / "lake").as_uri()), schema, given)
     assert first_actions(tmp_path / "spark") == first_actions(tmp_path / "lake")
 
 

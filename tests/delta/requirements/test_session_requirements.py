@@ -16,7 +16,7 @@ from tests.delta.archive import ODD, everything, landed, options
 from tests.delta.requirements.test_s3a import s3a
 from tests.rigs.stack.spark import configured
 from tiered_stream import land
-from tiered_stream.delta.landing.spark_lane_session import check_spark_sink
+from tiered_stream.delta.landing.spark_lane import check_spark_sink
 from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, redrive
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.requirements.requirement import Handling, Kind

@@ -8,12 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.requirements.test_lane import FIELDS, WRITTEN, described
-from tiered_stream.delta.commit.committer import Committer
+from tiered_stream.delta.commit.committer import why_not_by_deltalake
 from tiered_stream.delta.requirements.lane import TableDescription, table_rules, table_schema, why_not_direct
 from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
-from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX
-from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
+from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX, DECLARED_TYPE
 from tiered_stream.delta.requirements.writer_requirements import (
     WRITER_REQUIREMENTS,
     find_requirement,
@@ -83,8 +82,7 @@ def test_the_direct_lane_does_what_the_list_says(entry: Requirement) -> None:
     found, day = asking(entry)
     written = table_schema(True, day)
     why_not = why_not_direct(found, day, written)
-    by_deltalake, by_spark = (Committer(by, "").why_not_direct(found) for by in ("deltalake", "spark"))
-    assert by_spark is None
+    by_deltalake = why_not_by_deltalake(found)
     match entry.handling:
         case Handling.HONOURED | Handling.NOTHING:
             assert why_not is by_deltalake is None
@@ -163,7 +161,7 @@ def test_a_property_asks_for_nothing_where_it_is_off() -> None:
         "delta.compatibility.symlinkFormatManifest.enabled": "false", "delta.autoOptimize.autoCompact": "",
     }  # fmt: skip
     assert why_not_direct(described(configuration=off), None, WRITTEN) is None
-    assert Committer("deltalake", "").why_not_direct(described(configuration=off)) is None
+    assert why_not_by_deltalake(described(configuration=off)) is None
 
 
 def test_no_entry_is_in_the_list_twice_and_each_is_in_the_docs_table() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tiered_stream.delta.schema.row_plan import plan_rows, record_columns
+from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.formats.sql.sql_reader import parse_spark_schema
 
 JSON = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT"}
@@ -29,4 +30,5 @@ def test_a_decoded_key_is_a_column_unless_no_column_of_kafkas_is_wanted(
     settings = JSON | given
     planned = plan_rows(settings, include_headers=False, parse=parse_spark_schema)
     assert planned.written.names == columns
-    assert ("key" in record_columns(settings)) == ("key" in columns and given["ingest.key.format"] == "string")
+    recorded = record_columns(table_spec(settings))
+    assert ("key" in recorded) == ("key" in columns and given["ingest.key.format"] == "string")

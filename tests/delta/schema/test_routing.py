@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tests.formats.scripted_registry import ScriptedRegistry
-from tiered_stream.delta.commit.known_rules import KnownRules
-from tiered_stream.delta.landing.data_files_readers import FilesPartition, TasksWrite
+from tiered_stream.delta.landing.data_files_readers import FilesPartition, KnownRules, TasksWrite
 from tiered_stream.delta.schema.routing import Route, Routing, routing_of, routing_options
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.errors import ConfigurationError, TableError, UnknownSchemaError
 from tiered_stream.formats.rows.row_choices import Envelope, Format
 from tiered_stream.formats.rows.row_format import PartFormat, RowFormat, plain_rows
@@ -21,13 +20,13 @@ BY_TOPIC = Route(".*", "/lake/{topic}/raw", "file:///lake/{topic}/raw")
 
 
 def routing(*routes: Route, **overrides: dict[str, str]) -> Routing:
-    return Routing({"ingest.compression": "zstd"}, TableFiles("", TableStorage()), routes or (BY_TOPIC,), overrides)
+    return Routing({"ingest.compression": "zstd"}, TableSpec("", TableStorage()), routes or (BY_TOPIC,), overrides)
 
 
 def test_each_topic_has_a_table_of_its_own_where_the_place_has_its_name() -> None:
     target = routing().target("orders.eu-1")
     assert (target.name, target.key) == ("/lake/orders.eu-1/raw", "file:///lake/orders.eu-1/raw")
-    assert target.files.compression == "zstd" and "day" not in target.schema.names
+    assert target.compression == "zstd" and "day" not in target.schema.names
 
 
 def test_the_first_route_that_matches_the_whole_name_is_taken() -> None:
@@ -45,9 +44,9 @@ def test_a_folder_that_a_catalog_has_named_is_in_lower_case() -> None:
 def test_a_topics_own_settings_go_before_the_querys() -> None:
     found = routing(orders={"ingest.dayColumn": "day", "INGEST.compression": "none"})
     orders, others = found.target("orders"), found.target("Orders")
-    assert (orders.files.day_column, orders.files.compression) == ("day", "none")
+    assert (orders.day_column, orders.compression) == ("day", "none")
     assert orders.schema.names[-1] == "day"
-    assert (others.files.day_column, others.files.compression) == (None, "zstd")
+    assert (others.day_column, others.compression) == (None, "zstd")
 
 
 def test_a_table_for_dead_letters_is_neither_partitioned_nor_clustered_by_columns_of_its_rows() -> None:
@@ -55,14 +54,14 @@ def test_a_table_for_dead_letters_is_neither_partitioned_nor_clustered_by_column
         known = routing(orders={**layout, "ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": "/lake/dead"})
         dead_letters = known.dead_letters(known.target("orders"))
         assert dead_letters is not None
-        assert (dead_letters.files.day_column, dead_letters.files.cluster_by) == (None, ())
+        assert (dead_letters.day_column, dead_letters.cluster_by) == (None, ())
 
 
 def test_what_is_changed_for_all_tables_holds_for_those_that_were_known_before() -> None:
     known = routing(orders={"ingest.compression": "none"})
-    assert known.target("orders").files.tasks == 1
-    changed = replace(known, files=replace(known.files, tasks=8))
-    assert {changed.target(topic).files.tasks for topic in ("orders", "others")} == {8}
+    assert known.target("orders").tasks == 1
+    changed = replace(known, spec=replace(known.spec, tasks=8))
+    assert {changed.target(topic).tasks for topic in ("orders", "others")} == {8}
 
 
 @pytest.mark.parametrize("topic", ["..", ".", "a/../../b", "", "a b", "é", "a\n", "x" * 250])
@@ -90,7 +89,7 @@ def test_topics_that_a_catalog_would_send_to_one_table_are_refused() -> None:
         routing(BY_NAME).check_apart(["Orders", "orders"])
     with pytest.raises(ConfigurationError, match=r"share the table bronze\.old_raw"):
         routing(OTHERS, BY_NAME).check_apart(["old_raw", "raw"])
-    Routing({}, TableFiles("", TableStorage()), (Route("o.*", "/l/o", "file:///l/o"),)).check_apart(["o", "orders"])
+    Routing({}, TableSpec("", TableStorage()), (Route("o.*", "/l/o", "file:///l/o"),)).check_apart(["o", "orders"])
 
 
 def test_a_topic_with_the_name_of_the_table_for_dead_letters_is_refused() -> None:
@@ -127,13 +126,13 @@ def test_an_error_of_a_topics_schema_names_the_topic() -> None:
 def test_tasks_know_what_the_driver_knows() -> None:
     storage = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret")
     overrides = {"Orders": {"ingest.dayColumn": "Day"}}
-    known = Routing({"includeHeaders": "true"}, TableFiles("", storage, tasks=8), (BY_TOPIC,), overrides)
+    known = Routing({"includeHeaders": "true"}, TableSpec("", storage, tasks=8), (BY_TOPIC,), overrides)
     lowered = {name.lower(): value for name, value in routing_options(known).items()}  # as Spark hands them over
     told = pickle.loads(pickle.dumps(routing_of(lowered)))
-    assert told.files == known.files
+    assert told.spec == known.spec
     for topic in ("Orders", "orders"):
         ours, theirs = known.target(topic), told.target(topic)
-        assert (theirs.name, theirs.files, theirs.schema) == (ours.name, ours.files, ours.schema)
+        assert (theirs.name, theirs.shared) == (ours.name, ours.shared)
 
 
 def test_a_registry_is_asked_once_for_each_topic_and_a_partition_has_the_answer_without_a_password() -> None:

@@ -22,10 +22,9 @@ from pyspark.sql.types import (
 
 from tests.rigs.stack.spark import configured
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
-from tiered_stream.delta.commit.local_times import check_times
-from tiered_stream.delta.schema.routing import TableTarget
+from tiered_stream.delta.schema.row_schema import check_times
 from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE, parse_ddl, sql_columns, sql_name, sql_text, sql_type
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import ConfigurationError
 
 LOCAL = {TIMESTAMP_TYPE: "TIMESTAMP_NTZ"}
@@ -65,7 +64,7 @@ def test_a_schemas_text_means_the_same_whatever_the_session_says(spark: SparkSes
 def test_a_table_that_spark_makes_has_instants_whatever_the_session_says(spark: SparkSession, tmp_path: Path) -> None:
     schema = StructType([each for each in EVERYWHERE if each.name != "a `b"])
     with configured(spark, LOCAL):
-        create_by_spark(spark, find_address(spark, f"{tmp_path}/table"), TableTarget("t", TableFiles(""), schema, {}))
+        create_by_spark(spark, find_address(spark, f"{tmp_path}/table"), TableSpec("", schema=schema))
     assert spark.read.format("delta").load(f"{tmp_path}/table").schema.simpleString() == schema.simpleString()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.schema.table_names import name_parts, quoted_name, table_for
+from tiered_stream.delta.schema.routing import name_parts, quoted_name, table_for
 from tiered_stream.errors import ConfigurationError
 
 

@@ -8,14 +8,13 @@ import pytest
 from tiered_stream.delta.settings.ingest_settings import (
     JOB_SETTINGS,
     ROUTE,
-    TableFiles,
+    TableSpec,
     TableStorage,
     as_options,
     check_names,
     settings_of_topics,
     shared_settings,
-    table_files,
-    table_properties,
+    table_spec,
     topic_overrides,
 )
 from tiered_stream.delta.settings.query_settings import check_settings
@@ -32,18 +31,18 @@ def test_secrets_are_not_shown() -> None:
 
 def test_settings_of_the_tables_storage_are_read() -> None:
     given = {"Ingest.Storage.s3.region": "us-west-2", "ingest.storage.s3.path.style.access.enabled": "TRUE"}
-    assert table_files(given).storage == TableStorage(s3_region="us-west-2", s3_path_style=True)
-    assert table_files({"remote.storage.s3.region": "us-west-2"}).storage == TableStorage()
+    assert table_spec(given).storage == TableStorage(s3_region="us-west-2", s3_path_style=True)
+    assert table_spec({"remote.storage.s3.region": "us-west-2"}).storage == TableStorage()
 
 
 def test_one_key_of_two_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"ingest\.storage\.aws\.access\.key\.id"):
-        table_files({"ingest.storage.aws.access.key.id": "id"})
+        table_spec({"ingest.storage.aws.access.key.id": "id"})
 
 
 def test_an_unknown_storage_setting_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"ingest\.storage\.s3\.regoin .*s3\.region"):
-        table_files({"ingest.storage.s3.regoin": "x"})
+        table_spec({"ingest.storage.s3.regoin": "x"})
 
 
 @pytest.mark.parametrize(
@@ -94,13 +93,13 @@ def test_what_the_tasks_must_know_travels_as_options(storage: TableStorage) -> N
         "ingest.compression": "zstd",
         "ingest.storage.s3.region": "what was asked for, not what was found",
     }
-    files = TableFiles("", storage, "day", 64 << 20, "zstd", tasks=8)
-    assert table_files(as_options(settings, files)) == files
+    files = TableSpec("", storage, "day", 64 << 20, "zstd", tasks=8)
+    assert table_spec(as_options(settings, files)) == files
 
 
 def test_spark_redacts_the_options_that_hold_secrets() -> None:
     redacted = re.compile("(?i)secret|password|token|access[.]?key")  # spark.redaction.regex
-    options = as_options({}, TableFiles("s3://lake/orders", STORAGE))
+    options = as_options({}, TableSpec("s3://lake/orders", STORAGE))
     shown = {name: value for name, value in options.items() if not redacted.search(name)}
     assert not {"id", "secret", "token"} & set(shown.values())
 
@@ -110,16 +109,16 @@ def test_secrets_of_all_stores_travel_by_names_that_spark_redacts() -> None:
     storage = TableStorage(
         **dict.fromkeys((*secrets, "gcs_credentials_json", "secret_access_key", "access_key_id"), "S")
     )
-    options = as_options({"ingest.storage.azure.account.key": "S"}, TableFiles("", storage))
+    options = as_options({"ingest.storage.azure.account.key": "S"}, TableSpec("", storage))
     assert {name for name, value in options.items() if value == "S" and "secret" not in name} == set()
-    assert table_files(options).storage == storage
-    assert table_files(as_options(options, TableFiles("", storage))).storage == storage
+    assert table_spec(options).storage == storage
+    assert table_spec(as_options(options, TableSpec("", storage))).storage == storage
     assert "'S'" not in repr(storage)
 
 
 def test_table_properties_keep_their_case() -> None:
     settings = {"ingest.tableProperty.delta.appendOnly": "true", "ingest.compression": "zstd"}
-    assert table_properties(settings) == {"delta.appendOnly": "true"}
+    assert table_spec(settings).properties == {"delta.appendOnly": "true"}
 
 
 def test_a_topics_own_settings_are_those_behind_its_name_which_may_have_dots() -> None:
@@ -181,19 +180,19 @@ def test_deltalake_gets_what_was_given_and_no_more() -> None:
 
 def test_deltalake_gets_place_and_credentials_in_azures_and_googles_storage() -> None:
     azure = TableStorage(azure_account_key="key", azure_endpoint_url="http://emulator/mine")
-    uri, given = deltalake_place(TableFiles("wasbs://lake@mine.blob.core.windows.net/a/t", azure))
+    uri, given = deltalake_place(TableSpec("wasbs://lake@mine.blob.core.windows.net/a/t", azure))
     place = {"account_name": "mine", "endpoint": "http://emulator/mine", "access_key": "key", "allow_http": "true"}
     assert uri == "az://lake/a/t" and given.items() >= place.items()
     by_pod = replace(AZURE, azure_managed_identity=False)
-    given = deltalake_place(TableFiles("abfss://lake@mine.dfs.core.windows.net/t", by_pod))[1]
+    given = deltalake_place(TableSpec("abfss://lake@mine.dfs.core.windows.net/t", by_pod))[1]
     pod = {
         "client_id": "app", "tenant_id": "me", "authority_host": "https://login", "federated_token_file": "/token",
     }  # fmt: skip
     assert given.items() >= pod.items()
-    uri, given = deltalake_place(TableFiles("gs://lake/t", TableStorage(gcs_anonymous=True)))
+    uri, given = deltalake_place(TableSpec("gs://lake/t", TableStorage(gcs_anonymous=True)))
     place = {"base_url": "https://storage.googleapis.com", "skip_signature": "true", "allow_http": "false"}
     assert uri == "gs://lake/t" and given.items() >= place.items()
-    assert deltalake_place(TableFiles("s3://lake/t", STORAGE)) == (
+    assert deltalake_place(TableSpec("s3://lake/t", STORAGE)) == (
         "s3://lake/t",
         delta_storage_options(STORAGE, "lake"),
     )
@@ -223,5 +222,5 @@ def test_keys_of_a_single_topic_need_the_mode_that_merges() -> None:
     [("file:///lake", "snappy"), ("s3://lake/t", "zstd"), ("abfss://c@a/t", "zstd"), ("hdfs://n/t", "zstd")],
 )
 def test_files_are_compressed_more_where_a_network_carries_them(uri: str, codec: str) -> None:
-    assert replace(table_files({}), uri=uri).codec == codec
-    assert replace(table_files({"ingest.compression": "gzip"}), uri=uri).codec == "gzip"
+    assert replace(table_spec({}), uri=uri).codec == codec
+    assert replace(table_spec({"ingest.compression": "gzip"}), uri=uri).codec == "gzip"

@@ -14,7 +14,7 @@ from tests.formats.scripted_registry import ScriptedRegistry
 from tiered_stream.delta.schema.routing import Routing, routing_options
 from tiered_stream.delta.schema.row_plan import plan_rows, plan_topics
 from tiered_stream.delta.schema.row_schema import fit_to_table
-from tiered_stream.delta.settings.ingest_settings import TableFiles, as_options, check_names
+from tiered_stream.delta.settings.ingest_settings import TableSpec, as_options, check_names
 from tiered_stream.delta.settings.row_settings import DeadLetterLimit, registry_properties, row_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Format, OnDecodeError
@@ -100,7 +100,7 @@ def test_dead_letters_are_counted_against_their_limit(limit: str, dead: int, rec
 def test_the_settings_of_a_registry_travel_by_names_that_spark_redacts() -> None:
     settings = {"ingest.schema.registry.url": "http://r:8081", "ingest.schema.registry.basic.auth.user.info": "u:p"}
     check_names(settings)
-    options = as_options(settings, TableFiles(""))
+    options = as_options(settings, TableSpec(""))
     assert registry_properties(options) == registry_properties(settings) == {
         "url": "http://r:8081", "basic.auth.user.info": "u:p",
     }  # fmt: skip
@@ -155,7 +155,7 @@ def test_headers_are_read_where_they_may_name_a_schema() -> None:
     for mode, needed in ("PrefixSchemaIdDeserializer", False), ("DualSchemaIdDeserializer", True):
         how = plan_rows({**given, place: mode}, include_headers=False)
         assert how.value.registered and how.needs_headers is needed
-        routing = Routing({}, TableFiles(""), (), rows={"": how})
+        routing = Routing({}, TableSpec(""), (), rows={"": how})
         assert (routing_options(routing).get("includeHeaders") == "true") is needed
 
 

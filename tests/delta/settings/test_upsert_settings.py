@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tiered_stream.delta.settings.ingest_settings import table_files
+from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.settings.upsert_settings import check_keys, is_upsert, placeholder_of
 from tiered_stream.errors import ConfigurationError
@@ -15,9 +15,9 @@ UPSERT = {**SOURCE, "ingest.mode": "upsert", "ingest.keys": "country, id"}
 
 def test_keys_and_their_order_are_settings_of_the_tables_files() -> None:
     check_settings(UPSERT, "auto")
-    files = table_files({**UPSERT, "Ingest.OrderBy": "at"})
+    files = table_spec({**UPSERT, "Ingest.OrderBy": "at"})
     assert (files.keys, files.order_by) == (("country", "id"), "at")
-    assert (table_files(SOURCE).keys, table_files(SOURCE).order_by) == ((), None)
+    assert (table_spec(SOURCE).keys, table_spec(SOURCE).order_by) == ((), None)
     assert is_upsert(UPSERT) and not is_upsert(SOURCE)
 
 

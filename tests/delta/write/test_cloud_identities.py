@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.rigs.stack.azurite import KEY
 from tests.storage.identity.services import CloudServices
 from tiered_stream.delta.commit.deltalake_commit import open_table
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.errors import ConfigurationError, StorageError
 from tiered_stream.storage.cloud_endpoints import TABLES
 from tiered_stream.storage.identity import azure_identity
@@ -112,7 +112,7 @@ def sent_by_obstore(uri: str, storage: TableStorage) -> None:
 
 
 def sent_by_deltalake(uri: str, storage: TableStorage) -> None:
-    assert open_table(TableFiles(uri, storage)) is None
+    assert open_table(TableSpec(uri, storage)) is None
 
 
 @pytest.mark.parametrize("environment", IN_ENVIRONMENT)

@@ -14,12 +14,10 @@ import pytest
 from tests.delta.clouds import Cloud, keys, stored
 from tests.delta.made_batches import ORDERS, plain
 from tests.storage.scripted_http import ScriptedHttp, error
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write.cloud_uploads import CloudUploads
-from tiered_stream.delta.write.data_folder import DataFolder
-from tiered_stream.delta.write.data_folders import open_data_folder
-from tiered_stream.delta.write.table_writer import TableWriter
-from tiered_stream.delta.write.uploads import MEMORY_BYTES, UploadThreads
+from tiered_stream.delta.write.data_folder import MEMORY_BYTES, DataFolder, UploadThreads
+from tiered_stream.delta.write.table_writer import TableWriter, open_data_folder
 from tiered_stream.errors import TableError
 
 SECRET = "c2VjcmV0LXRoYXQtbm9ib2R5LW1heS1zZWU="
@@ -27,7 +25,7 @@ SIGNATURE = "sv=2026-01-01&sig=that-nobody-may-see"
 
 
 @pytest.fixture
-def files(cloud: Cloud, tmp_path: Path) -> TableFiles:
+def files(cloud: Cloud, tmp_path: Path) -> TableSpec:
     return cloud.files("contract", f"uploads/{tmp_path.name}")
 
 
@@ -37,7 +35,7 @@ def write(folder: DataFolder, path: str, content: bytes) -> None:
     folder.finish(path, file)
 
 
-def test_written_files_are_in_the_store_when_all_are_waited_for(files: TableFiles) -> None:
+def test_written_files_are_in_the_store_when_all_are_waited_for(files: TableSpec) -> None:
     folder = open_data_folder(files, UploadThreads())
     assert isinstance(folder, CloudUploads)
     sizes = {f"day=2026-01-0{number}/part-{number}": number * MEMORY_BYTES // 2 for number in range(5)}
@@ -50,7 +48,7 @@ def test_written_files_are_in_the_store_when_all_are_waited_for(files: TableFile
     assert {path: stored(files, path) for path in written} == written
 
 
-def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableFiles) -> None:
+def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableSpec) -> None:
     writer = TableWriter(replace(files, target_bytes=150_000, compression="none"), 0)
     for start in range(0, 40_000, 10_000):
         writer.add(ORDERS, plain(10_000, start))
@@ -60,7 +58,7 @@ def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableFiles) -> 
     assert sum(pq.read_metadata(io.BytesIO(stored(files, file.path))).num_rows for file in written) == 40_000
 
 
-def test_a_large_file_waits_on_the_disk(files: TableFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_large_file_waits_on_the_disk(files: TableSpec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     folder = open_data_folder(files, UploadThreads())
     content = random.Random(8).randbytes(3 * MEMORY_BYTES)
@@ -76,7 +74,7 @@ def test_a_large_file_waits_on_the_disk(files: TableFiles, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_not_finished_is_never_seen(files: TableFiles) -> None:
+def test_a_file_that_is_not_finished_is_never_seen(files: TableSpec) -> None:
     folder = open_data_folder(files, UploadThreads())
     folder.open("part-0").write(b"half of")
     folder.close()
@@ -96,7 +94,7 @@ def refused_by(answers: list[bytes], **access: str) -> str:
     with ScriptedHttp(answers) as server:
         endpoint = f"{server.url}/mine"
         storage = TableStorage(azure_account_name="mine", azure_endpoint_url=endpoint, **access)  # type: ignore[arg-type]
-        folder = open_data_folder(TableFiles("az://lake/t", storage), UploadThreads())
+        folder = open_data_folder(TableSpec("az://lake/t", storage), UploadThreads())
         write(folder, "part-0", b"content")
         with pytest.raises(OSError, match="t/part-0 ") as caught:
             folder.wait()
@@ -121,7 +119,7 @@ def test_a_service_that_is_not_there_is_named() -> None:
     storage = TableStorage(
         azure_account_name="mine", azure_account_key=SECRET, azure_endpoint_url="http://127.0.0.1:1/mine"
     )
-    folder = open_data_folder(TableFiles("az://lake/t", storage), UploadThreads())
+    folder = open_data_folder(TableSpec("az://lake/t", storage), UploadThreads())
     write(folder, "part-0", b"content")
     with pytest.raises(OSError, match=r"127\.0\.0\.1:1/mine \(option ingest\.storage\.azure\.endpoint\.url\) "):
         folder.wait()
@@ -130,5 +128,5 @@ def test_a_service_that_is_not_there_is_named() -> None:
 
 def test_credentials_that_cannot_be_read_fail_the_task_without_a_secret() -> None:
     with pytest.raises(OSError, match=r"gs://lake.*ingest\.storage\.gcs\.credentials\.json") as caught:
-        open_data_folder(TableFiles("gs://lake/t", TableStorage(gcs_credentials_json=SECRET)), UploadThreads())
+        open_data_folder(TableSpec("gs://lake/t", TableStorage(gcs_credentials_json=SECRET)), UploadThreads())
     assert SECRET not in str(caught.value)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write import data_folder
-from tiered_stream.delta.write.data_folders import open_data_folder
-from tiered_stream.delta.write.uploads import UploadThreads
+from tiered_stream.delta.write.data_folder import UploadThreads
+from tiered_stream.delta.write.table_writer import open_data_folder
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 def grow(folder: Path, times: int) -> None:
     """A file that grows by 60 bytes each time."""
-    files = open_data_folder(TableFiles(folder.as_uri()), UploadThreads())
+    files = open_data_folder(TableSpec(folder.as_uri()), UploadThreads())
     file = files.open("a.parquet")
     for _ in range(times):
         file.write(bytes(60))

@@ -11,19 +11,19 @@ import pytest
 
 from tests.delta.clouds import Cloud
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
-from tiered_stream.delta.settings.ingest_settings import TableFiles
-from tiered_stream.delta.write.data_folders import open_data_folder
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.write.data_folder import UploadThreads
 from tiered_stream.delta.write.file_systems import open_folder
-from tiered_stream.delta.write.uploads import UploadThreads
+from tiered_stream.delta.write.table_writer import open_data_folder
 from tiered_stream.errors import CorruptDataError
 
 
 @pytest.fixture
-def files(cloud: Cloud, tmp_path: Path) -> TableFiles:
+def files(cloud: Cloud, tmp_path: Path) -> TableSpec:
     return cloud.files("contract", f"folders/{tmp_path.name}")
 
 
-def fill(files: TableFiles, objects: dict[str, bytes]) -> None:
+def fill(files: TableSpec, objects: dict[str, bytes]) -> None:
     folder = open_data_folder(files, UploadThreads())
     for path, content in objects.items():
         file = folder.open(path)
@@ -33,7 +33,7 @@ def fill(files: TableFiles, objects: dict[str, bytes]) -> None:
     folder.close()
 
 
-def test_a_checkpoint_is_read_as_in_a_local_folder(files: TableFiles) -> None:
+def test_a_checkpoint_is_read_as_in_a_local_folder(files: TableSpec) -> None:
     fill(files, {"metadata": b"{}", "offsets/0": b"zero", "offsets/1": b"one", "commits/0": b""})
     folder = StoredFolder("the checkpoint", files.uri, files.storage)
     assert sorted(folder.entries()) == ["commits", "metadata", "offsets"]
@@ -45,7 +45,7 @@ def test_a_checkpoint_is_read_as_in_a_local_folder(files: TableFiles) -> None:
         folder.read("offsets")
 
 
-def test_the_footer_of_a_parquet_file_is_read_by_ranges(files: TableFiles) -> None:
+def test_the_footer_of_a_parquet_file_is_read_by_ranges(files: TableSpec) -> None:
     file = io.BytesIO()
     pq.write_table(pa.table({"a": range(1000)}), file)
     fill(files, {"part-0": file.getvalue()})

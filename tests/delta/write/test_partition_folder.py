@@ -17,8 +17,8 @@ from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
-from tiered_stream.delta.settings.ingest_settings import TableFiles
-from tiered_stream.delta.write.partition_folder import log_path, partition_folder
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.write.data_files import log_path, partition_folder
 from tiered_stream.errors import ConfigurationError
 
 ODD = ["day%20x", "day#utc", "day?x", "day:x", "a.b", "d'a\"y", "d`y", "d[a]y^", "d*\\y/z", "d|<y>", "dä日", "%"]
@@ -69,7 +69,7 @@ def test_every_reader_finds_the_files_of_an_odd_day_column(
 
 @pytest.mark.parametrize("name", ["a day", "a=b", "(day)", "a\nday"])
 def test_no_table_is_made_whose_day_column_delta_does_not_take(tmp_path: Path, name: str) -> None:
-    files = TableFiles((tmp_path / "table").as_uri(), day_column=name)
+    files = TableSpec((tmp_path / "table").as_uri(), day_column=name)
     with pytest.raises(ConfigurationError, match=f"ingest.dayColumn is {re.escape(repr(name))}"):
         create_table(files, table_schema(True, name), {})
     assert not (tmp_path / "table").exists()

@@ -22,14 +22,12 @@ from tests.rigs.stack.older_s3 import older
 from tests.rigs.stack.processes import free_ports
 from tests.rigs.stack.s3_client import REGION
 from tests.rigs.stack.versitygw import VersityGateway
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
-from tiered_stream.delta.write import s3_upload, uploads
-from tiered_stream.delta.write.data_folder import DataFolder
-from tiered_stream.delta.write.data_folders import open_data_folder
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
+from tiered_stream.delta.write import data_folder, s3_upload
+from tiered_stream.delta.write.data_folder import MEMORY_BYTES, DataFolder, UploadThreads
 from tiered_stream.delta.write.file_systems import deltalake_place, open_folder
 from tiered_stream.delta.write.s3_upload import S3Uploads
-from tiered_stream.delta.write.table_writer import TableWriter
-from tiered_stream.delta.write.uploads import MEMORY_BYTES, UploadThreads
+from tiered_stream.delta.write.table_writer import TableWriter, open_data_folder
 from tiered_stream.errors import StorageError, TableError
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.open_store import open_store
@@ -49,17 +47,17 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGateway]:
 
 
 @pytest.fixture
-def files(lake: VersityGateway, request: pytest.FixtureRequest) -> TableFiles:
+def files(lake: VersityGateway, request: pytest.FixtureRequest) -> TableSpec:
     storage = TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key)
-    return TableFiles(f"s3://{BUCKET}/{request.node.name}", storage)
+    return TableSpec(f"s3://{BUCKET}/{request.node.name}", storage)
 
 
-def stored(lake: VersityGateway, files: TableFiles, path: str) -> bytes:
+def stored(lake: VersityGateway, files: TableSpec, path: str) -> bytes:
     key = f"{files.uri.removeprefix(f's3://{BUCKET}/')}/{path}"
     return lake.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
 
 
-def keys(lake: VersityGateway, files: TableFiles) -> list[str]:
+def keys(lake: VersityGateway, files: TableSpec) -> list[str]:
     prefix = files.uri.removeprefix(f"s3://{BUCKET}/") + "/"
     found = lake.client().list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
     return [each["Key"].removeprefix(prefix) for each in found]
@@ -71,12 +69,12 @@ def write(folder: DataFolder, path: str, content: bytes) -> None:
     folder.finish(path, file)
 
 
-def rows(files: TableFiles, lake: VersityGateway, paths: list[str]) -> int:
+def rows(files: TableSpec, lake: VersityGateway, paths: list[str]) -> int:
     return sum(pq.read_metadata(io.BytesIO(stored(lake, files, path))).num_rows for path in paths)
 
 
 def test_what_was_written_is_in_the_bucket_when_all_files_are_waited_for(
-    files: TableFiles, lake: VersityGateway
+    files: TableSpec, lake: VersityGateway
 ) -> None:
     folder = open_data_folder(files, UploadThreads())
     written = {f"part-{number}": bytes([number]) * (number * MEMORY_BYTES // 2) for number in range(5)}
@@ -87,7 +85,7 @@ def test_what_was_written_is_in_the_bucket_when_all_files_are_waited_for(
     assert {path: stored(lake, files, path) for path in written} == written
 
 
-def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableFiles, lake: VersityGateway) -> None:
+def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableSpec, lake: VersityGateway) -> None:
     writer = TableWriter(replace(files, target_bytes=150_000, compression="none"), 0)
     for start in range(0, 40_000, 10_000):
         writer.add(ORDERS, plain(10_000, start))
@@ -99,7 +97,7 @@ def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableFiles, lak
 
 
 def test_a_file_gets_no_larger_than_one_put_may_be(
-    files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch
+    files: TableSpec, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(S3Uploads, "max_bytes", 150_000)
     monkeypatch.setattr("tiered_stream.delta.write.table_writer.ROW_GROUP_BYTES", 100_000)
@@ -112,14 +110,14 @@ def test_a_file_gets_no_larger_than_one_put_may_be(
     assert rows(files, lake, [file.path for file in written]) == 40_000
 
 
-def test_a_file_that_is_not_finished_is_never_seen(files: TableFiles, lake: VersityGateway) -> None:
+def test_a_file_that_is_not_finished_is_never_seen(files: TableSpec, lake: VersityGateway) -> None:
     folder = open_data_folder(files, UploadThreads())
     folder.open("part-0").write(b"half of")
     folder.close()
     assert keys(lake, files) == []
 
 
-def test_a_store_that_refuses_is_named_and_the_task_fails(files: TableFiles) -> None:
+def test_a_store_that_refuses_is_named_and_the_task_fails(files: TableSpec) -> None:
     refused = replace(files, storage=replace(files.storage, secret_access_key="a wrong secret"))
     writer = TableWriter(refused, 0)
     writer.add(ORDERS, plain(10))
@@ -139,7 +137,7 @@ class Flipped(s3_upload._Body):
 
 @pytest.mark.parametrize("content", [b"all of it", bytes(2 * MEMORY_BYTES)], ids=["small", "large"])
 def test_a_bit_that_flips_on_the_disk_or_on_the_way_is_noticed(
-    files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, content: bytes
+    files: TableSpec, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
     monkeypatch.setattr(s3_upload, "_Body", Flipped)
     folder = open_data_folder(files, UploadThreads())
@@ -151,7 +149,7 @@ def test_a_bit_that_flips_on_the_disk_or_on_the_way_is_noticed(
 
 
 def test_a_large_file_waits_on_the_disk(
-    files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    files: TableSpec, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path / 'gone'}")
     folder = open_data_folder(files, UploadThreads())
@@ -176,11 +174,11 @@ def link(descriptor: Path) -> str:
         return ""
 
 
-def test_a_full_disk_fails_the_task_by_name(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_fails_the_task_by_name(files: TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(uploads, "MEMORY_BYTES", 1000)
+    monkeypatch.setattr(data_folder, "MEMORY_BYTES", 1000)
     monkeypatch.setattr("tempfile.SpooledTemporaryFile.rollover", full)
     writer = TableWriter(files, 0)
     writer.add(ORDERS, plain(10_000))
@@ -189,7 +187,7 @@ def test_a_full_disk_fails_the_task_by_name(files: TableFiles, monkeypatch: pyte
     writer.close()
 
 
-def test_days_are_files_in_their_folders(files: TableFiles, lake: VersityGateway) -> None:
+def test_days_are_files_in_their_folders(files: TableSpec, lake: VersityGateway) -> None:
     writer = TableWriter(replace(files, day_column="day"), 0)
     writer.add(ORDERS, plain(10))
     written = writer.finish()
@@ -200,7 +198,7 @@ def test_days_are_files_in_their_folders(files: TableFiles, lake: VersityGateway
 
 @pytest.mark.parametrize("flips", [False, True])
 def test_a_service_without_checksums_of_the_newer_kind_gets_the_md5_digest(
-    files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, flips: bool
+    files: TableSpec, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, flips: bool
 ) -> None:
     if flips:
         monkeypatch.setattr(s3_upload, "_Body", Flipped)
@@ -223,7 +221,7 @@ def test_a_service_without_checksums_of_the_newer_kind_gets_the_md5_digest(
 
 
 @pytest.fixture
-def locked(lake: VersityGateway, files: TableFiles) -> Iterator[TableFiles]:
+def locked(lake: VersityGateway, files: TableSpec) -> Iterator[TableSpec]:
     """A table's files behind a front that demands the key of each object."""
     (port,) = free_ports(1)
     front = HttpFront(port, lake.port, CustomerKeyHandler)
@@ -233,7 +231,7 @@ def locked(lake: VersityGateway, files: TableFiles) -> Iterator[TableFiles]:
     front.stop()
 
 
-def test_files_log_and_segments_are_written_and_read_with_the_key_of_ones_own(locked: TableFiles) -> None:
+def test_files_log_and_segments_are_written_and_read_with_the_key_of_ones_own(locked: TableSpec) -> None:
     folder = open_data_folder(locked, UploadThreads())
     write(folder, "a", b"content")
     folder.wait()
@@ -246,7 +244,7 @@ def test_files_log_and_segments_are_written_and_read_with_the_key_of_ones_own(lo
     assert open_store(locked.storage.at(locked.uri)).get("a", ByteRange(0, 7)) == b"content"
 
 
-def test_no_object_is_given_without_the_key_of_ones_own(locked: TableFiles) -> None:
+def test_no_object_is_given_without_the_key_of_ones_own(locked: TableSpec) -> None:
     without = replace(locked, storage=replace(locked.storage, s3_customer_key=None))
     folder = open_data_folder(without, UploadThreads())
     write(folder, "a", b"content")
@@ -257,7 +255,7 @@ def test_no_object_is_given_without_the_key_of_ones_own(locked: TableFiles) -> N
 
 
 def test_objects_get_the_acl_the_class_and_the_encryption_that_the_session_asks_for(
-    files: TableFiles, monkeypatch: pytest.MonkeyPatch
+    files: TableSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = replace(files.storage, acl="private", storage_class="STANDARD_IA", encryption="AES256")
     seen: list[dict[str, object]] = []
@@ -270,6 +268,6 @@ def test_objects_get_the_acl_the_class_and_the_encryption_that_the_session_asks_
     assert extra == [{"ACL": "private", "StorageClass": "STANDARD_IA", "ServerSideEncryption": "AES256"}, {}]
 
 
-def test_an_upload_waits_as_long_as_a_service_may_take_to_store_it(files: TableFiles) -> None:
+def test_an_upload_waits_as_long_as_a_service_may_take_to_store_it(files: TableSpec) -> None:
     waits = S3Uploads(files, UploadThreads())._client.meta.config
     assert (waits.connect_timeout, waits.read_timeout) == (60, 60)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.delta.made_batches import DAY_MS, ORDERS, decoded, plain
 from tests.rigs.stack.rows import Record
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write import table_writer as write
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.table_writer import TableWriter
@@ -21,15 +21,15 @@ from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> TableFiles:
-    return TableFiles(tmp_path.as_uri())
+def files(tmp_path: Path) -> TableSpec:
+    return TableSpec(tmp_path.as_uri())
 
 
 def read(folder: Path, written: list[DataFile]) -> pa.Table:
     return pa.concat_tables(pq.ParquetFile(folder / file.path).read() for file in written)
 
 
-def test_files_are_named_and_typed_as_spark_does_it(files: TableFiles, tmp_path: Path) -> None:
+def test_files_are_named_and_typed_as_spark_does_it(files: TableSpec, tmp_path: Path) -> None:
     writer = TableWriter(files, 12)
     writer.add(ORDERS, plain(10))
     (file,) = writer.finish()
@@ -39,7 +39,7 @@ def test_files_are_named_and_typed_as_spark_does_it(files: TableFiles, tmp_path:
 
 
 def test_a_file_ends_at_its_size_and_the_next_one_begins(
-    files: TableFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: TableSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "ROW_GROUP_BYTES", 100_000)
     writer = TableWriter(replace(files, target_bytes=150_000, compression="none"), 0)
@@ -52,7 +52,7 @@ def test_a_file_ends_at_its_size_and_the_next_one_begins(
     assert read(tmp_path, written).column("offset").to_pylist() == list(range(2000))
 
 
-def test_rows_of_another_schema_are_in_files_of_their_own(files: TableFiles, tmp_path: Path) -> None:
+def test_rows_of_another_schema_are_in_files_of_their_own(files: TableSpec, tmp_path: Path) -> None:
     writer = TableWriter(files, 0)
     writer.add(ORDERS, plain(3))
     writer.add(ORDERS, plain(2, 3).append_column("new", pa.array([1, 2])))
@@ -62,7 +62,7 @@ def test_rows_of_another_schema_are_in_files_of_their_own(files: TableFiles, tmp
     assert one.table == other.table == files.uri
 
 
-def test_rows_of_each_day_go_to_its_folder(files: TableFiles, tmp_path: Path) -> None:
+def test_rows_of_each_day_go_to_its_folder(files: TableSpec, tmp_path: Path) -> None:
     writer = TableWriter(replace(files, day_column="day"), 0)
     beyond = Record(timestamp_ms=253_402_300_800_000)
     writer.add(ORDERS, decoded([Record(timestamp_ms=0), Record(timestamp_ms=DAY_MS), beyond, Record(timestamp_ms=1)]))
@@ -76,7 +76,7 @@ def test_rows_of_each_day_go_to_its_folder(files: TableFiles, tmp_path: Path) ->
     assert pq.ParquetFile(tmp_path / written[None].path).read().column_names == SCHEMA_WITH_HEADERS.names
 
 
-def test_a_day_has_one_file_a_task_however_many_days_and_batches_there_are(files: TableFiles, tmp_path: Path) -> None:
+def test_a_day_has_one_file_a_task_however_many_days_and_batches_there_are(files: TableSpec, tmp_path: Path) -> None:
     writer = TableWriter(replace(files, day_column="day"), 0)
     for number in range(5):
         writer.add(ORDERS, decoded([Record(timestamp_ms=n * DAY_MS) for n in range(200)], number * 200))
@@ -87,7 +87,7 @@ def test_a_day_has_one_file_a_task_however_many_days_and_batches_there_are(files
 
 
 def test_few_files_are_open_at_once_however_many_days_there_are(
-    files: TableFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: TableSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "MAX_OPEN_FILES", 3)
     writer = TableWriter(replace(files, day_column="day", target_bytes=8_000), 0)
@@ -109,7 +109,7 @@ def test_few_files_are_open_at_once_however_many_days_there_are(
 
 
 def test_the_file_of_the_largest_day_stays_open_beside_many_small_ones(
-    files: TableFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: TableSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "ROW_GROUP_BYTES", 25_000)
     writer = TableWriter(replace(files, day_column="day"), 0)
@@ -125,7 +125,7 @@ def test_the_file_of_the_largest_day_stays_open_beside_many_small_ones(
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "table").write_text("not a folder")
-    writer = TableWriter(TableFiles((tmp_path / "table").as_uri()), 0)
+    writer = TableWriter(TableSpec((tmp_path / "table").as_uri()), 0)
     writer.add(ORDERS, plain(1))
     with pytest.raises(TableError, match=r"file:///.*table "):
         writer.finish()

@@ -20,11 +20,10 @@ from tests.delta.made_batches import ORDERS, decoded, plain
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.spark import ROOT, spark_environment
 from tiered_stream.delta.schema.routing import Route, Routing
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write import task_writer
 from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.delta.write.row_transform import TableRows
-from tiered_stream.delta.write.task_writer import TaskTables, TaskWriter, write_splits
+from tiered_stream.delta.write.task_writer import TableRows, TaskTables, TaskWriter, write_splits
 from tiered_stream.errors import TableError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import Split, TopicPartition
@@ -36,7 +35,7 @@ HEADERS = {"includeHeaders": "true"}
 
 
 def routed(folder: Path, name: str = "table") -> TableRows:
-    return TableRows(Routing(HEADERS, TableFiles(""), (Route(".*", name, f"{folder.as_uri()}/{name}"),)))
+    return TableRows(Routing(HEADERS, TableSpec(""), (Route(".*", name, f"{folder.as_uri()}/{name}"),)))
 
 
 def splits_of(parsed: Options) -> list[Split]:
@@ -90,9 +89,9 @@ import sys
 from pathlib import Path
 from tests.delta.archive import ODD, options
 from tiered_stream.delta.write.data_files import file_rows
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.schema.routing import Route, Routing
-from tiered_stream.delta.write.row_transform import TableRows
+from tiered_stream.delta.write.task_writer import TableRows
 from tiered_stream.delta.write.task_writer import write_splits
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.options.parsing import parse_options
@@ -102,7 +101,7 @@ already = "pandas" in sys.modules
 parsed = parse_options(options(ODD), streaming=False)
 splits = plan_batch(parsed, open_log_source(parsed))
 for settings in ({{}}, {{"ingest.dayColumn": "day"}}):
-    routing = Routing(settings, TableFiles(""), (Route(".*", "t", {folder.as_uri()!r}),))
+    routing = Routing(settings, TableSpec(""), (Route(".*", "t", {folder.as_uri()!r}),))
     written = write_splits(splits, parsed, TableRows(routing), task=0)
     file_rows(written.files, written.metrics, peak_memory=0)
 assert not already and "pandas" not in sys.modules
@@ -132,8 +131,8 @@ def test_what_a_task_fetches_and_what_it_writes_is_paced(folder: Path, monkeypat
     assert 0.5 * file.size < paced["write"] <= file.size  # all but its footer
 
 
-def tables(folder: Path, count: int) -> list[TableFiles]:
-    return [TableFiles(f"{folder.as_uri()}/t{number}") for number in range(count)]
+def tables(folder: Path, count: int) -> list[TableSpec]:
+    return [TableSpec(f"{folder.as_uri()}/t{number}") for number in range(count)]
 
 
 def test_tables_that_wait_for_rows_take_bounded_memory_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

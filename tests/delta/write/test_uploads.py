@@ -8,7 +8,7 @@ from threading import Event, Lock, Thread
 import pytest
 
 from tests.rigs.stack.processes import wait_until
-from tiered_stream.delta.write.uploads import LARGE_IN_FLIGHT, SMALL_BYTES, SMALL_IN_FLIGHT, UploadThreads
+from tiered_stream.delta.write.data_folder import LARGE_IN_FLIGHT, SMALL_BYTES, SMALL_IN_FLIGHT, UploadThreads
 
 
 @pytest.mark.parametrize(("size", "most"), [(SMALL_BYTES, LARGE_IN_FLIGHT), (100, SMALL_IN_FLIGHT)])

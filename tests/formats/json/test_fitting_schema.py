@@ -6,7 +6,7 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.schema.spark_schema import parse_schema
+from tiered_stream.delta.schema.sql_types import parse_schema
 from tiered_stream.formats.json.json_inference import MAX_CHARACTERS, fitting_schema
 
 EVENT = {

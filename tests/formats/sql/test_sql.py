@@ -16,6 +16,7 @@ from tests.depth import examples
 from tests.formats.sql.made_sql import COLUMNS, Expressions, rows
 from tests.rigs.stack.rows import Record
 from tiered_stream.delta.schema.row_plan import plan_rows, record_columns
+from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.kafka_columns import find_column, hidden, kafka_column
@@ -235,8 +236,12 @@ def test_a_star_stands_for_all_columns_also_for_new_ones() -> None:
 def test_columns_of_the_record_are_found_under_the_names_that_select_gives() -> None:
     select = "O AS place, upper(topic) AS topic, key"
     given = {"ingest.kafkaColumns": "key, offset as o, topic", "ingest.select": select}
-    assert record_columns(given) == {"key": "key", "offset": "place"}
-    assert record_columns({**given, "ingest.select": "*"}) == {"key": "key", "offset": "o", "topic": "topic"}
+    assert record_columns(table_spec(given)) == {"key": "key", "offset": "place"}
+    assert record_columns(table_spec({**given, "ingest.select": "*"})) == {
+        "key": "key",
+        "offset": "o",
+        "topic": "topic",
+    }
 
 
 def test_plain_records_are_selected_without_a_format() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.schema.spark_schema import parse_schema
+from tiered_stream.delta.schema.sql_types import parse_schema
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.sql.sql_reader import parse_spark_schema
 

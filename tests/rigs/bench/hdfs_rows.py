@@ -19,7 +19,7 @@ from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of
 from tests.rigs.stack.hdfs import Hdfs
 from tiered_stream.delta.commit.deltalake_commit import open_table
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.hdfs_store import HdfsStore
 from tiered_stream.storage.open_store import open_store
@@ -58,7 +58,7 @@ def _landed(rig: Rig, shape: Shape, root: str, options: Mapping[str, str]) -> fl
     lane_into(rig, shape, DIRECT, options)(f"{root}/{name}", rig.folder / f"checkpoint-{name}").awaitTermination()
     seconds = time.perf_counter() - begin
     uri = f"{root}/{name}" if "://" in root else Path(root, name).as_uri()
-    table = open_table(TableFiles(uri))
+    table = open_table(TableSpec(uri))
     assert table is not None
     rows = sum(table.get_add_actions(flatten=True)["num_records"].to_pylist())
     assert rows == shape.rows, f"{rows} records in the table, not {shape.rows}"

@@ -30,7 +30,7 @@ from tests.rigs.stack.spark import ROOT, spark_environment
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
 from tiered_stream.delta.commit.transaction import BatchCommit
 from tiered_stream.delta.requirements.lane import table_schema
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.options.given_options import declared
@@ -114,7 +114,7 @@ class Lake:
         return ""
 
     def _deltalake(self) -> str:
-        files = TableFiles(f"{self.uri}/bronze/orders", self.storage())
+        files = TableSpec(f"{self.uri}/bronze/orders", self.storage())
         create_table(files, table_schema(include_headers=False, day_column=None), {})
         table = DeltalakeTable(files)
         table.prepare()

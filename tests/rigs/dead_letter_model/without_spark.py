@@ -19,8 +19,6 @@ from py4j.java_gateway import JavaPackage
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from tiered_stream.delta.commit.committer import Committer
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
 from tiered_stream.delta.commit.merge import MergedTable
 from tiered_stream.delta.landing import data_files_readers, landing_by_topic
 from tiered_stream.delta.landing import land as landing
@@ -101,7 +99,6 @@ class Session:
                 (landing_by_topic, "check_by_spark", lambda *_: None),
                 (landing_by_topic, "CheckpointFolder", LocalFolder),
                 (data_files_readers, "settle_worker", lambda: None),
-                (Committer, "open", lambda _, __, ___, files: DeltalakeTable(files)),
                 (MergedTable, "remove", _remove),
                 (metrics, "current_micro_batch", lambda: self.batch),
             ):
@@ -112,7 +109,7 @@ class Session:
 def _remove(table: MergedTable, files: Sequence[DataFile]) -> None:
     """Remove staged files, as `MergedTable.remove` does by Hadoop."""
     for file in files:
-        Path(unquote(urlsplit(table.files.uri).path), file.path).unlink(missing_ok=True)
+        Path(unquote(urlsplit(table.spec.uri).path), file.path).unlink(missing_ok=True)
 
 
 @dataclass

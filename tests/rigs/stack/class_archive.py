@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from typing import Any
 
 from tests.archives import archive_options
 from tests.golden import NAMES
@@ -21,7 +22,7 @@ def main() -> None:
     SPARK_CLASSES.parent.mkdir(exist_ok=True)
     dump = f'{SHORT_LIVED_JVM} "-XX:ArchiveClassesAtExit={SPARK_CLASSES}" -Xlog:cds*=off'
     spark = spark_session("classes", ("delta", "spark-kafka", "s3a"), {"spark.driver.extraJavaOptions": dump})
-    gateway = spark.sparkContext._gateway
+    gateway: Any = spark.sparkContext._gateway
     with tempfile.TemporaryDirectory() as folder:
         table = f"{folder}/table"
         rows = spark.readStream.format("tiered_stream").options(**archive_options(NAMES[0])).load()

@@ -25,6 +25,6 @@ def rows_of_topic(session: Any, options: Mapping[str, str], table: Path) -> list
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     if not batches:
         return []
-    files = routing.files
+    files = routing.spec
     rows = last_rows(pa.Table.from_batches(batches), files.keys, files.order_by).to_pylist()
     return [row for row in rows if not row[DELETES]]

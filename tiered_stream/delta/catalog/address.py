@@ -12,11 +12,10 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_table
-from tiered_stream.delta.schema.routing import TableTarget
+from tiered_stream.delta.schema.routing import PLAIN, name_parts, quoted_name
 from tiered_stream.delta.schema.row_schema import check_new_columns
 from tiered_stream.delta.schema.sql_types import sql_columns, sql_name, sql_text
-from tiered_stream.delta.schema.table_names import PLAIN, name_parts, quoted_name
-from tiered_stream.delta.settings.ingest_settings import CREATION, table_properties
+from tiered_stream.delta.settings.ingest_settings import CREATION, TableSpec
 from tiered_stream.delta.write.file_systems import normal_path, path_uri, uri_of
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.spark.session import copied_session, is_connect
@@ -134,32 +133,31 @@ def table_uri(spark: SparkSession, path: str) -> str:
     return path_uri(path, lambda: spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///"))
 
 
-def create_by_spark(spark: SparkSession, address: TableAddress, target: TableTarget) -> None:
+def create_by_spark(spark: SparkSession, address: TableAddress, spec: TableSpec) -> None:
     """Let Spark create the table at `address` if it does not exist (`CREATE TABLE IF NOT EXISTS`).
 
-    `target` has the table's columns, its day column or clustering columns, and its properties.
+    `spec` has the table's columns, its day column or clustering columns, and its properties.
 
     Raises:
         ConfigurationError: the session lacks Delta or the table's file system, or Delta refuses a field of the schema.
         TableError: Spark cannot create the table.
     """
-    files, schema, properties = target.files, target.schema, table_properties(target.settings)
     check_table(spark, address.path)
     if address.path is not None and not is_connect(spark):
         with spark_errors(str(address), "made"):
             _remove_unfinished(spark, spark_path(address))
-    layout = f" PARTITIONED BY ({sql_name([files.day_column])})" if files.day_column else ""
-    layout = f" CLUSTER BY ({_columns(files.cluster_by)})" if files.cluster_by else layout
-    with_properties = f" TBLPROPERTIES ({_properties(properties)})" if properties else ""
-    table = f"{address.sql_name} ({sql_columns(schema)}) USING delta"
+    layout = f" PARTITIONED BY ({sql_name([spec.day_column])})" if spec.day_column else ""
+    layout = f" CLUSTER BY ({_columns(spec.cluster_by)})" if spec.cluster_by else layout
+    with_properties = f" TBLPROPERTIES ({_properties(spec.properties)})" if spec.properties else ""
+    table = f"{address.sql_name} ({sql_columns(spec.schema)}) USING delta"
     try:
         _run_creation(spark, address, f"CREATE TABLE IF NOT EXISTS {table}{layout}{with_properties}")
     except TableError:
-        check_new_columns(schema, properties)  # raises a clearer error if Delta refuses a field
+        check_new_columns(spec.schema, spec.properties)  # raises a clearer error if Delta refuses a field
         raise
 
 
-def replace_columns(spark: SparkSession, address: TableAddress, target: TableTarget) -> None:
+def replace_columns(spark: SparkSession, address: TableAddress, spec: TableSpec) -> None:
     """Replace the columns and the partition or clustering columns of a table without rows, in one commit.
 
     Delta refuses the commit if rows are committed meanwhile. (`CREATE OR REPLACE TABLE` replaces no table that is named
@@ -168,13 +166,12 @@ def replace_columns(spark: SparkSession, address: TableAddress, target: TableTar
     Raises:
         TableError: Spark cannot replace them.
     """
-    files = target.files
     with spark_errors(str(address), "created again"):
-        writer = spark.createDataFrame([], target.schema).write.format("delta").mode("overwrite")
-        if files.day_column:
-            writer = writer.partitionBy(files.day_column)
-        if files.cluster_by:
-            writer = writer.clusterBy(*files.cluster_by)
+        writer = spark.createDataFrame([], spec.schema).write.format("delta").mode("overwrite")
+        if spec.day_column:
+            writer = writer.partitionBy(spec.day_column)
+        if spec.cluster_by:
+            writer = writer.clusterBy(*spec.cluster_by)
         writer = writer.option("overwriteSchema", "true").option("userMetadata", CREATION)
         writer.save(known_scheme(spark, table_location(spark, address)))
 

@@ -1,11 +1,12 @@
-"""Start of a streaming query with its trigger, name and checkpoint, and settings of a run that has an end."""
+"""Start of a streaming query: trigger, name, checkpoint, no limit for idle workers, names of source and sink."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -15,11 +16,66 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
-from tiered_stream.delta.checkpoint.idle_workers import started_without_idle_limit
-from tiered_stream.delta.checkpoint.query_evolution import stream_of, with_named_sink
-from tiered_stream.errors import TableError
+from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
+from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.options import remote_options
+from tiered_stream.spark.session import copied_session, is_connect
 from tiered_stream.spark.stream_reader import has_read_limits
+
+# Removal of Spark's time limit for idle Python workers, which would kill tasks of the direct lane while they write.
+#
+# Spark counts a Python worker as idle while the worker sends no bytes (Spark: `BasePythonRunner.ReaderInputStream`). A
+# task of the direct lane writes files, and sends its rows only at its end. A Python source cannot show in another way
+# that it is alive, because each byte that it sends is part of a row. So queries of the direct lane run without the
+# limit.
+
+IDLE_LIMIT = "spark.sql.execution.pyspark.udf.idleTimeoutSeconds"
+KILL_IDLE = "spark.sql.execution.pyspark.udf.killOnIdleTimeout"
+_NO_LIMIT = "0"
+_starting = Lock()
+
+
+@contextmanager
+def started_without_idle_limit(spark: SparkSession) -> Iterator[None]:
+    """Remove the session's time limit for idle Python workers during the `with` block, in which a query is started.
+
+    A streaming query copies the session when it starts, so the query has no limit. The session gets its limit back at
+    the end of the block. If the session's settings do not let Spark kill idle workers, the session is not changed.
+    """
+    if not _kills_idle(spark):
+        yield
+        return
+    with _starting:  # without the lock, one start could restore the value that another start has set
+        previous = spark._jsparkSession.sessionState().conf().getAllConfs().get(IDLE_LIMIT)
+        spark.conf.set(IDLE_LIMIT, _NO_LIMIT)
+        try:
+            yield
+        finally:
+            if previous.isDefined():
+                spark.conf.set(IDLE_LIMIT, previous.get())
+            else:
+                spark.conf.unset(IDLE_LIMIT)
+
+
+def without_idle_limit(spark: SparkSession) -> SparkSession:
+    """Return a copy of the session without the time limit for idle Python workers, for use by a batch query.
+
+    If the session's settings do not let Spark kill idle workers, the session itself is returned.
+    """
+    if not _kills_idle(spark):
+        return spark
+    return copied_session(spark, {IDLE_LIMIT: _NO_LIMIT})
+
+
+def _kills_idle(spark: SparkSession) -> bool:
+    """Return whether Spark ends idle workers. Spark 4.0 never does, and lacks the setting."""
+    conf: Any = spark._jsparkSession.sessionState().conf()
+    try:
+        return bool(conf.pythonUDFWorkerKillOnIdleTimeout()) and conf.pythonUDFWorkerIdleTimeoutSeconds() > 0
+    except Py4JError:
+        return False
+
 
 AVAILABLE_NOW = "availableNow"
 _BEGUN_TWICE = ("ConcurrentModificationException", "FileAlreadyExistsException")
@@ -65,7 +121,7 @@ class QueryRun:
     def read(self, spark: SparkSession, source: str, options: Mapping[str, str]) -> DataFrame:
         """Return a streaming DataFrame of the data source `source` for this query.
 
-        Raises: the errors of `query_evolution.stream_of`.
+        Raises: the errors of `stream_of`.
         """
         ends = {remote_options.AVAILABLE_NOW.name: "true"} if self._must_be_stopped(spark) else {}
         return stream_of(spark, source, {**options, **ends}, self.checkpoint)
@@ -149,3 +205,55 @@ def query_id_of(batch: DataFrame) -> str:
     query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     assert query_id
     return query_id
+
+
+# Names of a query's source and sink, for sessions that require them (`spark.sql.streaming.queryEvolution.*`).
+#
+# Spark finds a named source's offsets in the checkpoint by the source's name. A source with a different name starts
+# again from the beginning, without an error. So a source of this package takes the name that is in the checkpoint.
+
+NAME = "tiered_stream"
+_NAMES_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+
+
+def stream_of(spark: SparkSession, source: str, options: Mapping[str, str], checkpoint: str) -> DataFrame:
+    """Return a streaming DataFrame of the data source `source`, for the query that uses the checkpoint.
+
+    If the session requires names of sources (`spark.sql.streaming.queryEvolution.enableSourceEvolution`), the source
+    gets its name from the checkpoint. Its name is `NAME` if the checkpoint has no name yet, or with Spark Connect.
+    Without this requirement, the checkpoint is not read.
+
+    Raises:
+        ConfigurationError: the checkpoint has offsets of several sources, or Spark has no file system for it.
+        TableError, CorruptDataError, UnsupportedDataError: the checkpoint cannot be read.
+    """
+    reader = spark.readStream.format(source).options(**options)
+    if (spark.conf.get(_NAMES_SOURCES, None) or "").strip().lower() == "true":
+        reader = reader.name(NAME if is_connect(spark) else _source_name(spark, checkpoint))
+    return reader.load()
+
+
+def with_named_sink(writer: DataStreamWriter) -> DataStreamWriter:
+    """Name the writer's sink `NAME` and return the writer; Spark uses the name only if the session requires names.
+
+    Spark Connect has no way to name a sink. If the session requires a name there, Spark refuses the query.
+    """
+    private: Any = writer  # Python's DataStreamWriter has no name() in Spark 4.2.
+    if hasattr(private, "_jwrite"):
+        with suppress(Py4JError):  # If Spark needs the name, Spark itself raises an error.
+            private._jwrite = private._jwrite.name(NAME)
+    return writer
+
+
+def _source_name(spark: SparkSession, checkpoint: str) -> str:
+    reader = SparkCheckpoint(CheckpointFolder(spark, checkpoint))
+    last = reader.last_planned()
+    ends = None if last is None else reader.ends(last)
+    if ends is None or not ends.has_ids:
+        return NAME
+    if len(ends.by_source) != 1:
+        raise ConfigurationError(
+            f"the checkpoint {checkpoint} has offsets of the sources {', '.join(sorted(ends.by_source))}, and this "
+            "query reads one: name another checkpoint"
+        )
+    return next(iter(ends.by_source))

@@ -92,7 +92,7 @@ class QueryTables:
     """State of a query's tables: the newest micro-batch in each table (`landed`), and the parked tables (`parked`).
 
     A parked table is one that could not be written; its `Parked` object has the offset ranges that it lacks. Both
-    mappings are by table key (`TableTarget.key`).
+    mappings are by table key (`TableSpec.key`).
     """
 
     landed: Mapping[str, Landed] = field(default_factory=dict)

@@ -28,19 +28,16 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.compaction import Compaction
-from tiered_stream.delta.commit.known_rules import rules_text
-from tiered_stream.delta.commit.landed_before import check_landed_before
-from tiered_stream.delta.commit.table_growth import Grow
+from tiered_stream.delta.commit.landed_offsets import check_landed_before
+from tiered_stream.delta.commit.open_table import OpenTable
 from tiered_stream.delta.commit.table_log import TableLog
-from tiered_stream.delta.commit.transaction import BatchCommit, CommitTable, DeltaTransaction, UncertainCommitError
-from tiered_stream.delta.requirements.lane import TableDescription, check_fit, why_not_direct
+from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, UncertainCommitError
+from tiered_stream.delta.requirements.lane import TableDescription, check_fit
 from tiered_stream.delta.schema.row_schema import joined_columns, with_day
-from tiered_stream.delta.settings.ingest_settings import DAY_COLUMN, TableFiles
+from tiered_stream.delta.settings.ingest_settings import DAY_COLUMN
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
-from tiered_stream.delta.write.data_files import DataFile, offset_ranges
+from tiered_stream.delta.write.data_files import DataFile, offset_ranges, rules_text
 from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError, UnsupportedDataError
-from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
 from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids
 
@@ -74,34 +71,6 @@ the table must have.
 
 
 @dataclass(frozen=True, slots=True)
-class LandingTable:
-    """Table to which a query commits, as it was when the query was planned.
-
-    Each commit checks that the table still has Delta's id `table_id`, and that the table accepts the files. `files` has
-    the table's location and settings. `schema` has the columns of the planned rows.
-    """
-
-    files: TableFiles
-    schema: StructType
-    table_id: str
-    why_not: Callable[[TableDescription], str | None]
-    """Function that returns why the committer cannot write the table, or None (`Committer.why_not_direct`)."""
-    fail_on_data_loss: bool = True
-    rules: TableRules = NO_RULES
-    """Rules of the table (NOT NULL, CHECK constraints, lengths of texts) by which the tasks checked the rows."""
-    grow: Grow | None = None
-    """Function that adds or widens columns of the table so that the files fit; None: the columns never change."""
-    compaction: Compaction | None = None
-    rules_by_file: bool = False
-    """True if each file names the rules by which its rows were checked (`DataFile.rules`).
-
-    A commit then checks that the files name exactly the rules in `rules`.
-    """
-    lands_again: bool = False
-    """True if records that another query has landed are landed again (`ingest.onLandedOffsets`)."""
-
-
-@dataclass(frozen=True, slots=True)
 class _LastCommit:
     """Newest batch of the query in the table; `batch_id` is -1 if the table has no batch of the query.
 
@@ -124,16 +93,23 @@ class TableCommits:
     asked for. `on_gap` is called if the table lacks the batch that it must have.
     """
 
-    table: CommitTable
-    planned: LandingTable
+    planned: OpenTable
+    """Table as it was when the query was planned. Each commit checks that the table has the same id, and fits."""
     on_gap: OnGap
     landed: Landed | None = None
     _: KW_ONLY
+    fail_on_data_loss: bool = True
+    rules_by_file: bool = False
+    """True if each file names the rules by which its rows were checked (`DataFile.rules`).
+
+    A commit then checks that the files name exactly the rules of `planned`.
+    """
     sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
-        self._name = f"the table {self.planned.files.uri}"
-        self._log = TableLog(self.planned.files)
+        self._table = self.planned.table
+        self._name = f"the table {self.planned.spec.uri}"
+        self._log = TableLog(self.planned.spec)
         self._last: _LastCommit | None = None
         self._topic_ids: dict[str, UUID] | None = None
 
@@ -151,7 +127,7 @@ class TableCommits:
     @property
     def table_id(self) -> str:
         """Delta's id of the table, the same for every path or name by which it is opened."""
-        return self.planned.table_id
+        return self.planned.description.table_id
 
     def last_batch(self, query_id: str, batch_id: int) -> int:
         """Return the id of the query's newest batch in the table; -1: there is none.
@@ -168,20 +144,20 @@ class TableCommits:
     def check(self, files: Sequence[DataFile]) -> None:
         """Check that the table would accept the files now, and start to read the table's state for their commit.
 
-        Before the check, columns that the files need are added to the table or widened, if `LandingTable.grow` is set.
+        Before the check, columns that the files need are added to the table or widened, if `OpenTable.grow` is set.
 
         Raises:
             TableError: the table was replaced by another table, or no longer suits the direct lane or the files.
         """
         self._begin_fitting(self._begin(), files)
-        self.table.prepare()
+        self._table.prepare()
 
     def prepare(self) -> None:
         """Start to read the table's state in the background, so that the next commit need not wait for it.
 
         Call this method while tasks still write the files.
         """
-        self.table.prepare()
+        self._table.prepare()
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> int | None:
         """Commit the files of a batch to the table, unless the table has the batch already.
@@ -195,11 +171,11 @@ class TableCommits:
                 query's last commit is gone from the log, or no attempt succeeded. Or an earlier batch is missing, and
                 `on_gap` raises the error.
             DataLossError: a topic was deleted and created again since the query's last commit, and
-                `LandingTable.fail_on_data_loss` is true.
+                `fail_on_data_loss` is true.
         """
         last = self._last_commit(query_id, batch_id)
         self._check_topics(query_id, last, files)
-        day_column, topic_ids = self.planned.files.day_column, self._topic_ids or {}
+        day_column, topic_ids = self.planned.spec.day_column, self._topic_ids or {}
         return self._until_committed(last, BatchCommit(query_id, batch_id, files, day_column, topic_ids))
 
     def with_keys(self, landed: LandedRows, query_id: str, batch_id: int, version: int | None) -> LandedRows:
@@ -207,7 +183,7 @@ class TableCommits:
 
         For a table that appends, and if the table's log does not have the numbers, `landed` is returned unchanged.
         """
-        if not self.planned.files.keys or version is None:
+        if not self.planned.spec.keys or version is None:
             return landed
         keys = None
         with suppress(TableError):  # the batch is committed; only the numbers are unknown
@@ -220,14 +196,14 @@ class TableCommits:
         A topic with another id was deleted and created again. Topics without a recorded id pass.
 
         Raises:
-            DataLossError: a topic has another id, and `LandingTable.fail_on_data_loss` is true.
+            DataLossError: a topic has another id, and `fail_on_data_loss` is true.
         """
         if self._topic_ids is None:
             version = last.version - 1
             first = max(self.landed.version if self.landed else 0, version - MAX_LOG_FILES)
             self._topic_ids = self._log.topic_ids(query_id, first, version)
         now = {topic: topic_id for file in files for topic, topic_id in file.topic_ids.items()}
-        check_topic_ids(self._topic_ids, now, DataLossPolicy(self.planned.fail_on_data_loss))
+        check_topic_ids(self._topic_ids, now, DataLossPolicy(self.fail_on_data_loss))
         self._topic_ids |= now
 
     def _last_commit(self, query_id: str, batch_id: int) -> _LastCommit:
@@ -256,10 +232,10 @@ class TableCommits:
                 self._last = _LastCommit(transaction.state.version + 1, batch.batch_id)
                 return None
             transaction = self._begin_fitting(transaction, batch.files)
-            if attempt == 0 and last.batch_id == -1 and batch.files and not self.planned.files.keys:
+            if attempt == 0 and last.batch_id == -1 and batch.files and not self.planned.spec.keys:
                 check_landed_before(
                     self._log, self._name, batch.query_id, offset_ranges(batch.files), batch.topic_ids,
-                    transaction.state.version, fail=not self.planned.lands_again,
+                    transaction.state.version, fail=not self.planned.spec.lands_again,
                 )  # fmt: skip
             try:
                 self._last = _LastCommit(transaction.commit(batch), batch.batch_id, batch.files)
@@ -292,7 +268,7 @@ class TableCommits:
     def _check_names(self, files: Sequence[DataFile]) -> None:
         """Raise TableError if a new field of the records has the name of a column of Kafka's, or of the day column."""
         for schema in _schemas(files):
-            names = Counter(name.lower() for name in with_day(schema, self.planned.files.day_column).names)
+            names = Counter(name.lower() for name in with_day(schema, self.planned.spec.day_column).names)
             if (name := next((name for name, count in names.items() if count > 1), None)) is not None:
                 raise TableError(
                     f"records have a new field {name}, and {self._name} has a column of this name that does not come "
@@ -315,8 +291,8 @@ class TableCommits:
             raise TableError(f"{self._name}: {error}") from error
 
     def _begin(self) -> DeltaTransaction:
-        transaction = self.table.begin()
-        table_id, planned = transaction.state.description.table_id, self.planned.table_id
+        transaction = self._table.begin()
+        table_id, planned = transaction.state.description.table_id, self.table_id
         if table_id != planned:
             raise TableError(
                 f"{self._name} is another one than when the query started: its id is {table_id}, and was {planned}. "
@@ -341,11 +317,9 @@ class TableCommits:
         return newest
 
     def _check_fit(self, description: TableDescription, files: Sequence[DataFile]) -> None:
-        planned, day_column = self.planned, self.planned.files.day_column
-        reason = planned.why_not(description)
-        if reason is None and not planned.files.keys:  # Delta itself checks the rows that it merges
-            reason = why_not_direct(description, day_column, planned.schema, planned.rules)
-        if planned.rules_by_file and any((file.rules or "") != rules_text(planned.rules) for file in files):
+        planned, day_column = self.planned, self.planned.spec.day_column
+        reason = planned.accepts(description, planned.rules)
+        if self.rules_by_file and any((file.rules or "") != rules_text(planned.rules) for file in files):
             reason = "rows were not checked by the constraints that it has, or by its columns that are NOT NULL"
         if reason:
             raise TableError(
@@ -353,8 +327,8 @@ class TableCommits:
                 "Start the query again with lane auto or spark: it goes on where it was."
             )
         try:
-            for schema in (planned.schema, *(with_day(schema, day_column) for schema in _schemas(files))):
-                check_fit(planned.files.uri, description, schema, day_column)
+            for schema in (planned.spec.schema, *(with_day(schema, day_column) for schema in _schemas(files))):
+                check_fit(planned.spec.uri, description, schema, day_column)
         except ConfigurationError as error:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 

@@ -17,10 +17,10 @@ from functools import cache, partial
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import TableAddress
-from tiered_stream.delta.commit.committer import Committer, excluded_delta_spark
+from tiered_stream.delta.commit.committer import excluded_delta_spark
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS
 from tiered_stream.delta.requirements.session_requirements import CODEC
-from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableFiles
+from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableSpec
 
 log = logging.getLogger(__name__)
 
@@ -34,19 +34,18 @@ Delta: `OptimizeTableCommand`.
 """
 
 
-def compaction_of(
-    spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer
-) -> Compaction | None:
+def compaction_of(spark: SparkSession, address: TableAddress, spec: TableSpec, by: str) -> Compaction | None:
     """Return the table's background compaction; None: `ingest.compactEvery` is not set.
 
-    If delta-spark commits to the table, delta-spark compacts it. If deltalake commits to the table, deltalake compacts
-    it, unless the session's delta-spark has opened the table: then delta-spark compacts it.
+    `by` is the library that commits to the table. If it is delta-spark, delta-spark compacts the table. If it is
+    deltalake, deltalake compacts the table, unless the session's delta-spark has opened the table: then delta-spark
+    compacts it.
     """
-    if files.compact_every is None:
+    if spec.compact_every is None:
         return None
-    if committer.by == COMMIT_BY_SPARK:
-        return Compaction(files.uri, files.compact_every, partial(_optimize, spark, address, files))
-    return Compaction(files.uri, files.compact_every, partial(_compact, spark, address, files))
+    if by == COMMIT_BY_SPARK:
+        return Compaction(spec.uri, spec.compact_every, partial(_optimize, spark, address, spec))
+    return Compaction(spec.uri, spec.compact_every, partial(_compact, spark, address, spec))
 
 
 class Compaction:
@@ -86,7 +85,7 @@ def _thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "compaction")
 
 
-def _compact(spark: SparkSession, address: TableAddress, files: TableFiles) -> None:
+def _compact(spark: SparkSession, address: TableAddress, spec: TableSpec) -> None:
     """Compact the table, to which deltalake commits, if one of its partitions has many small files.
 
     deltalake compacts the table, unless the session's delta-spark has opened it. In that case deltalake would need
@@ -95,20 +94,20 @@ def _compact(spark: SparkSession, address: TableAddress, files: TableFiles) -> N
     """
     from tiered_stream.delta.commit.deltalake_compaction import compact_crowded, is_crowded
 
-    excluded = excluded_delta_spark(spark, address, files)
+    excluded = excluded_delta_spark(spark, address, spec)
     if excluded is None or not excluded.is_opened():
-        compact_crowded(files, excluded.lock if excluded else nullcontext)
-    elif is_crowded(files):
-        _optimize(spark, address, files)
+        compact_crowded(spec, excluded.lock if excluded else nullcontext)
+    elif is_crowded(spec):
+        _optimize(spark, address, spec)
 
 
-def _optimize(spark: SparkSession, address: TableAddress, files: TableFiles) -> None:
+def _optimize(spark: SparkSession, address: TableAddress, spec: TableSpec) -> None:
     """Rewrite files below the table's target size into files of about this size, with Delta's `OPTIMIZE`.
 
     `OPTIMIZE` runs in a new session, so that its settings affect no other query.
     """
     session = spark.newSession()
-    sizes = dict.fromkeys((_MIN_FILE_SIZE, _MAX_FILE_SIZE), str(files.target_bytes))
-    for name, value in {**ALL_ROWS, **sizes, CODEC: files.codec}.items():
+    sizes = dict.fromkeys((_MIN_FILE_SIZE, _MAX_FILE_SIZE), str(spec.target_bytes))
+    for name, value in {**ALL_ROWS, **sizes, CODEC: spec.codec}.items():
         session.conf.set(name, value)
     session.sql(f"OPTIMIZE {address.sql_path(spark)}")

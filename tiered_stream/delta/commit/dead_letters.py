@@ -25,8 +25,8 @@ from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark, reading_all_rows
-from tiered_stream.delta.schema.routing import TableTarget
 from tiered_stream.delta.schema.row_schema import spark_columns
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.settings.row_settings import MAX_DEAD_LETTERS, DeadLetterLimit
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.errors import DeadLetterLimitError
@@ -75,7 +75,6 @@ def check_files(limit: DeadLetterLimit | None, files: Sequence[DataFile], tables
 class DeadLetterTable:
     """Table for dead letters that one query has opened for commits on the driver."""
 
-    target: TableTarget
     open: Callable[[], TableCommits]
     """Function that opens the table for dead letters again, and returns a new `TableCommits` without cached values."""
     remove: Callable[[str, Unfinished], None]
@@ -122,28 +121,8 @@ class DeadLetterTable:
             # A new transaction name, because under the query's own name the table already has this batch.
             self.open().commit(f"{query_id} repeated {uuid4()}", 0, files)
 
-    def commit_first(
-        self, table: TableCommits, key: str, query_id: str, batch_id: int, files: Sequence[DataFile]
-    ) -> list[DataFile]:
-        """Commit the files of dead letters among a batch's files; the caller commits the files of rows afterwards.
 
-        `table` is the table for the rows, and `key` is its key. This table must not have the batch yet. Before dead
-        letters are committed, the method checks that `table` would accept the batch's files.
-
-        Returns:
-            The files of rows.
-
-        Raises:
-            TableError: `table` would not accept the files, or the table for dead letters cannot be changed.
-        """
-        dead = [file for file in files if file.dead_letters_for is not None]
-        if dead or self.has_earlier(query_id, batch_id):
-            table.check(files)
-            self.commit(query_id, batch_id, dead, {key: batch_id - 1})
-        return [file for file in files if file.dead_letters_for is None]
-
-
-def remove_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> None:
+def remove_dead_letters(spark: SparkSession, table: TableSpec, which: Column) -> None:
     """Delete the dead letters that meet the condition `which` from `table`, with the session's delta-spark.
 
     Raises:
@@ -153,7 +132,7 @@ def remove_dead_letters(spark: SparkSession, table: TableTarget, which: Column) 
         _open_by_spark(spark, table).delete(which)
 
 
-def update_dead_letters(spark: SparkSession, table: TableTarget, which: Column, values: Mapping[str, Column]) -> None:
+def update_dead_letters(spark: SparkSession, table: TableSpec, which: Column, values: Mapping[str, Column]) -> None:
     """Set columns of the dead letters in `table` that meet the condition `which`, with the session's delta-spark.
 
     `values` are the new values, by column name.
@@ -165,7 +144,7 @@ def update_dead_letters(spark: SparkSession, table: TableTarget, which: Column, 
         _open_by_spark(spark, table).update(which, {**values})
 
 
-def has_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> bool:
+def has_dead_letters(spark: SparkSession, table: TableSpec, which: Column) -> bool:
     """Return whether `table` has dead letters that meet the condition `which`; the session's delta-spark reads them.
 
     Raises:
@@ -175,14 +154,14 @@ def has_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> 
         return not _open_by_spark(spark, table).toDF().where(which).isEmpty()
 
 
-def _open_by_spark(spark: SparkSession, table: TableTarget) -> DeltaTable:
+def _open_by_spark(spark: SparkSession, table: TableSpec) -> DeltaTable:
     from delta.tables import DeltaTable
 
     location = table_location(spark, find_address(spark, table.name))
     return DeltaTable.forPath(reading_all_rows(spark), location)
 
 
-def remove_unfinished(spark: SparkSession, table: TableTarget, query_id: str, unfinished: Unfinished) -> None:
+def remove_unfinished(spark: SparkSession, table: TableSpec, query_id: str, unfinished: Unfinished) -> None:
     """Delete the query's unfinished dead letters for the tables in `unfinished` from `table`, a table for dead letters.
 
     The session's delta-spark deletes them, or deltalake if the session has no delta-spark.
@@ -201,7 +180,7 @@ def remove_unfinished(spark: SparkSession, table: TableTarget, query_id: str, un
         from tiered_stream.delta.commit.deltalake_commit import delete_rows
 
         tables = (f"(target = {_literal(key)} AND batch > {newest})" for key, newest in unfinished.items())
-        delete_rows(table.files, f"query = {_literal(query_id)} AND ({' OR '.join(tables)})")
+        delete_rows(table, f"query = {_literal(query_id)} AND ({' OR '.join(tables)})")
 
 
 def _literal(text: str) -> str:

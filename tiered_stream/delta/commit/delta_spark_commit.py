@@ -22,7 +22,7 @@ from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, jav
 from tiered_stream.delta.catalog.session_checks import EXTENSION
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.write.partition_folder import log_path
+from tiered_stream.delta.write.data_files import log_path
 from tiered_stream.errors import TableError
 from tiered_stream.spark.session import copied_session
 

@@ -26,7 +26,6 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.commit.deltalake_statistics import writer_properties
-from tiered_stream.delta.commit.local_times import LOCAL_TIMES, columns_for_creation, hides_local_times
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import (
     BatchCommit,
@@ -35,11 +34,12 @@ from tiered_stream.delta.commit.transaction import (
     TableState,
     UncertainCommitError,
 )
-from tiered_stream.delta.requirements.catalog_managed import managing_feature
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.schema.json_types import common_fields, struct_of
+from tiered_stream.delta.requirements.table_requirements import managing_feature
 from tiered_stream.delta.schema.row_plan import check_day_column
-from tiered_stream.delta.settings.ingest_settings import COMMIT, CREATION, TableFiles
+from tiered_stream.delta.schema.row_schema import LOCAL_TIMES, columns_for_creation, hides_local_times
+from tiered_stream.delta.schema.sql_types import common_fields, struct_of
+from tiered_stream.delta.settings.ingest_settings import COMMIT, CREATION, TableSpec
 from tiered_stream.delta.write.file_systems import deltalake_place
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageError, TableAccessError, TableError
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, TABLES
@@ -70,28 +70,28 @@ delta-spark can overwrite a change only if it opens the table during the change.
 """
 
 
-def open_table(files: TableFiles) -> DeltaTable | None:
+def open_table(spec: TableSpec) -> DeltaTable | None:
     """Open the table at its newest version; return None if there is no table.
 
     Raises:
         TableAccessError: the folder cannot be reached.
         TableError: the table's log cannot be read.
     """
-    with _table_errors(files, "opened"):
+    with _table_errors(spec, "opened"):
         try:
-            return _open(files)
+            return _open(spec)
         except TableNotFoundError:
             return None
 
 
-def _open(files: TableFiles, place: tuple[str, dict[str, str]] | None = None) -> DeltaTable:
+def _open(spec: TableSpec, place: tuple[str, dict[str, str]] | None = None) -> DeltaTable:
     """Open the table at its newest version; `place` is the result of `_place`, if the caller has it.
 
     Raises:
         CatalogManagedError: a catalog manages the table.
         StorageAccessError: there is no access token.
     """
-    uri, storage_options = place or _place(files)
+    uri, storage_options = place or _place(spec)
     try:
         table = DeltaTable(uri, storage_options=storage_options)
     except TableNotFoundError:
@@ -99,16 +99,16 @@ def _open(files: TableFiles, place: tuple[str, dict[str, str]] | None = None) ->
     except DeltaError as error:
         feature = None
         with suppress(TableError):
-            feature = managing_feature(TableLog(files).features())
+            feature = managing_feature(TableLog(spec).features())
         if feature is None:
             raise
-        raise CatalogManagedError(files.uri, feature) from error
+        raise CatalogManagedError(spec.uri, feature) from error
     if feature := _managing_feature(table):
-        raise CatalogManagedError(files.uri, feature)
+        raise CatalogManagedError(spec.uri, feature)
     return table
 
 
-def _place(files: TableFiles) -> tuple[str, dict[str, str]]:
+def _place(spec: TableSpec) -> tuple[str, dict[str, str]]:
     """Return what `deltalake_place` returns, if the table's storage gives an access token where it needs one.
 
     deltalake would ask a token service that does not respond for minutes.
@@ -116,9 +116,9 @@ def _place(files: TableFiles) -> tuple[str, dict[str, str]]:
     Raises:
         StorageAccessError: there is no access token.
     """
-    place = deltalake_place(files)
-    if urlsplit(files.uri).scheme in (*AZURE_SCHEMES, GOOGLE_SCHEME):
-        open_service(files.storage.at(files.uri), TABLES).check_token()
+    place = deltalake_place(spec)
+    if urlsplit(spec.uri).scheme in (*AZURE_SCHEMES, GOOGLE_SCHEME):
+        open_service(spec.storage.at(spec.uri), TABLES).check_token()
     return place
 
 
@@ -128,7 +128,7 @@ def _managing_feature(table: DeltaTable) -> str | None:
 
 
 def create_table(
-    files: TableFiles,
+    spec: TableSpec,
     schema: StructType,
     properties: Mapping[str, str],
     lock: Lock = nullcontext,
@@ -144,20 +144,20 @@ def create_table(
         ConfigurationError: Delta does not allow the name of the day column.
         TableError: the folder cannot be written to, or a property is unknown.
     """
-    if files.day_column is not None:
-        check_day_column(files.day_column)  # deltalake accepts any name, but delta-spark then refuses ALTER TABLE
-    with _table_errors(files, "made"):
-        return _run_locked(lock, partial(_create, files, schema, properties, replaces=replaces))
+    if spec.day_column is not None:
+        check_day_column(spec.day_column)  # deltalake accepts any name, but delta-spark then refuses ALTER TABLE
+    with _table_errors(spec, "made"):
+        return _run_locked(lock, partial(_create, spec, schema, properties, replaces=replaces))
 
 
-def _create(files: TableFiles, schema: StructType, properties: Mapping[str, str], *, replaces: bool) -> DeltaTable:
-    first, others = columns_for_creation(schema, files.day_column)
-    uri, storage_options = _place(files)
+def _create(spec: TableSpec, schema: StructType, properties: Mapping[str, str], *, replaces: bool) -> DeltaTable:
+    first, others = columns_for_creation(schema, spec.day_column)
+    uri, storage_options = _place(spec)
     table = DeltaTable.create(
         uri,
         Schema.from_json(first.json()),
         mode="overwrite" if replaces else "ignore",
-        partition_by=[files.day_column] if files.day_column else None,
+        partition_by=[spec.day_column] if spec.day_column else None,
         configuration=dict(properties),
         storage_options=storage_options,
         commit_properties=_CREATION,
@@ -168,14 +168,14 @@ def _create(files: TableFiles, schema: StructType, properties: Mapping[str, str]
     return table
 
 
-def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext) -> None:
+def add_columns(spec: TableSpec, columns: StructType, lock: Lock = nullcontext) -> None:
     """Add to the table the columns and the nested fields of `columns` that it lacks, in a `with` block of `lock`.
 
     Raises:
         TableError: the table refuses the columns.
     """
-    with _table_errors(files, "changed"):
-        _run_locked(lock, lambda: _add_columns(_open(files), columns))
+    with _table_errors(spec, "changed"):
+        _run_locked(lock, lambda: _add_columns(_open(spec), columns))
 
 
 def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
@@ -194,15 +194,15 @@ def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
         return change()
 
 
-def delete_rows(files: TableFiles, predicate: str) -> None:
+def delete_rows(spec: TableSpec, predicate: str) -> None:
     """Delete the rows that meet the SQL condition `predicate`, in one commit.
 
     Raises:
         TableError: the table refuses the deletion, or other commits came first at each of deltalake's attempts.
     """
-    with _table_errors(files, "changed"):
-        table = _open(files)
-        table.delete(predicate, writer_properties=writer_properties(table, files.codec, with_times=False))
+    with _table_errors(spec, "changed"):
+        table = _open(spec)
+        table.delete(predicate, writer_properties=writer_properties(table, spec.codec, with_times=False))
 
 
 def _add_columns(table: DeltaTable, columns: StructType, commit: CommitProperties | None = None) -> None:
@@ -247,11 +247,11 @@ def describe(table: DeltaTable) -> TableDescription:
 class DeltalakeTable:
     """A table in a local folder or in an object store, to which deltalake commits in a `with` block of `lock`."""
 
-    def __init__(self, files: TableFiles, lock: Lock = nullcontext) -> None:
-        self.uri = files.uri
+    def __init__(self, spec: TableSpec, lock: Lock = nullcontext) -> None:
+        self.uri = spec.uri
         self.lock = lock
-        self.files = files
-        self._log = TableLog(files)
+        self.spec = spec
+        self._log = TableLog(spec)
         self._opening = ThreadPoolExecutor(1, thread_name_prefix="delta-table")
         self._prepared: Future[tuple[DeltaTable, bytes | None, object]] | None = None
         """Table, SHA-256 of the log file of its version (None: there is no such file), and the access to the table."""
@@ -262,12 +262,12 @@ class DeltalakeTable:
             self._prepared = self._opening.submit(self._open_ahead)
 
     def begin(self) -> DeltalakeTransaction:
-        with _table_errors(self.files, "opened"):
-            return DeltalakeTransaction(self, self._prepared_table() or _open(self.files))
+        with _table_errors(self.spec, "opened"):
+            return DeltalakeTransaction(self, self._prepared_table() or _open(self.spec))
 
     def _open_ahead(self) -> tuple[DeltaTable, bytes | None, object]:
-        place = _place(self.files)
-        table = _open(self.files, place)
+        place = _place(self.spec)
+        table = _open(self.spec, place)
         return table, self._log.digest(table.version()), place
 
     def _prepared_table(self) -> DeltaTable | None:
@@ -282,7 +282,7 @@ class DeltalakeTable:
         if prepared is None or prepared.exception() is not None:
             return None
         table, newest, access = prepared.result()
-        if newest is None or self._log.digest(table.version()) != newest or deltalake_place(self.files) != access:
+        if newest is None or self._log.digest(table.version()) != newest or deltalake_place(self.spec) != access:
             return None
         try:
             table.update_incremental()
@@ -323,7 +323,7 @@ class DeltalakeTransaction:
         self.state = TableState(table.version(), describe(table))
 
     def last_batch(self, query_id: str) -> int | None:
-        with _table_errors(self._of.files, "read"):
+        with _table_errors(self._of.spec, "read"):
             version: int | None = self._table.transaction_version(query_id)
             return version
 
@@ -404,13 +404,13 @@ def _append_info(version: int, batch: BatchCommit) -> dict[str, Any]:
 
 
 @contextmanager
-def _table_errors(files: TableFiles, done: str) -> Iterator[None]:
+def _table_errors(spec: TableSpec, done: str) -> Iterator[None]:
     """Turn deltalake's errors in the `with` block into TableError, or TableAccessError if the table's storage failed.
 
     The storage has failed if the error is an OSError, or if its text contains an error number of the operating system.
     `done` is a participle for the text "the table X cannot be {done}", such as "opened".
     """
-    uri = files.uri
+    uri = spec.uri
     try:
         yield
     except ConfigurationError:
@@ -420,22 +420,22 @@ def _table_errors(files: TableFiles, done: str) -> Iterator[None]:
     except (DeltaError, OSError, ValueError) as error:
         text = _in_one_line(str(error))
         of_store = isinstance(error, OSError) or _OF_FILE_SYSTEM.search(text)
-        hint = _access_hint(files, error) if of_store else ""
+        hint = _access_hint(spec, error) if of_store else ""
         raise (TableAccessError if of_store else TableError)(
             f"the table {uri} cannot be {done}: {text}{hint}"
         ) from error
 
 
-def _access_hint(files: TableFiles, error: Exception) -> str:
+def _access_hint(spec: TableSpec, error: Exception) -> str:
     """Return advice on the credentials if the table's storage has refused them, else an empty text."""
-    if urlsplit(files.uri).scheme not in (*S3_SCHEMES, *AZURE_SCHEMES, GOOGLE_SCHEME):
+    if urlsplit(spec.uri).scheme not in (*S3_SCHEMES, *AZURE_SCHEMES, GOOGLE_SCHEME):
         return ""
     # Imported here, because obstore takes long to import, and tables elsewhere do not need it.
     from tiered_stream.storage.cloud_store import failure_of
 
-    service = open_service(files.storage.at(files.uri), TABLES)
+    service = open_service(spec.storage.at(spec.uri), TABLES)
     lines = [line.strip(" \u21b3\t") for line in _COLOUR.sub("", str(error)).splitlines()]
-    refused = service.refused(failure_of(OSError(": ".join(lines))), files.uri, listing=False)  # as obstore says it
+    refused = service.refused(failure_of(OSError(": ".join(lines))), spec.uri, listing=False)  # as obstore says it
     return f"; {service.access_hint()}" if isinstance(refused, StorageAccessError) else ""
 
 

@@ -11,11 +11,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tiered_stream.delta.commit.deltalake_commit import NO_CHECKPOINT, open_table
-from tiered_stream.delta.commit.deltalake_statistics import writer_properties
+from tiered_stream.delta.commit.deltalake_statistics import find_odd_times, writer_properties
 from tiered_stream.delta.commit.transaction import Lock
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.file_systems import open_folder
-from tiered_stream.delta.write.odd_times import find_odd_times
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ _PARTITION = "partition."
 """Prefix of partition columns' names in deltalake's table of files (`get_add_actions`)."""
 
 
-def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
+def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
     """Compact files below the target size in each partition with at least `MIN_SMALL_FILES` such files.
 
     Each partition is compacted in a `with` block of `lock`. Nothing is done if there is no table.
@@ -47,36 +46,36 @@ def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
     Raises:
         TableError: the table cannot be opened. Errors of deltalake during compaction pass unchanged.
     """
-    table = open_table(files)
+    table = open_table(spec)
     if table is None:
         return
     if any(":" in name for name in table.metadata().partition_columns):
-        log.warning(_NO_FOLDERS, files.uri)
+        log.warning(_NO_FOLDERS, spec.uri)
         return
-    folder = open_folder(files.uri, files.storage)
-    for partition, paths in _crowded(table, files.target_bytes).items():
+    folder = open_folder(spec.uri, spec.storage)
+    for partition, paths in _crowded(table, spec.target_bytes).items():
         odd = find_odd_times(folder, paths)
         if odd.need_version_key:
-            log.warning(_NOT_COMPACTED, files.uri, "".join(f", {name}={value}," for name, value in partition))
+            log.warning(_NOT_COMPACTED, spec.uri, "".join(f", {name}={value}," for name, value in partition))
             continue
         with lock():
             metrics = table.optimize.compact(
                 partition_filters=[(name, "=", value) for name, value in partition] or None,
-                target_size=files.target_bytes,
+                target_size=spec.target_bytes,
                 max_concurrent_tasks=1,
-                writer_properties=writer_properties(table, files.codec, with_times=not odd.beyond_years),
+                writer_properties=writer_properties(table, spec.codec, with_times=not odd.beyond_years),
                 post_commithook_properties=NO_CHECKPOINT,
             )
-        log.info("the table %s: %d files are now %d", files.uri, metrics["numFilesRemoved"], metrics["numFilesAdded"])
+        log.info("the table %s: %d files are now %d", spec.uri, metrics["numFilesRemoved"], metrics["numFilesAdded"])
 
 
-def is_crowded(files: TableFiles) -> bool:
+def is_crowded(spec: TableSpec) -> bool:
     """Return whether any partition of the table has at least `MIN_SMALL_FILES` files below the target size.
 
     Return false if there is no table.
     """
-    table = open_table(files)
-    return table is not None and bool(_crowded(table, files.target_bytes))
+    table = open_table(spec)
+    return table is not None and bool(_crowded(table, spec.target_bytes))
 
 
 def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]]:

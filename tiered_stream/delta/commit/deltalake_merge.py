@@ -26,17 +26,16 @@ from tiered_stream.delta.commit.deltalake_commit import (
     DeltalakeTransaction,
     write_actions,
 )
-from tiered_stream.delta.commit.deltalake_statistics import writer_properties
+from tiered_stream.delta.commit.deltalake_statistics import OddTimes, find_odd_times, writer_properties
 from tiered_stream.delta.commit.merge import UNORDERED_KEY, MergeClauses, MergedTable, unordered_error
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
 from tiered_stream.delta.requirements.lane import table_rules
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
 from tiered_stream.delta.schema.row_schema import struct_type
-from tiered_stream.delta.schema.spark_schema import arrow_schema
+from tiered_stream.delta.schema.sql_types import arrow_schema
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.file_systems import open_folder
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED, UnorderedKeyError, last_rows
-from tiered_stream.delta.write.odd_times import OddTimes, find_odd_times
 from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.change_records import named_column
 
@@ -110,22 +109,22 @@ class DeltalakeMerge:
 
     def _merge(self, batch: BatchCommit) -> int:
         """Raise _SparkNeededError if only Spark can merge the rows; then nothing was committed."""
-        merged, files = self._of.merged, self._of.merged.files
-        if reason := why_not_merged_by_deltalake(self.state.description, merged.merge_on):
+        merged, spec = self._of.merged, self._of.merged.spec
+        if reason := why_not_merged_by_deltalake(self.state.description, spec.merge_on):
             raise _SparkNeededError(reason)
-        folder = open_folder(files.uri, files.storage)
+        folder = open_folder(spec.uri, spec.storage)
         with_times = self._are_times_in_years(folder, batch.files)
         columns = merged.columns(self.state.description)
         staged = _staged(folder, batch.files, columns)
         # deltalake distinguishes upper and lower case in names.
-        keys = [named_column(staged.schema, name) or name for name in files.keys]
-        order_by = files.order_by and named_column(staged.schema, files.order_by)
+        keys = [named_column(staged.schema, name) or name for name in spec.keys]
+        order_by = spec.order_by and named_column(staged.schema, spec.order_by)
         known = merged.known(self.state.description, batch.files)
         clauses = merged.clauses(self.state.description, keys, order_by, known)
         try:
             source = last_rows(staged, keys, order_by, known, table_rules(self.state.description).not_null)
             source = source.select([*columns.names, DELETES, DELETED_AT, *known.values()])
-            write = partial(_write, source, clauses, self._of.by_spark, files.codec, with_times)
+            write = partial(_write, source, clauses, self._of.by_spark, spec.codec, with_times)
             return self._transaction.write(batch, write, {"userMetadata": batch.metadata()})
         except UnorderedKeyError as error:
             raise unordered_error(str(merged.address), str(error)) from None

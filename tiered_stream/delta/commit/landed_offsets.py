@@ -1,16 +1,22 @@
-"""Offsets that a table has, as the user metadata of its commits name them (`BatchCommit.metadata`)."""
+"""Offsets that a table has, as its commits name them, and a check that no other query has landed a query's."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
 
 import orjson
 from pyspark.sql import SparkSession
 
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.delta.commit.table_log import TableLog, committed_topic_ids
+from tiered_stream.delta.settings.ingest_settings import LAND, ON_LANDED_OFFSETS
+from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
-from tiered_stream.options.offset_json import offsets_from_dict
+from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_json
+from tiered_stream.options.offset_ranges import ends_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +66,123 @@ def committed_ranges(metadata: str | None) -> dict[TopicPartition, OffsetRange]:
         return {partition: OffsetRange(start, ends[partition]) for partition, start in starts.items()}
     except (ValueError, KeyError, TypeError, ConfigurationError):
         return {}
+
+
+log = logging.getLogger(__name__)
+
+# Check that no other query has landed a new query's first records in the same table: a lost checkpoint.
+
+_MAX_SHOWN = 3
+"""Maximum number of partitions that the error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandedBefore:
+    """Offsets that a query is about to land, and that other queries have landed in its table.
+
+    `landed` has the lowest and the highest offset that these queries have landed, by partition.
+    """
+
+    text: str
+    landed: PartitionRanges
+
+    @property
+    def advice(self) -> str:
+        """Text that says how to continue."""
+        return (
+            "Go on with the old checkpoint. If it is lost, go on at the table's end with "
+            f"startingOffsets={offsets_to_json(ends_of(self.landed))} and a checkpoint folder that does not exist: "
+            "delete the folder of a refused start, which holds the plan of its first micro-batch, or name another "
+            "folder. To fill a gap, use tiered-stream replay. To land these records again, set "
+            f"{ON_LANDED_OFFSETS.name}={LAND}"
+        )
+
+
+def check_landed_before(
+    table: TableLog,
+    name: str,
+    query_id: str,
+    wanted: PartitionRanges,
+    topic_ids: Mapping[str, UUID],
+    newest: int,
+    *,
+    fail: bool,
+) -> None:
+    """Check the first batch of a query by `landed_before`.
+
+    Args:
+        fail: raise the error; if false, only log it.
+
+    Raises:
+        TableError: a commit of another query has offsets of the batch. The message says how to continue.
+    """
+    found = landed_before(table, name, query_id, wanted, topic_ids, newest)
+    if found is None:
+        return
+    if not fail:
+        log.warning("%s. This query lands them again", found.text)
+        return
+    raise TableError(f"{found.text}. A query without its checkpoint begins again. {found.advice}")
+
+
+def landed_before(
+    table: TableLog,
+    name: str,
+    query_id: str | None,
+    wanted: PartitionRanges,
+    topic_ids: Mapping[str, UUID],
+    newest: int,
+) -> LandedBefore | None:
+    """Compare offsets with the commits of other queries, among the table's newest commits up to version `newest`.
+
+    Args:
+        name: the table, for the text.
+        query_id: the query that is about to land the offsets `wanted`; None: it has no id yet.
+        topic_ids: ids of the topics, as far as they are known. Topics with other ids in a commit do not count.
+
+    Returns:
+        The offsets that other queries have landed; None: there are none.
+    """
+    others = [
+        (commit, ranges)
+        for commit in table.newest_commits(newest)
+        if commit.query_id != query_id and (ranges := _of_same_topics(commit.metadata, topic_ids))
+    ]
+    queries = {commit.query_id for commit, ranges in others if _in_both(wanted, ranges)}
+    if not queries:
+        return None
+    times = [commit.at_ms for commit, _ in others if commit.query_id in queries]
+    landed: dict[TopicPartition, OffsetRange] = {}
+    for commit, ranges in others:
+        if commit.query_id in queries:
+            extend_ranges(landed, ranges)
+    text = (
+        f"{name} has offsets of this query's first records already: {_shown(_in_both(wanted, landed))}. The query "
+        f"{' and '.join(sorted(queries))} landed them, between {_time(min(times))} and {_time(max(times))}"
+    )
+    return LandedBefore(text, landed)
+
+
+def _of_same_topics(metadata: str, topic_ids: Mapping[str, UUID]) -> PartitionRanges:
+    """Return the offset ranges in a commit's user metadata, without topics that were created again since."""
+    ids = committed_topic_ids(metadata)
+    return {
+        partition: offsets
+        for partition, offsets in committed_ranges(metadata).items()
+        if ids.get(partition.topic) in (None, topic_ids.get(partition.topic, ids.get(partition.topic)))
+    }
+
+
+def _in_both(wanted: PartitionRanges, landed: PartitionRanges) -> dict[TopicPartition, OffsetRange]:
+    """Return the offsets in both, by partition, without partitions that have none."""
+    both = {partition: wanted[partition].intersect(landed[partition]) for partition in wanted.keys() & landed.keys()}
+    return {partition: offsets for partition, offsets in both.items() if offsets}
+
+
+def _shown(ranges: PartitionRanges) -> str:
+    texts = [f"{partition} {offsets.start} to {offsets.end}" for partition, offsets in sorted(ranges.items())]
+    return ", ".join(texts[:_MAX_SHOWN]) + (f" and {len(texts) - _MAX_SHOWN} more" if len(texts) > _MAX_SHOWN else "")
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")

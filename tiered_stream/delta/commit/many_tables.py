@@ -1,55 +1,34 @@
 """The driver's commits for a query that writes many tables: one commit for each table with files, up to 8 at once.
 
-A table is opened when its first files arrive, and stays open for later batches. If a table cannot be written, the other
-tables still get the batch; if the batch is repeated, they do not get it again. With `ingest.onTableError=park`, the
-table that cannot be written is parked, and the query continues without it. Later, the offset ranges that a parked table
-lacks are read again, and their rows are committed. This commit has the id of the last batch in these ranges, so that a
-commit whose response was lost is recognized.
-
-A table's dead letters are committed before its rows (`dead_letters.py`). While a table is parked, neither its rows nor
-its dead letters are committed. A table whose records are all dead letters gets a commit without rows.
+If a table cannot be written, the other tables still get the batch; if the batch is repeated, they do not get it again.
+With `ingest.onTableError=park`, the table that cannot be written is parked, and the query continues without it. While a
+table is parked, neither its rows nor its dead letters are committed. Later, the offset ranges that a parked table lacks
+are read again, and their rows are committed. This commit has the id of the last batch in these ranges, so that a commit
+whose response was lost is recognized.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Protocol, TypeVar
-
-from cachetools import LRUCache
-from pyspark.sql.types import StructType
+from typing import Protocol
 
 from tiered_stream.delta.checkpoint.query_tables import Held, Landed, Parked, QueryTables, QueryTablesLog
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.query_dead_letters import OpenDeadLetters, QueryDeadLetters
-from tiered_stream.delta.schema.routing import Routing, TableTarget
-from tiered_stream.delta.settings.ingest_settings import TableFiles, table_properties
-from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
-from tiered_stream.delta.settings.upsert_settings import MERGE_ON
-from tiered_stream.delta.write.data_files import DataFile, HeldRows, landed_rows, offset_ranges
+from tiered_stream.delta.commit.query_commits import QueryCommits, Share, dead_letters_in, error_like
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.write.data_files import DataFile, HeldRows, offset_ranges
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
 from tiered_stream.model import PartitionRanges
 from tiered_stream.observe.landed_rows import LandedRows
-from tiered_stream.options.given_options import GivenOptions
 
 log = logging.getLogger(__name__)
 
-COMMITS_AT_ONCE = 8
-MAX_OPEN_TABLES = 2000
-"""Maximum number of tables that stay open between batches; opening a table again reads its newest log files."""
 BATCHES_BETWEEN_TRIES = 10
 """Number of batches between two attempts of the driver to catch up parked tables, which could not be written."""
 _MAX_NAMED = 5
-
-_Result = TypeVar("_Result")
-OpenTable = Callable[[TableTarget, Landed], TableCommits]
-"""Function that opens a table, or creates it if it is missing; it raises TieredStreamError.
-
-The arguments are the table, and the newest batch that it must have.
-"""
 
 
 class ParkedRowsReader(Protocol):
@@ -75,58 +54,18 @@ class ParkedRowsReader(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """Files of a batch that belong to the table `target`: files of rows, and files of dead letters meant for the table.
-
-    `landed` is the newest batch that the table must have. `commits` is None until the table is opened.
-    """
-
-    target: TableTarget
-    files: Sequence[DataFile]
-    landed: Landed
-    commits: TableCommits | None
-    has_batch: bool = False
-    """True if the table already has the batch."""
-
-    @property
-    def rows(self) -> list[DataFile]:
-        return [file for file in self.files if file.dead_letters_for is None]
-
-
-_Failed = dict[str, TieredStreamError]
-"""Errors of the tables that could not be written, by table key."""
-
-
 @dataclass(eq=False)
-class ManyTables:
-    """Object that commits the batches of one query to all its tables, one batch at a time.
+class ManyTables(QueryCommits):
+    """Object that commits the batches of one query to the tables for which they have files, one batch at a time.
 
     If `park` is true, a table that cannot be written is parked: the query continues without the table, and catches it
     up later. If `park` is false, the query fails.
     """
 
-    routing: Routing
-    open_table: OpenTable
-    open_dead_letters: OpenDeadLetters
     tables_log: QueryTablesLog
     rows_reader: ParkedRowsReader
     _: KW_ONLY
     park: bool
-    in_thread: Callable[[Callable[[str], Any]], Callable[[str], Any]] = lambda do: do
-    """Function that wraps a function for another thread, such as pyspark's `inheritable_thread_target`.
-
-    Spark's jobs of the wrapped function then belong to the query, and end when the query is stopped.
-    """
-
-    def __post_init__(self) -> None:
-        self._dead_letters = QueryDeadLetters(self.routing, self.open_dead_letters)
-        self._keys: dict[str, str] = {}
-        """Keys of the tables that were opened, by the table id in Delta's metadata."""
-        self._known: LRUCache[str, TableCommits] = LRUCache(MAX_OPEN_TABLES)
-        self._landed: list[LandedRows] = []
-        """Rows that were committed since the last batch; the thread pool's threads append to it."""
-        self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
 
     def begin(self, query_id: str) -> None:
         """Catch up the tables that an earlier run has parked, and report to the planner the tables that stay parked.
@@ -170,10 +109,9 @@ class ManyTables:
         tables = self.tables_log.before(batch_id)
         ranges, reasons = _held_ranges(files, held, tables.parked)
         shares = self._shares([file for file in files if file.share not in ranges], tables.landed)
-        landed, failed = self._commit_all(shares, query_id, batch_id)
-        self._dead_letters.batch_done()
+        landed, failed = self.commit_all(shares, query_id, batch_id)
         if failed and (not self.park or any(isinstance(error, DataLossError) for error in failed.values())):
-            raise _failure({shares[key].target.name: error for key, error in failed.items()}, batch_id)
+            raise _failure({shares[key].spec.name: error for key, error in failed.items()}, batch_id)
         for key, error in failed.items():
             ranges[key], reasons[key] = offset_ranges(shares[key].files), str(error)
         tables = tables.with_landed(landed)
@@ -187,12 +125,7 @@ class ManyTables:
         self.tables_log.after(batch_id, tables)
         return self.take_landed()
 
-    def take_landed(self) -> list[LandedRows]:
-        """Return, once, the rows and dead letters that were committed, although a table then failed its batch."""
-        committed, self._landed = self._landed, []
-        return committed
-
-    def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:
+    def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, Share]:
         """Group a batch's files by the table that they belong to; return the groups by table key.
 
         A dead letter's file belongs to the table that its record was meant for. `landed` has the newest batch of each
@@ -205,11 +138,21 @@ class ManyTables:
         for file in files:
             by_table[file.share].append(file)
         return {
-            key: _Share(self._target(_topics(of_table)), of_table, landed.get(key, Landed()), self._known.get(key))
+            key: self._share(_topics(of_table), of_table, landed.get(key, Landed()), self.open_commits.get(key))
             for key, of_table in by_table.items()
         }
 
-    def _target(self, topics: Sequence[str]) -> TableTarget:
+    def _share(
+        self, topics: Sequence[str], files: Sequence[DataFile], landed: Landed, commits: TableCommits | None
+    ) -> Share:
+        targets = (self.routing.dead_letters(self.routing.target(topic)) for topic in topics)
+        dead_letters = {target.key: target for target in targets if target is not None}
+        return Share(self._target(topics), files, landed, commits, list(dead_letters.values()))
+
+    def _dead_letters_failed(self, error: TieredStreamError) -> TieredStreamError:
+        return error_like(error, f"its dead letters were not committed: {error}")
+
+    def _target(self, topics: Sequence[str]) -> TableSpec:
         """Return the table to which all of the topics go.
 
         Raises:
@@ -217,138 +160,12 @@ class ManyTables:
         """
         first = self.routing.target(topics[0])
         for other in topics[1:]:
-            if _shared_settings(self.routing.target(other)) != _shared_settings(first):
+            if self.routing.target(other).shared != first.shared:
                 raise ConfigurationError(
                     f"topics {topics[0]} and {other} share the table {first.name}, but have different settings for it: "
                     "give both the same ingest.topic.… settings, or send one of them to another table by ingest.route"
                 )
         return first
-
-    def _commit_all(
-        self, shares: Mapping[str, _Share], query_id: str, batch_id: int
-    ) -> tuple[dict[str, Landed], _Failed]:
-        """Commit the files of a batch to all tables in `shares`, each table's dead letters before its rows.
-
-        Returns:
-            Two mappings by table key: the newest batch of each table that has the batch now, and the error of each
-            table that could not be written.
-
-        Raises:
-            ConfigurationError: one table was opened by two names.
-        """
-        dead_letters, failed = self._dead_letter_tables(shares, query_id, batch_id)
-        opening = {key: share for key, share in shares.items() if key not in failed}
-        checked = {key for keys_of_table in dead_letters.values() for key in keys_of_table}
-        opened, refused = self._run_for_tables(
-            lambda key: self._open_share(shares[key], query_id, batch_id, checked=key in checked), opening
-        )
-        failed |= refused
-        self._known.update({key: share.commits for key, share in opened.items() if share.commits})
-        self._check_names(opened)
-        landed = {key: Landed(batch_id, share.landed.version) for key, share in opened.items() if share.has_batch}
-        ready = {key: share for key, share in opened.items() if not share.has_batch}
-        for table, keys in dead_letters.items():
-            going_on = [key for key in keys if key in ready and key not in failed]
-            failed |= self._commit_dead_letters(table, going_on, ready, query_id, batch_id)
-        committing = {key: share for key, share in ready.items() if key not in failed}
-        committed, refused = self._run_for_tables(lambda key: self._commit(ready[key], query_id, batch_id), committing)
-        failed |= refused
-        for key in failed:
-            self._known.pop(key, None)
-        return {**landed, **committed}, failed
-
-    def _run_for_tables(self, do: Callable[[str], _Result], keys: Iterable[str]) -> tuple[dict[str, _Result], _Failed]:
-        """Call `do` with each table key in the thread pool.
-
-        Returns:
-            Two mappings by table key: the results, and the errors of calls that raised TieredStreamError.
-        """
-        running = {key: self._threads.submit(self.in_thread(do), key) for key in keys}
-        done: dict[str, _Result] = {}
-        failed: _Failed = {}
-        for key, future in running.items():
-            try:
-                done[key] = future.result()
-            except TieredStreamError as error:
-                failed[key] = error
-        return done, failed
-
-    def _open_share(self, share: _Share, query_id: str, batch_id: int, *, checked: bool) -> _Share:
-        """Open the table of `share` if it is not open yet; return `share` with `commits` and `has_batch` set.
-
-        If `checked` is true and the table does not have the batch, also check that the table would accept the files.
-        """
-        commits = share.commits or self.open_table(share.target, share.landed)
-        has_batch = commits.is_committed(query_id, batch_id)
-        if has_batch:
-            log.info("%s: batch %d is in the table already", share.target.name, batch_id)
-        elif checked:
-            commits.check(share.files)
-        return replace(share, commits=commits, has_batch=has_batch)
-
-    def _commit(self, share: _Share, query_id: str, batch_id: int) -> Landed:
-        assert share.commits
-        version = share.commits.commit(query_id, batch_id, share.rows)
-        self._note(share, query_id, batch_id, version)
-        return Landed(batch_id, share.landed.version if version is None else version)
-
-    def _note(self, share: _Share, query_id: str, batch_id: int, version: int | None) -> None:
-        assert share.commits
-        place = GivenOptions(share.target.settings).read(DEAD_LETTER_TABLE)
-        landed = landed_rows(share.target.name, place or "", share.files)
-        self._landed.append(share.commits.with_keys(landed, query_id, batch_id, version))
-
-    def _check_names(self, opened: Mapping[str, _Share]) -> None:
-        """Check that no table was opened by two names; tables for dead letters are checked, too.
-
-        Under both names, a batch has the same application transaction in the table. So the second commit of the batch
-        would wrongly count as done.
-
-        Raises:
-            ConfigurationError: one table was opened by two names.
-        """
-        tables = {key: share.commits for key, share in opened.items() if share.commits}
-        for key, commits in {**tables, **self._dead_letters.commits}.items():
-            other = self._keys.setdefault(commits.table_id, key)
-            if other != key:
-                raise ConfigurationError(
-                    f"{other} and {key} are one table (its id is {commits.table_id}): name it the same way in "
-                    "ingest.table, ingest.route and ingest.deadLetterTable. Nothing of the batch was committed to it"
-                )
-
-    def _dead_letter_tables(
-        self, shares: Mapping[str, _Share], query_id: str, batch_id: int
-    ) -> tuple[dict[str, list[str]], _Failed]:
-        """Open the tables for dead letters to which a batch commits.
-
-        Returns:
-            Two mappings. The first has, by the key of a table for dead letters, the keys of the tables in `shares`
-            whose dead letters it gets. The second has, by the key of a table in `shares`, the error if a table for its
-            dead letters cannot be opened.
-        """
-        shares_of_table: dict[str, list[str]] = {}
-        failed: _Failed = {}
-        for key, share in shares.items():
-            try:
-                for table in self._dead_letters.tables_for(share.files, _topics(share.files), query_id, batch_id):
-                    shares_of_table.setdefault(table, []).append(key)
-            except TieredStreamError as error:
-                failed[key] = error
-        return shares_of_table, failed
-
-    def _commit_dead_letters(
-        self, table: str, keys: Sequence[str], shares: Mapping[str, _Share], query_id: str, batch_id: int
-    ) -> _Failed:
-        """Commit the dead letters that were meant for the tables `keys` to one table for dead letters (key `table`).
-
-        Returns:
-            An error for each key in `keys` if the commit fails, else an empty mapping.
-        """
-        files = [file for key in keys for file in shares[key].files]
-        error = self._dead_letters.commit(table, query_id, batch_id, files, keys) if keys else None
-        if error is None:
-            return {}
-        return {key: _as_error_like(error, f"its dead letters were not committed: {error}") for key in keys}
 
     # Tables that are parked
 
@@ -385,7 +202,7 @@ class ManyTables:
             except DataLossError as error:
                 raise DataLossError(f"the parked table {parked.name} cannot be caught up: {error}") from error
             except TieredStreamError as error:
-                self._known.pop(key, None)
+                self.open_commits.pop(key, None)
                 again = replace(parked, reason=str(error))
                 tables = replace(tables, parked={**tables.parked, key: again})
             else:
@@ -403,7 +220,7 @@ class ManyTables:
         """
         before = tables.landed.get(key, Landed())
         topics = sorted({partition.topic for partition in parked.tried.ranges})
-        commits = self._known[key] = self.open_table(self._target(topics), before)
+        commits = self.open_commits[key] = self.open_table(self._target(topics), before)
         held = [held_batch for held_batch in (parked.tried, parked.since) if held_batch is not None]
         lacks = [held_batch for held_batch in held if not commits.is_committed(query_id, held_batch.batch)]
         if not lacks:
@@ -413,16 +230,15 @@ class ManyTables:
         return None, replace(parked, tried=lacking, since=None)
 
     def _catch_up(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> Landed:
-        lacks, commits = parked.tried, self._known[key]
+        lacks, commits = parked.tried, self.open_commits[key]
         files = self.rows_reader.files(key, lacks.ranges, query_id, lacks.batch)
         topics = sorted({partition.topic for partition in lacks.ranges})
-        share = _Share(self._target(topics), files, tables.landed.get(key, Landed()), commits)
+        share = self._share(topics, files, tables.landed.get(key, Landed()), commits)
         commits.check(files)
         has = max(share.landed.batch, commits.last_batch(query_id, lacks.batch))
-        self._dead_letters.replace(topics, query_id, files, key, has)
-        version = commits.commit(query_id, lacks.batch, share.rows)
-        self._note(share, query_id, lacks.batch, version)
-        return Landed(lacks.batch, version or 0)
+        for spec in share.dead_letters:
+            self.dead_letter_table(spec).replace(query_id, dead_letters_in(files, spec.key), {key: has})
+        return self.commit_share(replace(share, landed=Landed()), query_id, lacks.batch)
 
 
 def _held_ranges(
@@ -457,12 +273,6 @@ def _warn(parked: Mapping[str, Parked]) -> None:
         )  # fmt: skip
 
 
-def _shared_settings(target: TableTarget) -> tuple[TableFiles, StructType, dict[str, str], str | None]:
-    """Return the settings that all topics of one table must have in common: files, schema, properties, `mergeOn`."""
-    merge_on = GivenOptions(target.settings).read(MERGE_ON)
-    return target.files, target.schema, table_properties(target.settings), merge_on
-
-
 def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredStreamError:
     """Return one error for all failed tables; `failed` has their errors, by table name.
 
@@ -473,11 +283,4 @@ def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredSt
     named = ", ".join(other for other, _ in others[:_MAX_NAMED])
     unnamed = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
     also = f" (nor did {named}{unnamed})" if others else ""
-    return _as_error_like(error, f"the table {name} did not take batch {batch_id}{also}: {error}")
-
-
-def _as_error_like(error: TieredStreamError, message: str) -> TieredStreamError:
-    kind = next((known for known in (DataLossError, ConfigurationError) if isinstance(error, known)), TableError)
-    failure = kind(message)
-    failure.__cause__ = error
-    return failure
+    return error_like(error, f"the table {name} did not take batch {batch_id}{also}: {error}")

@@ -37,9 +37,10 @@ from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction
 from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, table_rules
 from tiered_stream.delta.requirements.merge_requirements import merged_columns
 from tiered_stream.delta.requirements.session_requirements import CODEC
+from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.settings.upsert_settings import MERGE_ON, ORDER_BY, OWN_COLUMNS
 from tiered_stream.delta.write.data_files import DataFile, offset_ranges
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED, known_at
@@ -84,15 +85,12 @@ _NOT_EMPTY = "tiered_stream: the table has rows"
 class MergedTable:
     """Table of the latest state, opened for commits: a `transaction.CommitTable`.
 
-    `files` has the key columns. `merge_on` is the value of `ingest.mergeOn`. `kafka` has the names of columns that hold
-    Kafka's columns, by Kafka's name.
+    `spec` has the key columns and `ingest.mergeOn`.
     """
 
     spark: SparkSession
     address: TableAddress
-    files: TableFiles
-    merge_on: str | None
-    kafka: Mapping[str, str]
+    spec: TableSpec
 
     def prepare(self) -> None:
         """Do nothing, because delta-spark keeps the table's state."""
@@ -108,11 +106,11 @@ class MergedTable:
     @cached_property
     def folder(self) -> str:
         """Path of the table's folder, in the form that Spark accepts."""
-        return unquote(known_scheme(self.spark, self.files.uri)).rstrip("/")
+        return unquote(known_scheme(self.spark, self.spec.uri)).rstrip("/")
 
     def columns(self, description: TableDescription) -> StructType:
         """Return the table's columns that a MERGE sets, with the names and types of the table."""
-        return merged_columns(description, self.files.own_columns)
+        return merged_columns(description, self.spec.own_columns)
 
     def clauses(
         self, description: TableDescription, keys: Sequence[str], order_by: str | None, known: Mapping[str, str]
@@ -122,12 +120,12 @@ class MergedTable:
         `keys` and `order_by` are names of columns. deltalake needs the case that the table has. `known` has the columns
         with placeholders (`latest_rows.known_at`).
         """
-        columns = self.columns(description).names
+        columns, kafka = self.columns(description).names, record_columns(self.spec)
         written = {name.lower(): name for name in columns}
-        names = (written.get(self.kafka.get(each, "").lower()) for each in PLACE) if order_by is None else ()
+        names = (written.get(kafka.get(each, "").lower()) for each in PLACE) if order_by is None else ()
         places = [name for name in names if name is not None]
         own = own_columns(description, columns)
-        return merge_clauses(columns, keys, order_by, self.merge_on, places, own, known)
+        return merge_clauses(columns, keys, order_by, self.spec.merge_on, places, own, known)
 
     def known(self, description: TableDescription, files: Sequence[DataFile]) -> dict[str, str]:
         """Return the columns that show which values of the files' rows are known, by column of the table."""
@@ -143,21 +141,21 @@ class MergedTable:
         """
         target = struct_type(description.fields)
         known = {name.lower() for name in target.names}
-        for name in self.files.own_columns:
+        for name in self.spec.own_columns:
             if name.lower() not in known:
                 raise ConfigurationError(
                     f"{OWN_COLUMNS.name} has {name}, which the table {self.address} lacks: correct the name, or add "
                     "the column with ALTER TABLE first"
                 )
-        if self.merge_on is None:
+        if self.spec.merge_on is None:
             return
         empty = [self.session.createDataFrame([], schema) for schema in (target, self.columns(description))]
         try:
-            empty[0].alias("target").crossJoin(empty[1].alias("source")).where(self.merge_on)
+            empty[0].alias("target").crossJoin(empty[1].alias("source")).where(self.spec.merge_on)
         except PySparkException as error:
             raise ConfigurationError(
-                f"{MERGE_ON.name}={self.merge_on} is no condition on columns of target, the table {self.address}, and "
-                f"of source, the new rows: {first_line(error)}"
+                f"{MERGE_ON.name}={self.spec.merge_on} is no condition on columns of target, the table {self.address}, "
+                f"and of source, the new rows: {first_line(error)}"
             ) from error
 
     def remove(self, files: Sequence[DataFile]) -> None:
@@ -185,14 +183,14 @@ class MergeTransaction:
             return self._transaction.commit(batch)
         table, session = self._table, self._table.session
         settings = {
-            **_SETTINGS, CODEC: table.files.codec, _APPLICATION: batch.query_id, _VERSION: str(batch.batch_id),
+            **_SETTINGS, CODEC: table.spec.codec, _APPLICATION: batch.query_id, _VERSION: str(batch.batch_id),
             USER_METADATA: batch.metadata(),
         }  # fmt: skip
         for name, value in settings.items():
             session.conf.set(name, value)
         columns = table.columns(self.state.description)
         known = table.known(self.state.description, batch.files)
-        clauses = table.clauses(self.state.description, table.files.keys, table.files.order_by, known)
+        clauses = table.clauses(self.state.description, table.spec.keys, table.spec.order_by, known)
         only_insert = not self._transaction.has_rows()
         try:
             rows = self._last_rows(batch.files, columns, known, resets=bool(clauses.own))
@@ -217,7 +215,7 @@ class MergeTransaction:
         paths = [f"{table.folder}/{file.path}" for file in files]
         rows = table.session.read.schema(schema).options(**_NO_GLOBS).parquet(*paths)
         one = len(offset_ranges(files)) == 1
-        keys, order_by = table.files.keys, table.files.order_by
+        keys, order_by = table.spec.keys, table.spec.order_by
         ranked, last = last_rows_sql(columns.names, keys, order_by, one=one)
         if resets:
             rows = with_deleted_at(rows, keys, order_by)

@@ -14,11 +14,11 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.catalog.java_errors import spark_errors
-from tiered_stream.delta.commit.committer import Committer, lock_for_deltalake
-from tiered_stream.delta.requirements.type_widening import is_wider
+from tiered_stream.delta.commit.committer import lock_for_deltalake
+from tiered_stream.delta.requirements.table_requirements import is_wider
 from tiered_stream.delta.schema.row_schema import check_new_columns, struct_type
 from tiered_stream.delta.schema.sql_types import sql_name, sql_type
-from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableFiles
+from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableSpec
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 
@@ -33,14 +33,13 @@ Arguments are the table's columns in Spark's JSON, and the schema. The function 
 """
 
 
-def growth_of(
-    spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer, evolution: Evolution
-) -> Grow | None:
-    """Return a function that adds columns to the table, and also widens columns if `evolution` is `WIDEN`.
+def growth_of(spark: SparkSession, address: TableAddress, spec: TableSpec, by: str) -> Grow | None:
+    """Return a function that adds columns to the table, and widens columns, as `ingest.schemaEvolution` allows.
 
-    The library in `committer` adds columns. Spark widens columns, whichever library commits. The function raises
-    TableError if the table refuses the columns. None is returned if `evolution` is `NONE`.
+    The library `by`, which commits, adds columns. Spark widens columns, whichever library commits. The function raises
+    TableError if the table refuses the columns. None is returned if the columns never change.
     """
+    evolution = spec.rows.schema_evolution
 
     def grow(fields: Sequence[Mapping[str, Any]], schema: StructType) -> bool:
         table = struct_type(fields)
@@ -58,7 +57,7 @@ def growth_of(
         return bool(missing or wider)
 
     def _add(missing: Sequence[_TypedPath], schema: StructType) -> None:
-        if committer.by == COMMIT_BY_SPARK:
+        if by == COMMIT_BY_SPARK:
             columns = ", ".join(f"{sql_name(path)} {sql_type(kind)}" for path, kind in missing)
             with spark_errors(str(address), "changed"):
                 spark.sql(f"ALTER TABLE {address.sql_name} ADD COLUMNS ({columns})")
@@ -67,7 +66,7 @@ def growth_of(
 
             tops = {path[0].lower() for path, _ in missing}
             added = StructType([field for field in schema if field.name.lower() in tops])
-            add_columns(files, added, lock_for_deltalake(spark, address, files))
+            add_columns(spec, added, lock_for_deltalake(spark, address, spec))
 
     return None if evolution is Evolution.NONE else grow
 

@@ -15,7 +15,7 @@ from pyarrow import NativeFile
 from pyarrow.fs import FileSelector
 
 from tiered_stream.delta.commit.transaction import TOPIC_IDS
-from tiered_stream.delta.settings.ingest_settings import CREATION, TableFiles
+from tiered_stream.delta.settings.ingest_settings import CREATION, TableSpec
 from tiered_stream.delta.write.file_systems import open_folder
 from tiered_stream.errors import TableError
 from tiered_stream.model import uuid_from_text
@@ -46,8 +46,8 @@ class TableLog:
     raise TableError if a file cannot be read.
     """
 
-    def __init__(self, files: TableFiles) -> None:
-        self._files = files
+    def __init__(self, spec: TableSpec) -> None:
+        self._spec = spec
 
     def newest_batch(self, query_id: str, first: int, last: int) -> int | None:
         """Return the id of the query's newest batch in the versions from `first` to `last`, both inclusive.
@@ -60,7 +60,7 @@ class TableLog:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise TableError(f"the table {self._files.uri}: {error}") from error
+            raise TableError(f"the table {self._spec.uri}: {error}") from error
 
     def topic_ids(self, query_id: str, first: int, last: int) -> dict[str, UUID]:
         """Return the topic ids, by topic, in the query's newest commit that has topic ids.
@@ -77,7 +77,7 @@ class TableLog:
             except FileNotFoundError:  # this version is removed, and so are all earlier ones
                 break
             except ValueError as error:
-                raise TableError(f"the table {self._files.uri}, version {version} of its log: {error}") from error
+                raise TableError(f"the table {self._spec.uri}, version {version} of its log: {error}") from error
         return {}
 
     def is_unused(self) -> bool:
@@ -133,12 +133,12 @@ class TableLog:
                 for protocol in self._actions(version, version, "protocol"):
                     return frozenset((*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())))
         except OSError as error:
-            raise TableError(f"the table {self._files.uri}: its log cannot be read: {error}") from error
+            raise TableError(f"the table {self._spec.uri}: its log cannot be read: {error}") from error
         return frozenset()
 
     def _newest_versions(self) -> list[int]:
         """Return the versions of the newest `_MAX_PROTOCOL_FILES` commit files, newest first."""
-        folder = open_folder(self._files.uri, self._files.storage)
+        folder = open_folder(self._spec.uri, self._spec.storage)
         names = (file.base_name for file in folder.get_file_info(FileSelector("_delta_log")))
         versions = (int(match[1]) for name in names if (match := _COMMIT_FILE.fullmatch(name)))
         return sorted(versions, reverse=True)[:_MAX_PROTOCOL_FILES]
@@ -183,11 +183,11 @@ class TableLog:
             raise self._unreadable(version, error) from error
 
     def _stream(self, version: int) -> NativeFile:
-        folder = open_folder(self._files.uri, self._files.storage)
+        folder = open_folder(self._spec.uri, self._spec.storage)
         return folder.open_input_stream(f"_delta_log/{version:020d}.json")
 
     def _unreadable(self, version: int, error: Exception) -> TableError:
-        return TableError(f"the table {self._files.uri}: version {version} of its log cannot be read: {error}")
+        return TableError(f"the table {self._spec.uri}: version {version} of its log cannot be read: {error}")
 
 
 def _action(line: object, kind: str) -> dict[str, Any] | None:

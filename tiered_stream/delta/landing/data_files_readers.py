@@ -7,8 +7,10 @@ query can continue in the other lane.
 from __future__ import annotations
 
 import resource
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,16 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from tiered_stream.delta.commit.known_rules import KnownRules, rules_text
-from tiered_stream.delta.schema.routing import Routing, TableTarget, routing_of
+from tiered_stream.delta.requirements.lane import TableDescription, table_rules
+from tiered_stream.delta.requirements.merge_requirements import merged_fields, rules_before_merge
+from tiered_stream.delta.schema.routing import Routing, routing_of
 from tiered_stream.delta.schema.row_schema import fit_to_table
 from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.write.data_files import file_rows
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.write.data_files import file_rows, rules_text
+from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.formats.rows.table_rules import TableRules
+from tiered_stream.formats.rows.table_rules import RowRules, TableRules, UncertainCheckError
 from tiered_stream.model import ASSUMED_RECORD_BYTES, ReportAddress, Split
 from tiered_stream.observe.metrics import new_part
 from tiered_stream.options.given_options import GivenOptions
@@ -33,6 +38,78 @@ from tiered_stream.process.heap_and_gc import settle_worker, share_heap
 from tiered_stream.spark.source import BatchReader
 from tiered_stream.spark.split_partition import SplitPartition
 from tiered_stream.spark.stream_reader import StreamReader
+
+# Cache of table rules in the planner of a query for many tables.
+#
+# When a micro-batch has rows for a table for the first time, the planner looks up the rules in the table's log.
+
+_OPENED_AT_ONCE = 16
+
+
+class KnownRules:
+    """Cache of table rules (NOT NULL, CHECK constraints, lengths of texts), by which tasks check rows.
+
+    `fields` has, by table key, the columns that a MERGE sets in the tables of the latest state that were looked up, in
+    Spark's JSON.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, TableRules] = {}
+        self.fields: dict[str, Sequence[Mapping[str, Any]]] = {}
+
+    def of(self, targets: Iterable[TableSpec]) -> Mapping[str, TableRules]:
+        """Return the rules of the tables `targets` by table key; a table without rules is left out.
+
+        A table that does not exist yet has the rules with which it will be created. A table is also left out if it
+        cannot be opened, or if tasks cannot check its rules. The driver then commits to the table only if the table has
+        no rules that tasks must check. Tables for dead letters are left out, too. If deltalake is not installed, no
+        table is looked up.
+        """
+        with_rows = {target.key: target for target in targets if target.row_format is not None}
+        missing = [target for key, target in with_rows.items() if key not in self._known]
+        if missing and find_spec("deltalake"):
+            with ThreadPoolExecutor(_OPENED_AT_ONCE, "table-rules") as threads:
+                found = zip(missing, threads.map(_look_up, missing), strict=True)
+            for target, (rules, fields) in found:
+                if rules is not None:
+                    self._known[target.key] = rules
+                if target.keys:
+                    self.fields[target.key] = fields
+        return {key: self._known[key] for key in with_rows if self._known.get(key)}
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Forget the rules of the tables `keys`, so that the next call of `of` looks them up again.
+
+        Call this method for parked tables (tables that could not be written), because their rules may have changed.
+        """
+        for key in keys:
+            self._known.pop(key, None)
+
+
+def _look_up(spec: TableSpec) -> tuple[TableRules | None, Sequence[Mapping[str, Any]]]:
+    """Return the rules of a table, or the rules with which a missing table will be created, and `KnownRules.fields`.
+
+    None: the table cannot be opened, or tasks cannot check its rules, or the table is missing and will have no rules.
+    """
+    from tiered_stream.delta.commit.deltalake_commit import describe, open_table
+
+    assert spec.row_format
+    fields: Sequence[Mapping[str, Any]] = ()
+    try:
+        table = open_table(spec)
+        description = describe(table) if table else TableDescription(tuple(spec.schema.jsonValue()["fields"]))
+        fields = merged_fields(description, spec.own_columns)
+        if spec.keys:
+            rules = rules_before_merge(description, spec.row_format, spec)
+        else:
+            rules = table_rules(description)
+            RowRules(rules, spec.row_format.written)
+            if not set(rules.not_null) <= set(spec.row_format.written.names):
+                return None, fields
+    except (TableError, UncertainCheckError):
+        return None, fields
+    return None if table is None and not rules else rules, fields
+
 
 SMALLEST_TASK_BYTES = 8 << 20
 """Size of a task's splits, in bytes, below which a task is not made smaller to get more tasks; each task has a cost."""
@@ -91,7 +168,7 @@ class TasksWrite:
     def partitions(
         self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[ReportAddress, ...] = ()
     ) -> list[InputPartition]:
-        files = self.routing.files
+        files = self.routing.spec
         tables = [self.routing.route(topic).uri_for(topic) for topic in map(_topic, splits)]
         tasks = tasks_of(splits, target_bytes=files.target_bytes, parallelism=files.tasks, tables=tables)
         held = self._parked()
@@ -109,11 +186,11 @@ class TasksWrite:
         row_formats = dict(self.routing.registered(topics))
         for topic in topics if known.fields else ():
             target = self.routing.target(topic)
-            if target.rows and target.rows.value.registered and (fields := known.fields.get(target.key)):
-                row_formats[topic] = fit_to_table(target.rows, fields)
+            if target.row_format and target.row_format.value.registered and (fields := known.fields.get(target.key)):
+                row_formats[topic] = fit_to_table(target.row_format, fields)
         return {topic: replace(row_format, registry={}) for topic, row_format in row_formats.items()}
 
-    def _tables_without_rules(self, splits: Sequence[Split], held: Collection[str]) -> list[TableTarget]:
+    def _tables_without_rules(self, splits: Sequence[Split], held: Collection[str]) -> list[TableSpec]:
         """Return the tables that get rows from the splits, if the planner must look up the rules of the tables.
 
         `held` has the keys of parked tables, which get no rows. The list is empty if the row formats already include
@@ -135,8 +212,7 @@ class TasksWrite:
             return ()
 
     def write(self, partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-        from tiered_stream.delta.write.row_transform import TableRows
-        from tiered_stream.delta.write.task_writer import TaskTables, write_splits
+        from tiered_stream.delta.write.task_writer import TableRows, TaskTables, write_splits
         from tiered_stream.observe.metrics import current_micro_batch, send
 
         share_heap()

@@ -16,10 +16,9 @@ import pyarrow as pa
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.schema.row_plan import kept_columns
 from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
-from tiered_stream.delta.schema.spark_schema import arrow_schema
-from tiered_stream.delta.settings.ingest_settings import source_options, table_files, with_overrides
-from tiered_stream.delta.settings.part_settings import INFER
-from tiered_stream.delta.settings.row_settings import FLAT, RowSettings, row_settings
+from tiered_stream.delta.schema.sql_types import arrow_schema
+from tiered_stream.delta.settings.ingest_settings import source_options, table_spec, with_overrides
+from tiered_stream.delta.settings.row_settings import FLAT, INFER, RowSettings, row_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.json.json_inference import infer_json
 from tiered_stream.formats.rows.row_choices import Envelope, Format
@@ -58,7 +57,7 @@ def with_inferred(
                 raise ConfigurationError(
                     f"{name} is infer: with ingest.transform, ingest.select and ingest.envelope, give one"
                 )
-            day_column = table_files(settings).day_column
+            day_column = table_spec(settings).day_column
             kind = _kind_in_table(part.name, rows, table, day_column, include_headers=include_headers)
             kind = kind or infer_json(_sample(settings, part.name))
             schema = spark_columns(pa.schema(list(kind)), None)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import orjson
 from py4j.clientserver import ClientServer
 from pyspark import inheritable_thread_target
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import (
@@ -24,35 +30,47 @@ from tiered_stream.delta.catalog.address import (
     set_properties,
     table_uri,
 )
-from tiered_stream.delta.catalog.java_errors import spark_errors
+from tiered_stream.delta.catalog.java_errors import own_error, spark_errors
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.checkpoint.query_run import without_idle_limit
 from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.commit.committer import lock_for_creation
-from tiered_stream.delta.landing.parked_rows import ParkedRows
-from tiered_stream.delta.landing.suitability import assess_table, open_commits, resolve_storage
+from tiered_stream.delta.commit.open_table import OpenTable, open_or_create, with_access
+from tiered_stream.delta.landing.data_files_source import SOURCE
 from tiered_stream.delta.requirements.lane import Lane
-from tiered_stream.delta.requirements.new_table_properties import CREATED_WELL, new_table_properties
-from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
+from tiered_stream.delta.requirements.session_requirements import CREATED_WELL, new_table_properties
+from tiered_stream.delta.schema.routing import Route, Routing, name_parts, quoted_name, routing_options
 from tiered_stream.delta.schema.row_plan import plan_rows
-from tiered_stream.delta.schema.row_schema import time_zone
-from tiered_stream.delta.schema.spark_query import check_by_spark
-from tiered_stream.delta.schema.table_names import name_parts, quoted_name
+from tiered_stream.delta.schema.row_schema import check_by_spark, time_zone
 from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.settings.ingest_settings import LAND, ON_LANDED_OFFSETS, TOPIC
+from tiered_stream.delta.settings.ingest_settings import (
+    ONLY_TABLE,
+    PARKED_FILE,
+    TOPIC,
+    TRANSACTION,
+    TableSpec,
+    TableStorage,
+    table_spec,
+)
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.delta.settings.upsert_settings import is_upsert
-from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.delta.write.data_files import DataFile, data_files
+from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.options.given_options import GivenOptions
+from tiered_stream.model import PartitionRanges
+from tiered_stream.options.given_options import OPTIONS, GivenOptions
+from tiered_stream.options.offset_json import offsets_to_json
+from tiered_stream.options.offset_ranges import ends_of, starting_at
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.options.settings_files import without
-from tiered_stream.options.spark_options import INCLUDE_HEADERS
+from tiered_stream.options.settings_files import POSITIONS, without
+from tiered_stream.options.spark_options import ENDING_OFFSETS, INCLUDE_HEADERS
+from tiered_stream.options.types import Queries
 
 if TYPE_CHECKING:
     from tiered_stream.delta.commit.batch_commit import OnGap, TableCommits
     from tiered_stream.delta.commit.dead_letters import DeadLetterTable
-    from tiered_stream.delta.commit.many_tables import ManyTables
+    from tiered_stream.delta.commit.query_commits import QueryCommits
 
 log = logging.getLogger(__name__)
 
@@ -99,17 +117,18 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
     overrides, settings = ingest.topic_overrides(settings), ingest.shared_settings(settings)
     routes = tuple(_route(spark, pattern, name) for pattern, name in _tables(settings, overrides, table))
     overrides = {topic: without(own, [ingest.TABLE]) for topic, own in overrides.items()}
-    storage = {route.table: _storage(spark, route, settings) for route in routes}
+    spec = table_spec(settings)
+    storage = {route.table: _storage(spark, route, spec) for route in routes}
     if len(set(storage.values())) > 1:
         raise ConfigurationError(
             f"the tables {' and '.join(storage)} are reached in different ways (fs.s3a.bucket.*): tasks of one query "
             "know one. Land them by queries of their own"
         )
-    files = replace(ingest.table_files(settings), storage=next(iter(storage.values())))
+    spec = replace(spec, storage=next(iter(storage.values())))
     rows, folders = plan_formats(spark, settings, overrides)
-    routing = Routing(settings, files, routes, overrides, rows, folders)
+    routing = Routing(settings, spec, routes, overrides, rows, folders)
     # Resolved now, so that malformed settings raise here, and so that tasks do not ask the registry again.
-    resolved = {topic: target.rows for topic in overrides if (target := routing.target(topic)).rows}
+    resolved = {topic: found for topic in overrides if (found := routing.target(topic).row_format)}
     return replace(routing, rows=rows | resolved)
 
 
@@ -157,21 +176,20 @@ def plan_formats(
         topic_settings = ingest.with_overrides(settings, own)
         rows[topic] = plan_rows(topic_settings, GivenOptions(topic_settings).read(INCLUDE_HEADERS), time_zone(spark))
         check_by_spark(spark, rows[topic])
-        if GivenOptions(topic_settings).read(DEAD_LETTER_TABLE) not in folders:
-            folders |= dead_letter_folder(spark, topic_settings)
+        if (dead_letters := GivenOptions(topic_settings).read(DEAD_LETTER_TABLE)) not in folders:
+            folders |= dead_letter_folder(spark, dead_letters)
     return rows, folders
 
 
-def dead_letter_folder(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return a mapping from the value of `ingest.deadLetterTable` to the URI of this table's folder.
+def dead_letter_folder(spark: SparkSession, table: str | None) -> dict[str, str]:
+    """Return a mapping from `table`, the value of `ingest.deadLetterTable`, to the URI of this table's folder.
 
-    The mapping is empty if `ingest.deadLetterTable` is not set.
+    The mapping is empty if `table` is None.
 
     Raises:
         ConfigurationError: the folder cannot be derived from the table's name.
         TableError: Spark cannot reach the catalog.
     """
-    table = GivenOptions(settings).read(DEAD_LETTER_TABLE)
     return {} if table is None else {table: _route(spark, "", table).folder}
 
 
@@ -211,14 +229,14 @@ def _route(spark: SparkSession, pattern: str, table: str) -> Route:
     return Route(pattern, table, f"{table_uri(spark, location).rstrip('/')}/{name}", any_case)
 
 
-def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> ingest.TableStorage:
-    storage, unreachable = resolve_storage(spark, route.folder, settings)
+def _storage(spark: SparkSession, route: Route, spec: TableSpec) -> TableStorage:
+    reached, unreachable = with_access(spark, replace(spec, uri=route.folder))
     if unreachable:
         raise ConfigurationError(
             f"the direct lane cannot write to {route.table}: {unreachable}. One query for many tables has no other: "
             f"{_ONE_QUERY_PER_TOPIC}"
         )
-    return storage
+    return reached.storage
 
 
 @dataclass(frozen=True)
@@ -232,8 +250,8 @@ class TopicTables:
     checkpoint: str
     fail_on_data_loss: bool
 
-    def open(self, target: TableTarget, landed: Landed) -> TableCommits:
-        """Open the table `target` for commits, and create it if it is missing.
+    def open(self, spec: TableSpec, landed: Landed) -> TableCommits:
+        """Open the table `spec` for commits, and create it if it is missing.
 
         `landed` is the newest batch of the query that the table must have.
 
@@ -241,25 +259,26 @@ class TopicTables:
             ConfigurationError: the table does not fit.
             TableError: the table cannot be reached or created, or the direct lane cannot write to it.
         """
-        known = self._find(target)
-        address = replace(known, uri=target.key)
-        create = partial(_create, self.spark, target)
-        checked = target.rows is not None
-        suitability = assess_table(self.spark, address, target, create, checked=checked)
-        if suitability.why_not:
+        known = self._find(spec)
+        address = replace(known, uri=spec.key)
+        create = partial(_create, self.spark, spec)
+        checked = spec.row_format is not None
+        opened = open_or_create(self.spark, address, spec, create, checked=checked)
+        if isinstance(opened, str):
             raise TableError(
-                f"the direct lane cannot write to it: {suitability.why_not}. Leave its topics out of this query, by "
+                f"the direct lane cannot write to it: {opened}. Leave its topics out of this query, by "
                 "subscribe or subscribePattern, and land them by one of their own in the Spark lane"
             )
         if known.uri is None:
             register_table(self.spark, address)
-        return open_commits(
-            self.spark, address, target, suitability, self._on_gap(target), landed,
-            fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked,
-        )  # fmt: skip
+        from tiered_stream.delta.commit.batch_commit import TableCommits
 
-    def open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
-        """Open the table for dead letters `target`, and create it if it is missing.
+        return TableCommits(
+            opened, self._on_gap(spec), landed, fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked
+        )
+
+    def open_dead_letters(self, spec: TableSpec) -> DeadLetterTable:
+        """Open the table for dead letters `spec`, and create it if it is missing.
 
         It is no error if the table lacks earlier batches, because only batches with dead letters are committed to it.
 
@@ -269,35 +288,33 @@ class TopicTables:
         """
         from tiered_stream.delta.commit.dead_letters import DeadLetterTable, remove_unfinished
 
-        # A record may become a dead letter of several queries.
-        target = replace(target, settings={**target.settings, ON_LANDED_OFFSETS.name: LAND})
-        opened = partial(self.open, target, Landed())
-        return DeadLetterTable(target, opened, partial(remove_unfinished, self.spark, target), opened())
+        opened = partial(self.open, spec, Landed())
+        return DeadLetterTable(opened, partial(remove_unfinished, self.spark, spec), opened())
 
-    def _find(self, target: TableTarget) -> TableAddress:
+    def _find(self, spec: TableSpec) -> TableAddress:
         """Return the table's address; its URI is None if the catalog does not have the table's name yet.
 
         Raises:
             ConfigurationError: the name belongs to something other than a Delta table.
-            TableError: the catalog cannot be reached, or has the table in another folder than `target.key`.
+            TableError: the catalog cannot be reached, or has the table in another folder than `spec.key`.
         """
-        if "/" in target.name:
-            return path_address(target.name, target.key)
-        address = find_address(self.spark, target.name)
-        if address.uri not in (None, target.key):
+        if "/" in spec.name:
+            return path_address(spec.name, spec.key)
+        address = find_address(self.spark, spec.name)
+        if address.uri not in (None, spec.key):
             raise TableError(
-                f"its folder is {address.uri}, and not {target.key}, where its database has it: name it in "
+                f"its folder is {address.uri}, and not {spec.key}, where its database has it: name it in "
                 "ingest.route by its folder's path"
             )
         return address
 
-    def _on_gap(self, target: TableTarget) -> OnGap:
+    def _on_gap(self, spec: TableSpec) -> OnGap:
         from tiered_stream.delta.commit.batch_commit import report_gap
 
         def report(last: int | None, due: int) -> None:
             has = "none" if last is None else f"batch {last} as the newest"
             gap = (
-                f"the table {target.name} had batch {due} of the query, as its checkpoint {self.checkpoint} has it, "
+                f"the table {spec.name} had batch {due} of the query, as its checkpoint {self.checkpoint} has it, "
                 f"but its log has {has}. Either another writer has overwritten commits, or this is another table than "
                 "it was"
             )
@@ -309,22 +326,22 @@ class TopicTables:
         return report
 
 
-def _create(spark: SparkSession, target: TableTarget, address: TableAddress) -> None:
+def _create(spark: SparkSession, spec: TableSpec, address: TableAddress) -> None:
     """Create the table with deltalake, because delta-spark refuses a folder into which tasks have written already.
 
     Afterwards, delta-spark sets the properties and the clustering columns that deltalake cannot give to a new table.
     """
     from tiered_stream.delta.commit.deltalake_commit import create_table
 
-    properties = new_table_properties(spark, target.settings)
+    properties = new_table_properties(spark, spec)
     known = {name: value for name, value in properties.items() if name in CREATED_WELL}
-    create_table(target.files, target.schema, known, lock_for_creation(spark, target.files))
+    create_table(spec, spec.schema, known, lock_for_creation(spark, spec))
     # delta-spark sets the properties that deltalake cannot give to a new table.
     added = {name: value for name, value in properties.items() if name not in CREATED_WELL}
     if added:
         set_properties(spark, address, added)
-    if target.files.cluster_by:
-        cluster_table(spark, address, target.files.cluster_by)
+    if spec.cluster_by:
+        cluster_table(spark, address, spec.cluster_by)
 
 
 def _in_thread_of(spark: SparkSession) -> Callable[[Work], Work]:
@@ -335,11 +352,14 @@ def _in_thread_of(spark: SparkSession) -> Callable[[Work], Work]:
     return lambda work: inheritable_thread_target(spark)(work)
 
 
-def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[dict[str, str], ManyTables]:
-    """Catch up the tables that an earlier run has parked; return the source's options, and the object that commits.
+def open_query(
+    spark: SparkSession, routing: Routing, checkpoint: str, opened: OpenTable | None = None
+) -> tuple[dict[str, str], QueryCommits]:
+    """Return the source's options, and the object that commits; catch up the tables that an earlier run has parked.
 
-    An earlier run parked a table if it could not write the table, and continued without it. If the checkpoint has no
-    query id, there was no earlier run, and nothing is caught up.
+    `opened` is the query's only table; None: the query has many tables. An earlier run parked a table if it could not
+    write the table, and continued without it. If the checkpoint has no query id, there was no earlier run, and nothing
+    is caught up.
 
     Raises:
         ConfigurationError: Spark has no file system for the checkpoint.
@@ -347,18 +367,92 @@ def open_query(spark: SparkSession, routing: Routing, checkpoint: str) -> tuple[
         TableError: the checkpoint cannot be read, or a parked table still cannot be written and parking is now off.
         CorruptDataError: a file in the checkpoint is damaged.
     """
+    # Imported late, because the imports load the modules that plan micro-batches, which most drivers do not need.
+    from tiered_stream.delta.commit.batch_commit import TableCommits, on_gap
     from tiered_stream.delta.commit.many_tables import ManyTables
+    from tiered_stream.delta.commit.query_commits import OneTable
 
     fail = parse_options(ingest.source_options(routing.settings), streaming=True).fail_on_data_loss
+    tables_of_query = TopicTables(spark, checkpoint, fail)
+    if opened is not None:
+        gap = on_gap(spark, checkpoint, opened.spec.name, fail=fail)
+        commits = TableCommits(opened, gap, fail_on_data_loss=fail)
+        return routing_options(routing), OneTable(routing, opened.spec, commits, tables_of_query.open_dead_letters)
     folder = CheckpointFolder(spark, checkpoint)
     park = GivenOptions(routing.settings).read(ingest.ON_TABLE_ERROR) == ingest.PARK
     parked = ParkedRows(spark, routing)
-    opened = TopicTables(spark, checkpoint, fail)
     tables = ManyTables(
-        routing, opened.open, opened.open_dead_letters, QueryTablesLog(folder), parked, park=park,
+        routing, tables_of_query.open, tables_of_query.open_dead_letters, QueryTablesLog(folder), parked, park=park,
         in_thread=_in_thread_of(spark),
     )  # fmt: skip
     query_id = SparkCheckpoint(folder).query_id()
     if query_id:
         tables.begin(query_id)
     return {**routing_options(routing), **parked.options}, tables
+
+
+# Reader of rows for parked tables, which are tables that could not be written.
+#
+# While a table is parked, tasks of the streaming query do not write its rows. When the table is caught up, a batch
+# query reads these rows again. `ParkedRows` implements `many_tables.ParkedRowsReader`.
+
+_OF_STREAMS = [option.name for option in OPTIONS if option.queries is Queries.STREAMING]
+_MAX_NAMED = 5
+
+
+class ParkedRows:
+    """Reader of rows for the parked tables of one query, with a temporary file that has the keys of these tables.
+
+    A parked table is one that could not be written, and without which the streaming query continues. The source's
+    planner runs in its own process on the driver's machine, and reads the keys from the file. The file is deleted
+    together with this object.
+    """
+
+    def __init__(self, spark: SparkSession, routing: Routing) -> None:
+        self._spark = spark
+        self._routing = routing
+        folder = tempfile.mkdtemp(prefix="tiered-stream-parked-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._file = Path(folder, "tables.json")
+        self.report_parked(())
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options to add to the query's source: the path of the file with the keys of parked tables (`PARKED_FILE`).
+
+        Parked tables are tables that could not be written.
+        """
+        return {PARKED_FILE.name: str(self._file)}
+
+    def report_parked(self, parked: Sequence[str]) -> None:
+        self._file.parent.mkdir(exist_ok=True)  # a cleanup of temporary files may have deleted the folder
+        written = self._file.with_suffix(".new")
+        written.write_bytes(orjson.dumps(list(parked)))
+        written.replace(self._file)
+
+    def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> list[DataFile]:
+        settings = {
+            **without(self._routing.settings, (*POSITIONS, *_OF_STREAMS)),
+            **starting_at(ranges),
+            ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges)),
+            ONLY_TABLE.name: key,
+            TRANSACTION.name: f"{batch_id}/{query_id}",
+        }
+        options = routing_options(replace(self._routing, settings=settings))
+        try:
+            rows = without_idle_limit(self._spark).read.format(SOURCE).options(**options).load()
+            return data_files(rows.collect())
+        except PySparkException as error:
+            raise _reading_error(str(error), ranges) from error
+
+
+def _reading_error(text: str, ranges: PartitionRanges) -> TieredStreamError:
+    """Return the error for a failed read of the offset ranges; `text` is the text of the exception that Spark raised.
+
+    The error is a DataLossError if the text ends in a DataLossError of the planner or of a task, else a TableError.
+    """
+    named = sorted(ranges.items())[:_MAX_NAMED]
+    described = ", ".join(f"{partition} from {offsets.start} to {offsets.end}" for partition, offsets in named)
+    name, why = own_error(text)
+    kind = DataLossError if DataLossError.__name__ in name else TableError
+    return kind(f"its rows ({described}) cannot be read again: {why}")

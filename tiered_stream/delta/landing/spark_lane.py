@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, spark_path
-from tiered_stream.delta.checkpoint.batch_offsets import micro_batch_offsets
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, limited, query_id_of
-from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.committer import Committer
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
 from tiered_stream.delta.commit.dead_letters import (
     check_limit,
     dead_letter_columns,
@@ -25,23 +24,22 @@ from tiered_stream.delta.commit.dead_letters import (
     update_dead_letters,
 )
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.commit.landed_before import check_landed_before
+from tiered_stream.delta.commit.landed_offsets import check_landed_before
 from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import commit_metadata
 from tiered_stream.delta.landing.spark_rows import classify_records, dead_letters, good_rows
-from tiered_stream.delta.requirements.session_requirements import codec_option
-from tiered_stream.delta.schema.routing import TableTarget
-from tiered_stream.delta.schema.row_schema import shared_columns
-from tiered_stream.delta.schema.spark_query import queried
+from tiered_stream.delta.requirements.lane import TableDescription, check_fit
+from tiered_stream.delta.requirements.session_requirements import OUTPUT_TIMESTAMPS, STORE_ASSIGNMENT, codec_option
+from tiered_stream.delta.schema.routing import dead_letters_of
+from tiered_stream.delta.schema.row_schema import check_times, queried, shared_columns
+from tiered_stream.delta.schema.sql_types import parts_of
 from tiered_stream.delta.settings.ingest_settings import (
     COMMIT_BY_SPARK,
-    LAND,
-    ON_LANDED_OFFSETS,
-    source_options,
+    TableSpec,
     with_overrides,
 )
-from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, ON_DECODE_ERROR, evolution_of, row_settings
+from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, ON_DECODE_ERROR
 from tiered_stream.delta.write.waiting_rows import spark_day
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
@@ -49,7 +47,6 @@ from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import NO_RULES, certain_rules
 from tiered_stream.formats.sql.parser import SqlQuery
 from tiered_stream.observe.landed_rows import LandedRows, note_landed
-from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.offset_json import notes_of
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.spark.session import is_connect, refuse_connect
@@ -60,15 +57,16 @@ from tiered_stream.spark.source import register
 class SparkLane:
     """Query of the Spark lane that is ready to start.
 
-    `rows` are the row formats by topic; '' stands for all other topics. `bounded` has the settings of a run that has an
-    end, such as a replay; None: the query is not such a run. `reachable` is true if this process can read the table's
-    log without Spark.
+    `rows` are the row formats by topic; '' stands for all other topics. `options` are the source's options. `bounded`
+    has the settings of a run that has an end, such as a replay; None: the query is not such a run. `reachable` is true
+    if this process can read the table's log without Spark.
     """
 
     spark: SparkSession
     address: TableAddress
-    target: TableTarget
+    spec: TableSpec
     rows: Mapping[str, RowFormat]
+    options: Mapping[str, str] = field(repr=False)  # it may have secrets
     run: QueryRun
     bounded: BoundedRun | None
     reachable: bool
@@ -82,8 +80,8 @@ class SparkLane:
             TableError: the table for dead letters cannot be created.
         """
         register(self.spark)
-        dead_letter_table = row_settings(self.target.settings).dead_letter_table
-        options: Mapping[str, str] = source_options(self.target.settings)
+        dead_letter_table = self.spec.rows.dead_letter_table
+        options: Mapping[str, str] = self.options
         if dead_letter_table or any(row_format.needs_headers for row_format in self.rows.values()):
             options = with_overrides(options, {INCLUDE_HEADERS.name: "true"})
         records = self.run.read(self.spark, "tiered_stream", options)
@@ -97,8 +95,8 @@ class SparkLane:
     def _start_sink(self, rows: DataFrame) -> StreamingQuery:
         """Start the query with Delta's own sink, if the session's build of Delta cannot be called from here."""
         writer = rows.writeStream.format("delta").outputMode("append").options(**self._options)
-        if self.target.files.day_column:
-            writer = writer.partitionBy(self.target.files.day_column)
+        if self.spec.day_column:
+            writer = writer.partitionBy(self.spec.day_column)
         return self.run.start(self.spark, writer, self._into_table)
 
     def _into_table(self, writer: DataStreamWriter) -> StreamingQuery:
@@ -107,9 +105,9 @@ class SparkLane:
     @property
     def _options(self) -> dict[str, str]:
         """Options of Delta's writer: compression, whether it adds columns, and the condition on replaced rows."""
-        growth = {} if evolution_of(self.target.settings) is Evolution.NONE else {"mergeSchema": "true"}
+        growth = {} if self.spec.rows.schema_evolution is Evolution.NONE else {"mergeSchema": "true"}
         replaced = self.bounded.replace_where if self.bounded else None
-        options = growth | codec_option(self.spark, self.target.files)
+        options = growth | codec_option(self.spark, self.spec)
         return options if replaced is None else options | {"replaceWhere": replaced}
 
     def _classified(self, records: DataFrame) -> DataFrame:
@@ -125,12 +123,12 @@ class SparkLane:
                 # The table's rules are for rows that Spark's SQL makes later, so they are left to Delta's sink.
                 row_format, rules = replace(row_format, query=None, selected=None), NO_RULES
             row_formats[topic] = replace(row_format, evolution=Evolution.NONE, rules=rules)
-        day = self.target.files.day_column
+        day = self.spec.day_column
         return classify_records(records, row_formats, shared_columns(row_formats.values(), day), day)
 
     def _good_rows(self, classified: DataFrame) -> DataFrame:
         """Return the table's rows from `classified`, by `ingest.select` and `ingest.where` if they are set."""
-        rows, day, query = good_rows(classified), self.target.files.day_column, self._query
+        rows, day, query = good_rows(classified), self.spec.day_column, self._query
         return rows if query is None else queried(rows, query, [day] if day else [])
 
     @property
@@ -147,7 +145,7 @@ class SparkLane:
         """
         if not all(row_format.is_plain for row_format in self.rows.values()):
             return self._good_rows(self._classified(records))
-        day = self.target.files.day_column
+        day = self.spec.day_column
         return records.withColumn(day, sql.expr(spark_day())) if day else records
 
     def _start_batches(self, rows: DataFrame) -> StreamingQuery:
@@ -167,11 +165,10 @@ class SparkLane:
         return self.bounded.transaction_id if self.bounded else query_id_of(batch)
 
     def _offsets(self) -> _NamedOffsets:
-        lands_again = GivenOptions(self.target.settings).read(ON_LANDED_OFFSETS) == LAND
         checks = self.reachable and has_delta_spark(self.spark)
-        log = TableLog(self.target.files) if checks else None
+        log = TableLog(self.spec) if checks else None
         checkpoint = SparkCheckpoint(CheckpointFolder(self.spark, self.run.checkpoint))
-        return _NamedOffsets(self.spark, self.address, checkpoint, log, fail=not lands_again)
+        return _NamedOffsets(self.spark, self.address, checkpoint, log, fail=not self.spec.lands_again)
 
     def _start_with_dead_letters(self, name: str, records: DataFrame) -> StreamingQuery:
         refuse_connect(self.spark, "a table for dead letters")
@@ -182,7 +179,7 @@ class SparkLane:
             )
         bounded = self.bounded
         dead_letter_table = self._dead_letter_table(name)
-        limit = row_settings(self.target.settings).max_dead_letters
+        limit = self.spec.rows.max_dead_letters
         offsets = self._offsets()
 
         def write(batch: DataFrame, batch_id: int) -> None:
@@ -192,7 +189,7 @@ class SparkLane:
                 options = self._options | offsets.checked(transaction, batch_id)
                 classified = self._classified(batch).persist()
                 try:
-                    dead_letter_rows = dead_letters(classified, self.target.key, transaction, batch_id)
+                    dead_letter_rows = dead_letters(classified, self.spec.key, transaction, batch_id)
                     dead_count, count = dead_letter_rows.count(), classified.count()
                     check_limit(limit, dead_count, count, name)
                     dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
@@ -217,17 +214,14 @@ class SparkLane:
 
     def _dead_letter_table(self, name: str) -> _DeadLetters:
         address = find_address(self.spark, name)
-        files = replace(self.target.files, day_column=None, cluster_by=(), keys=())
-        target = TableTarget(name, files, dead_letter_columns(), self.target.settings)
-        create_by_spark(self.spark, address, target)
+        create_by_spark(self.spark, address, dead_letters_of(self.spec, ""))
         address = find_address(self.spark, name)
-        target = replace(target, files=replace(files, uri=address.uri or ""))
-        committer = Committer(COMMIT_BY_SPARK, "it is the Spark lane")
-        grow = growth_of(self.spark, address, target.files, committer, Evolution.ADD)
+        spec = dead_letters_of(self.spec, address.uri or "")
+        grow = growth_of(self.spark, address, spec, COMMIT_BY_SPARK)
         # A table that an earlier version created gets the columns that it lacks.
         if grow is not None:
             grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, dead_letter_columns())
-        return _DeadLetters(self.spark, address, target, self.target.key)
+        return _DeadLetters(self.spark, address, spec, self.spec.key)
 
 
 @dataclass
@@ -251,7 +245,7 @@ class _NamedOffsets:
         The first call checks that no other query has landed the offsets, if the table has no batch of this query.
 
         Raises:
-            TableError: another query has landed them (`landed_before.py`).
+            TableError: another query has landed them (`check_landed_before`).
             CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
         """
         offsets = micro_batch_offsets(self.checkpoint, batch_id)
@@ -269,14 +263,14 @@ class _NamedOffsets:
 
 @dataclass(frozen=True)
 class _DeadLetters:
-    """Table for dead letters (`target`) of a query whose rows go to the table with the key `key`.
+    """Table for dead letters (`spec`) of a query whose rows go to the table with the key `key`.
 
     Dead letters are committed before the rows; `dead_letters.py` describes the order of commits.
     """
 
     spark: SparkSession
     address: TableAddress
-    target: TableTarget
+    spec: TableSpec
     key: str
 
     def commit(self, dead_letter_rows: DataFrame, count: int, transaction: str, batch_id: int) -> None:
@@ -287,11 +281,11 @@ class _DeadLetters:
         application transaction.
         """
         if _has(self.spark, self.address, transaction, batch_id):
-            remove_unfinished(self.spark, self.target, transaction, {self.key: batch_id - 1})
+            remove_unfinished(self.spark, self.spec, transaction, {self.key: batch_id - 1})
             if count:
                 _save(dead_letter_rows.write.format("delta").mode("append"), self.address)
         elif count:
-            _append(dead_letter_rows, self.address, transaction, batch_id, codec_option(self.spark, self.target.files))
+            _append(dead_letter_rows, self.address, transaction, batch_id, codec_option(self.spark, self.spec))
 
     def claim_replaced(self, transaction: str, replaced: str) -> None:
         """Claim the older dead letters of records whose rows are about to be replaced, so that no redrive takes them.
@@ -307,18 +301,18 @@ class _DeadLetters:
         older = sql.col("query").isNull() | (sql.col("query") != sql.lit(transaction))
         claimed = {"target": sql.lit(self.key), "query": sql.lit(_claimed(transaction)), "batch": sql.lit(0)}
         which, marked = ours & older & sql.expr(replaced), sql.col("redrive").isNotNull()
-        update_dead_letters(self.spark, self.target, which & ~marked, claimed)
+        update_dead_letters(self.spark, self.spec, which & ~marked, claimed)
         # Claimed dead letters cannot be marked, so it is enough to check after the claim.
-        if has_dead_letters(self.spark, self.target, which & marked):
+        if has_dead_letters(self.spark, self.spec, which & marked):
             raise TableError(
-                f"a redrive has begun with dead letters of these records in {self.target.name}, and is not at its end: "
+                f"a redrive has begun with dead letters of these records in {self.spec.name}, and is not at its end: "
                 "bring it there with `tiered-stream redrive`, and start the replay again"
             )
 
     def remove_claimed(self, transaction: str) -> None:
         """Remove the dead letters that `claim_replaced` has claimed; called after the commit that replaces the rows."""
         claimed = (sql.col("target") == sql.lit(self.key)) & (sql.col("query") == sql.lit(_claimed(transaction)))
-        remove_dead_letters(self.spark, self.target, claimed)
+        remove_dead_letters(self.spark, self.spec, claimed)
 
 
 def _claimed(transaction: str) -> str:
@@ -350,3 +344,53 @@ def _save(writer: DataFrameWriter, address: TableAddress) -> None:
         writer.saveAsTable(address.name)
     else:
         writer.save(spark_path(address))
+
+
+# Checks that Spark's Delta sink would not change values silently.
+#
+# Values could be changed because of a session setting, or because a column's type in the table differs.
+
+GetSetting = Callable[[str], str | None]
+_LEGACY, _MILLIS = "LEGACY", "TIMESTAMP_MILLIS"
+
+
+def check_spark_sink(
+    setting: GetSetting,
+    table: str,
+    description: TableDescription,
+    written: StructType,
+    day_column: str | None,
+    *,
+    typed: bool,
+) -> None:
+    """Check that Spark's Delta sink would store the written values unchanged.
+
+    Args:
+        setting: function that returns the value of a session setting, or None if it is not set.
+        table: name of the table, for errors.
+        description: the table's metadata and protocol.
+        written: columns of the rows, with the day column if there is one.
+        day_column: name of the day column; None: there is none.
+        typed: true if the rows have columns other than Kafka's columns.
+
+    Raises:
+        ConfigurationError: values would be changed; the error names the column or the setting.
+    """
+    check_times(table, description.fields, written)
+    if typed and _is(setting, OUTPUT_TIMESTAMPS, _MILLIS) and "timestamp" in parts_of(written.jsonValue()):
+        raise ConfigurationError(
+            f"{OUTPUT_TIMESTAMPS} is {_MILLIS}, by which Spark's Delta sink would cut microseconds off the times in "
+            f"{table}: set it to TIMESTAMP_MICROS, or remove it"
+        )
+    if _is(setting, STORE_ASSIGNMENT, _LEGACY):
+        try:
+            check_fit(table, description, written, day_column)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{error}. {STORE_ASSIGNMENT} is {_LEGACY}, by which Spark would cut values until they fit: set it "
+                "to ANSI to let Spark cast what can be cast"
+            ) from error
+
+
+def _is(setting: GetSetting, name: str, value: str) -> bool:
+    return (setting(name) or "").upper() == value

@@ -17,7 +17,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.schema.row_schema import spark_columns
-from tiered_stream.delta.schema.spark_schema import arrow_schema
+from tiered_stream.delta.schema.sql_types import arrow_schema
 from tiered_stream.delta.settings.row_settings import advising
 from tiered_stream.delta.write.waiting_rows import day_dates
 from tiered_stream.errors import TableError

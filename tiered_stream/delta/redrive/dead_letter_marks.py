@@ -1,6 +1,6 @@
-"""Marks of redrives: numbers that redrives write into the column `redrive` of a table for dead letters.
+"""Protocol and marks of redrives: numbers that they write into the column `redrive` of a table for dead letters.
 
-A redrive marks dead letters before it appends their rows to a table. `redrive_protocol.py` describes all steps.
+A redrive marks dead letters before it appends their rows to a table. The protocol below has all steps.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
 from hashlib import sha256
 
 from delta.tables import DeltaTable
@@ -16,7 +18,103 @@ from pyspark.sql import functions as sql
 
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, spark_errors
-from tiered_stream.delta.redrive.redrive_protocol import ATTEMPTS, another_redrive
+from tiered_stream.errors import TableError
+
+# Protocol by which a redrive finishes marked dead letters while other redrives run or have crashed.
+#
+# 1. A redrive marks all dead letters in one commit, with a number (column `redrive`) that is never used again. Until
+#    this number has an outcome, no further dead letter gets the number, and no marked dead letter loses it.
+# 2. The number has its own application transaction in the table that gets the rows, and the version of this transaction
+#    is the number's outcome. Delta accepts only one commit with this transaction. The commit either appends the rows,
+#    or has no rows and gives the number up.
+# 3. The outcome decides what happens to the marked dead letters: they are deleted if the rows were appended, or else
+#    their column `redrive` becomes null again.
+#
+# Every redrive first does steps 2 and 3 for numbers that other redrives have left without them. So two redrives may try
+# step 2 for the same number, and both may do step 3.
+
+ATTEMPTS = 10
+"""Maximum number of attempts at a change that conflicts with other commits; each attempt reads the newest version."""
+
+
+class Outcome(IntEnum):
+    """Outcome of all dead letters that are marked with one number.
+
+    The value is the version of the number's application transaction in the table that gets the rows.
+    """
+
+    APPENDED = 1
+    """The rows are in the table, so the dead letters are deleted next."""
+    GIVEN_UP = 2
+    """The rows were not appended, and no commit for this number can append them. Next, `redrive` becomes null."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedDeadLetters:
+    """Functions for the dead letters of one topic with one number in their column `redrive`, and for their table."""
+
+    outcome: Callable[[], Outcome | None]
+    """Return the outcome of the number in the column `redrive`; None: it has no outcome yet.
+
+    The outcome is read from the newest version of the table that gets the rows.
+    """
+    decode: Callable[[], bool]
+    """Return whether all of the dead letters decode with the settings of this redrive."""
+    append: Callable[[], int]
+    """Append the rows to their table in a commit that gives the dead letters the outcome `APPENDED`.
+
+    Nothing is appended if the number in their column `redrive` already has an outcome. The result is the number of rows
+    appended; 0 if another commit came first.
+    """
+    give_up: Callable[[], None]
+    """Commit the outcome `GIVEN_UP` to the table that would get the rows.
+
+    Do nothing if the number in the column `redrive` already has an outcome, or if another commit comes first.
+    """
+    delete: Callable[[], None]
+    """Delete the dead letters from the table for dead letters."""
+    clear: Callable[[], None]
+    """Set the column `redrive` of the dead letters to null."""
+
+
+def finish(dead_letters: MarkedDeadLetters, table: str) -> int:
+    """Append the rows of marked dead letters to their table, and delete the dead letters, if all of them decode.
+
+    If some of them do not decode, or another redrive has given them up, set their column `redrive` to null instead.
+    `table` is the name of the table that gets the rows, for the error.
+
+    Returns:
+        Number of rows that this call appended; 0 if another redrive appended the rows.
+
+    Raises:
+        TableError: other commits came first at each attempt.
+    """
+    rows = 0
+    for _ in range(ATTEMPTS):
+        outcome = dead_letters.outcome()
+        if outcome is Outcome.APPENDED:
+            dead_letters.delete()
+            return rows
+        if outcome is Outcome.GIVEN_UP:
+            dead_letters.clear()
+            return 0
+        if dead_letters.decode():
+            rows = dead_letters.append()
+        else:
+            dead_letters.give_up()
+    raise another_redrive(table)
+
+
+def another_redrive(table: str) -> TableError:
+    """Return the error for a change to `table` that failed because other commits came first at all `ATTEMPTS` attempts.
+
+    Any writer may have made the other commits. The message assumes that it was another redrive.
+    """
+    return TableError(
+        f"the table {table} was changed by others at each of {ATTEMPTS} attempts: another redrive is running. Run this "
+        "one again when the other one has ended. No letter is lost"
+    )
+
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +143,7 @@ _RANDOM_BITS, _OWNER_BITS = 41, 20
 def new_number(table_key: str) -> int:
     """Return a new random number of 62 bits with which a redrive marks dead letters (column `redrive`).
 
-    `table_key` is the key of the table that gets the rows of the dead letters (`TableTarget.key`). The lowest 20 bits
+    `table_key` is the key of the table that gets the rows of the dead letters (`TableSpec.key`). The lowest 20 bits
     of the number are a hash of the key, which `is_number_of` checks. A dead letter from an earlier version of this
     package does not name its table. Without the hash, another job with the same topic would treat the marked dead
     letters as its own.

@@ -14,7 +14,8 @@ from pyspark.sql import functions as sql
 
 from tiered_stream.delta.redrive.dead_letter_marks import is_number_of, is_version
 from tiered_stream.delta.redrive.redriven_table import NEWEST, RedrivenTable
-from tiered_stream.delta.schema.routing import Routing, TableTarget
+from tiered_stream.delta.schema.routing import Routing
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import TableError
 from tiered_stream.options.parsing import Subscription
 
@@ -103,7 +104,7 @@ class JobDeadLetters:
 
     subscription: Subscription
     routing: Routing
-    table: Callable[[TableTarget], RedrivenTable]
+    table: Callable[[TableSpec], RedrivenTable]
     """Function that returns a table as redrives read it."""
 
     def marked(self, dead_letters: DataFrame) -> list[tuple[int, str]]:
@@ -122,7 +123,7 @@ class JobDeadLetters:
         # A mark of an earlier version does not say to which table it belongs.
         chosen = DeadLetterFilter() if is_version(number) else DeadLetterFilter(topics=[topic])
         target = self._own_target(topic, named, chosen)
-        return isinstance(target, TableTarget) and is_number_of(number, target.key)
+        return isinstance(target, TableSpec) and is_number_of(number, target.key)
 
     def unmarked(self, dead_letters: DataFrame, chosen: DeadLetterFilter) -> UnmarkedDeadLetters:
         """Select the job's dead letters that pass the filter `chosen` and that no redrive has marked.
@@ -154,7 +155,7 @@ class JobDeadLetters:
                 )
         return UnmarkedDeadLetters(dead_letters, tuple(groups), left, _pending(dead_letters, groups) if pends else {})
 
-    def _own_target(self, topic: str, named: str | None, chosen: DeadLetterFilter) -> TableTarget | str | None:
+    def _own_target(self, topic: str, named: str | None, chosen: DeadLetterFilter) -> TableSpec | str | None:
         """Return the job's table for a topic's dead letters whose column `target` has the value `named` (None: null).
 
         Returns:
@@ -165,13 +166,13 @@ class JobDeadLetters:
             return None
         target = self._target(topic)
         if named is not None:
-            return target if isinstance(target, TableTarget) and target.key == named else None
+            return target if isinstance(target, TableSpec) and target.key == named else None
         pattern = self.subscription.pattern
         if pattern is None or topic in (chosen.topics or ()) or re.fullmatch(pattern, topic, re.ASCII):
             return target
         return _NOT_CERTAIN
 
-    def _target(self, topic: str) -> TableTarget | str:
+    def _target(self, topic: str) -> TableSpec | str:
         """Return the table to which the topic's rows go; if the topic has no table, return the text of the error."""
         try:
             return self.routing.target(topic)

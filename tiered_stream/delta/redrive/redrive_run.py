@@ -2,8 +2,8 @@
 
 A redrive makes three commits: it marks the dead letters that decode, appends their rows to the topic's table, and
 deletes the dead letters. A table of the latest state gets the rows by a MERGE, which leaves newer rows alone
-(`keyed_rows.py`). Each row is appended exactly once, even if a redrive crashes after one of these commits, or if
-several redrives run at once. `redrive_protocol.py` describes how.
+(`KeyedRows`). Each row is appended exactly once, even if a redrive crashes after one of these commits, or if
+several redrives run at once. `dead_letter_marks.py` describes how.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from tiered_stream.delta.redrive.dead_letter_marks import (
     IDENTITY_COLUMNS,
     IDENTITY_NAMES,
     DeadLetterMarks,
+    MarkedDeadLetters,
+    finish,
     identity_columns,
     new_number,
 )
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter, JobDeadLetters, UnmarkedDeadLetters
-from tiered_stream.delta.redrive.keyed_rows import KEY, KeyedRows, is_shared
-from tiered_stream.delta.redrive.redrive_protocol import MarkedDeadLetters, finish
-from tiered_stream.delta.redrive.redriven_table import RedrivenTable
+from tiered_stream.delta.redrive.redriven_table import KEY, KeyedRows, RedrivenTable, is_shared
 from tiered_stream.delta.requirements.lane import check_fit, table_rules
 from tiered_stream.delta.requirements.merge_requirements import merge_rules, merged_fields
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
-from tiered_stream.delta.schema.routing import Route, Routing, TableTarget
+from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.schema.row_schema import fit_to_table, spark_columns, written_columns
 from tiered_stream.delta.schema.sql_types import sql_type
-from tiered_stream.delta.settings.ingest_settings import table_files
+from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.delta.write.latest_rows import STAGED, staged
 from tiered_stream.errors import ConfigurationError, TableError
@@ -146,7 +146,7 @@ def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Ro
         return plan_routing(spark, settings, table, "auto")
     rows, folders = plan_formats(spark, settings, {})
     uri = table_folder(spark, table)
-    return Routing(settings, replace(table_files(settings), uri=uri), (Route(".*", table, uri),), {}, rows, folders)
+    return Routing(settings, replace(table_spec(settings), uri=uri), (Route(".*", table, uri),), {}, rows, folders)
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class _Redrive:
     def _marked(self, number: int, topic: str) -> MarkedDeadLetters:
         """Return the topic's dead letters whose column `redrive` is `number`."""
         marks, target = self.marks, self.routing.target(topic)
-        table, day = self.table(target), target.files.day_column
+        table, day = self.table(target), target.day_column
         which = (sql.col("redrive") == number) & (sql.col("topic") == topic)
 
         def decode() -> bool:
@@ -331,31 +331,29 @@ class _Redrive:
         """
         if topic not in self._rows:
             target = self.routing.target(topic)
-            assert target.rows
-            row_format = replace(target.rows, on_error=OnDecodeError.DEAD_LETTER, evolution=Evolution.NONE)
+            assert target.row_format
+            row_format = replace(target.row_format, on_error=OnDecodeError.DEAD_LETTER, evolution=Evolution.NONE)
             keyed = KeyedRows.of(target, row_format)
             if keyed is not None:
                 keyed.check_order(target.name, shared=is_shared(self.routing, self.subscription, topic))
             self._rows[topic] = self._fitted(row_format, target)
         return self._rows[topic]
 
-    def table(self, target: TableTarget) -> RedrivenTable:
-        return RedrivenTable(self.spark, target.name, self.table_id)
+    def table(self, spec: TableSpec) -> RedrivenTable:
+        return RedrivenTable(self.spark, spec.name, self.table_id)
 
-    def _fitted(self, row_format: RowFormat, target: TableTarget) -> RowFormat:
-        address, day = find_address(self.spark, target.name), target.files.day_column
+    def _fitted(self, row_format: RowFormat, spec: TableSpec) -> RowFormat:
+        address, day = find_address(self.spark, spec.name), spec.day_column
         if not self.dry_run:
-            create_by_spark(self.spark, address, target)
-            address = find_address(self.spark, target.name)
+            create_by_spark(self.spark, address, spec)
+            address = find_address(self.spark, spec.name)
         transaction = None if address.uri is None else DeltaSparkTable(self.spark, address).find()
         if transaction is None:
             return row_format
         table = transaction.state.description
         is_merged = bool(row_format.keys)
-        row_format = fit_to_table(
-            row_format, merged_fields(table, target.files.own_columns) if is_merged else table.fields
-        )
-        check_fit(target.name, table, written_columns(row_format, day), day)
+        row_format = fit_to_table(row_format, merged_fields(table, spec.own_columns) if is_merged else table.fields)
+        check_fit(spec.name, table, written_columns(row_format, day), day)
         # Delta itself enforces the rules that cannot be checked here.
         rules = merge_rules(table) if is_merged else table_rules(table)
         return replace(row_format, rules=certain_rules(rules, row_format.written))

@@ -1,4 +1,4 @@
-"""Table to which a redrive appends the rows of dead letters.
+"""Table to which a redrive appends the rows of dead letters, or into which it merges rows with keys.
 
 Each number with which a redrive marks dead letters (column `redrive`) has a separate application transaction in the
 table. The version of that transaction is the value of `Outcome` for the dead letters with this number.
@@ -7,22 +7,177 @@ table. The version of that transaction is the value of `Outcome` for the dead le
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, raised_text, spark_errors
 from tiered_stream.delta.commit.batch_commit import drops_transactions
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
-from tiered_stream.delta.commit.merge import MERGE_SETTINGS, UNORDERED_KEY, own_columns
+from tiered_stream.delta.commit.key_order import columns_with_placeholders, rank_sql, with_known_values
+from tiered_stream.delta.commit.merge import (
+    MERGE_SETTINGS,
+    PLACE,
+    UNORDERED_KEY,
+    merge_clauses,
+    merge_sql,
+    own_columns,
+    with_deleted_at,
+)
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
-from tiered_stream.delta.redrive.dead_letter_marks import is_version
-from tiered_stream.delta.redrive.keyed_rows import SOURCE, KeyedRows
-from tiered_stream.delta.redrive.redrive_protocol import Outcome
+from tiered_stream.delta.redrive.dead_letter_marks import Outcome, is_version
 from tiered_stream.delta.requirements.lane import table_rules
 from tiered_stream.delta.requirements.merge_requirements import merged_columns
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
+from tiered_stream.delta.schema.routing import Routing
+from tiered_stream.delta.schema.sql_types import sql_name, sql_text
+from tiered_stream.delta.settings.ingest_settings import TOPIC, TableSpec
+from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
+from tiered_stream.delta.settings.upsert_settings import ORDER_BY
+from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows.row_format import RowFormat
+from tiered_stream.options.parsing import Subscription
 from tiered_stream.spark.session import copied_session
+
+# Rows of dead letters for a table of the latest state (`ingest.mode=upsert`), and the MERGE that applies them.
+#
+# A dead letter may be older than the row of its key. So a row changes only if it is not newer than the letter's record.
+# The column `ingest.orderBy` decides, or Kafka's partition and offset, which the table must have. Offsets of several
+# partitions have no order. So without `ingest.orderBy`, a letter stays a dead letter if another letter or the row of
+# its key is from another partition.
+
+SOURCE = "tiered_stream_redriven"
+"""Name of the view with the rows that a MERGE reads."""
+KEY = "__staged_key"
+"""Name of the column with the keys of a letter's row, in a struct; null: the letter does not decode."""
+_RANK = "__staged_rank"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """Rows of one table of the latest state: its keys, and the order of a key's records.
+
+    `order_by` is the column that orders records; None: offsets do. `kafka` has the names of the table's columns that
+    hold Kafka's columns, by Kafka's name. `merge_on` is the value of `ingest.mergeOn`. `own_columns` are the table's
+    columns that records never set. `has_placeholders` says whether rows can have placeholders of values that the
+    database does not send (`ingest.unavailableValue`).
+    """
+
+    keys: tuple[str, ...]
+    order_by: str | None
+    kafka: Mapping[str, str]
+    merge_on: str | None
+    own_columns: tuple[str, ...] = ()
+    has_placeholders: bool = False
+
+    @classmethod
+    def of(cls, spec: TableSpec, row_format: RowFormat) -> KeyedRows | None:
+        """Return the rows of the table `target`; None: the table is not a table of the latest state."""
+        if not row_format.keys:
+            return None
+        kafka = {name: own for name, own in row_format.kafka_columns if name in ("topic", "partition", "offset")}
+        order_by, has_placeholders = row_format.order_by or None, bool(row_format.placeholder)
+        return cls(row_format.keys, order_by, kafka, spec.merge_on, spec.own_columns, has_placeholders)
+
+    def check_order(self, name: str, *, shared: bool) -> None:
+        """Check that the table shows which of two records of a key is newer.
+
+        Args:
+            name: name of the table, for the error.
+            shared: True if several topics share the table.
+
+        Raises:
+            ConfigurationError: no column orders the records, and the table lacks Kafka's position of a row's record.
+        """
+        missing = [each for each in ("topic", "partition", "offset") if each not in self.kafka]
+        if not shared and "topic" in missing:
+            missing.remove("topic")
+        if self.order_by is None and missing:
+            raise ConfigurationError(
+                f"a dead letter may be older than the row of its key, and the table {name} does not show it: it has no "
+                f"column for Kafka's {' and '.join(missing)} ({KAFKA_COLUMNS.name}), and no column orders the records "
+                f"({ORDER_BY.name}). Replay the topic from the time of the oldest letter, without --to"
+            )
+
+    def known_at(self, staged: DataFrame, table: StructType) -> dict[str, str]:
+        """Return `latest_rows.known_at` of the columns of `table` of which `staged` can have placeholders."""
+        known = {name.lower() for name in staged.columns if self.has_placeholders}
+        columns = StructType([each for each in table if each.name.lower() in known])
+        return columns_with_placeholders(columns, self.keys, self.order_by)
+
+    def last_rows(
+        self, staged: DataFrame, table: StructType, known_at: Mapping[str, str], not_null: Collection[str]
+    ) -> DataFrame:
+        """Return the last row of each key among `staged`, with the columns of `table`, `DELETES` and `DELETED_AT`.
+
+        `staged` has columns of the table and `latest_rows.STAGED`. A column of the table that it lacks becomes null.
+        `known_at` has further columns. `not_null` are the table's columns that are NOT NULL.
+        """
+        ranked = with_deleted_at(staged, self.keys, self._compared).selectExpr(
+            "*", f"{rank_sql(self.keys, self.order_by)} AS {_RANK}"
+        )
+        ranked = with_known_values(ranked, self.keys, self._compared, known_at, not_null)
+        known = {name.lower() for name in staged.columns}
+        columns = (
+            sql.col(sql_name([each.name])) if each.name.lower() in known else sql.lit(None).cast(each.dataType)
+            for each in table
+        )
+        named = (column.alias(each.name) for column, each in zip(columns, table, strict=True))
+        return ranked.where(f"{_RANK} = 1").select(*named, DELETES, DELETED_AT, *known_at.values())
+
+    @property
+    def _compared(self) -> str:
+        """Name of the column that shows whether a record is newer than the row of its key."""
+        return self.kafka["offset"] if self.order_by is None else self.order_by
+
+    def without_unordered(self, letters: DataFrame, table: DataFrame, topic: str) -> DataFrame:
+        """Return `letters` with a reason for letters that decode, but have no order among the records of their keys.
+
+        `letters` has the columns `topic`, `partition`, `reason` and `KEY`. The result has no column `KEY`. `table` is
+        the table that gets the rows, and `topic` its only topic, if the table has no column for the topic.
+        """
+        keys = ", ".join(f"{sql_name([key])} AS k{number}" for number, key in enumerate(self.keys))
+        own = {name: sql_name([self.kafka[name]]) for name in PLACE if name in self.kafka}
+        place = f"concat({own.get('topic', sql_text(topic))}, '/', {own['partition']})"
+        rows = table.selectExpr(f"struct({keys}) AS {KEY}", f"{place} AS place")
+        own_places = letters.where(f"{KEY} IS NOT NULL").selectExpr(KEY, "concat(topic, '/', partition) AS place")
+        bounds = (
+            rows.unionByName(own_places).groupBy(KEY).agg(sql.min("place").alias("low"), sql.max("place").alias("high"))
+        )
+        reason = (
+            "concat('its key has records in the partitions ', low, ' and ', high, ', and Kafka gives them no order: "
+            f"set {ORDER_BY.name} to a column that does, such as timestamp')"
+        )
+        found = letters.join(bounds.where("low <> high"), KEY, "left")
+        return found.withColumn("reason", sql.expr(f"coalesce(reason, {reason})")).drop(KEY, "low", "high")
+
+    def merge_sql(self, table: str, columns: Sequence[str], own: Mapping[str, str], known_at: Mapping[str, str]) -> str:
+        """Return the MERGE of the view `SOURCE` with `columns` into `table`, which is SQL text itself.
+
+        `own` has the columns of the table that the view lacks, with their values in a new row (`merge.own_columns`).
+        `known_at` is from the method of this name.
+        """
+        places = [self.kafka[name] for name in PLACE if name in self.kafka and self.order_by is None]
+        clauses = merge_clauses(columns, self.keys, self._compared, self.merge_on, places, own, known_at)
+        return merge_sql(table, SOURCE, clauses)
+
+
+def is_shared(routing: Routing, subscription: Subscription, topic: str) -> bool:
+    """Return whether records of another topic may go to the table of `topic`."""
+    route = routing.route(topic)
+    if TOPIC in route.table or route.pattern == re.escape(topic):
+        return False
+    named = {*subscription.topics, *(partition.topic for partition in subscription.assigned)}
+    return subscription.pattern is not None or any(
+        routing.route(other).uri_for(other) == route.uri_for(topic) for other in named - {topic}
+    )
+
 
 log = logging.getLogger(__name__)
 

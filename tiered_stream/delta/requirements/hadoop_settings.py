@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind
-from tiered_stream.delta.requirements.writer_requirements import find_requirement
+from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, find_entry
 from tiered_stream.errors import ConfigurationError
 
 _PORTS = {"http": 80, "https": 443}
@@ -68,12 +67,15 @@ def may_concern_writers(name: str) -> bool:
     return any(word in name.lower() for word in _WRITES)
 
 
-def check_supported(prefix: str, names: Iterable[str], value_of: Callable[[str], str | None]) -> None:
+def check_supported(
+    known: Iterable[Requirement], prefix: str, names: Iterable[str], value_of: Callable[[str], str | None]
+) -> None:
     """Check that no setting requires something of writers that tasks do not do.
 
     An unknown setting is such a setting if its name suggests it (`may_concern_writers`).
 
     Args:
+        known: entries of the list of requirements for this prefix.
         prefix: prefix of the settings, such as `fs.s3a.`.
         names: names of the settings that apply to the table, without the prefix.
         value_of: function that returns a setting's value, by name without the prefix.
@@ -82,7 +84,7 @@ def check_supported(prefix: str, names: Iterable[str], value_of: Callable[[str],
         NotForTasksError: there is such a setting.
     """
     for name in names:
-        requirement = find_requirement(Kind.SESSION, prefix + name)
+        requirement = find_entry(known, Kind.SESSION, prefix + name)
         if requirement is None and may_concern_writers(name):
             off, why = OFF, "is not known here, and may be for writers"
         elif requirement is not None and requirement.handling is Handling.SPARK_LANE:

@@ -15,15 +15,19 @@ import orjson
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.requirements import type_widening
-from tiered_stream.delta.requirements.catalog_managed import managing_feature
 from tiered_stream.delta.requirements.requirement import Handling, Kind
-from tiered_stream.delta.requirements.table_requirements import CLUSTERING, CONSTRAINT_PREFIX
-from tiered_stream.delta.requirements.text_limits import UnreadableTypeError, text_limits
+from tiered_stream.delta.requirements.table_requirements import (
+    CLUSTERING,
+    CONSTRAINT_PREFIX,
+    WIDENING_FEATURES,
+    UnreadableTypeError,
+    is_wider_json,
+    managing_feature,
+    text_limits,
+)
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_table
-from tiered_stream.delta.schema.json_types import common_fields, inner_fields, struct_of
 from tiered_stream.delta.schema.row_schema import with_day
-from tiered_stream.delta.schema.spark_schema import arrow_schema
+from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields, inner_fields, struct_of
 from tiered_stream.delta.settings.ingest_settings import TYPE_WIDENING
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.table_rules import (
@@ -88,7 +92,7 @@ def check_fit(table: str, description: TableDescription, written: StructType, da
             is not written and needs a value. The error says what to do.
     """
     columns = {column["name"].lower(): column for column in description.fields}
-    widens = bool(description.writer_features & type_widening.FEATURES)
+    widens = bool(description.writer_features & WIDENING_FEATURES)
     missing, others, advice = [], [], []
     for column in written.jsonValue()["fields"]:
         name, known = column["name"], columns.pop(column["name"].lower(), None)
@@ -96,7 +100,7 @@ def check_fit(table: str, description: TableDescription, written: StructType, da
             missing.append(name)
         elif not _accepts(known["type"], column["type"], widens=widens):
             others.append(f"{known['name']} as {_type_text(known['type'])}, but rows have {_type_text(column['type'])}")
-            if type_widening.is_wider_json(column["type"], known["type"]):
+            if is_wider_json(column["type"], known["type"]):
                 advice.append(f"widen it ({TYPE_WIDENING}, ingest.schemaEvolution=widen)")
     if missing or others:
         found = [f"no column {' and no column '.join(missing)}"] if missing else []
@@ -341,7 +345,7 @@ def _accepts(table_type: Any, written: Any, *, widens: bool) -> bool:
     """
     are_nested = isinstance(table_type, dict) and isinstance(written, dict)
     if not are_nested or table_type.get("type") != written.get("type"):
-        return bool(table_type == written) or (widens and type_widening.is_wider_json(table_type, written))
+        return bool(table_type == written) or (widens and is_wider_json(table_type, written))
     if table_type["type"] == "struct":
         known = {inner["name"].lower(): inner for inner in table_type["fields"]}
         names = {inner["name"].lower() for inner in written["fields"]}

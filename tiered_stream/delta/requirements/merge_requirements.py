@@ -13,11 +13,10 @@ from pyspark.sql.types import StructField, StructType
 
 from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, table_rules
 from tiered_stream.delta.requirements.requirement import OFF, Kind
-from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX
-from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
+from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX, DECLARED_TYPE
 from tiered_stream.delta.requirements.writer_requirements import find_requirement, requirements_of_table
 from tiered_stream.delta.schema.row_schema import fit_to_table, struct_type
-from tiered_stream.delta.settings.ingest_settings import APPEND_ONLY, TableFiles, is_append_only
+from tiered_stream.delta.settings.ingest_settings import APPEND_ONLY, TableSpec, is_append_only
 from tiered_stream.delta.settings.upsert_settings import KEYS, MERGE_ON, ORDER_BY
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_format import RowFormat
@@ -60,13 +59,13 @@ def merge_rules(description: TableDescription) -> TableRules:
     )
 
 
-def rules_before_merge(description: TableDescription, rows: RowFormat, files: TableFiles) -> TableRules:
+def rules_before_merge(description: TableDescription, rows: RowFormat, spec: TableSpec) -> TableRules:
     """Return the rules of the table by which tasks check rows of the format `rows`, before a MERGE gets the rows.
 
     Rules that tasks cannot check are left out, because Delta checks them.
     """
     if rows.value.registered:  # values of older schemas have more columns
-        rows = fit_to_table(rows, merged_fields(description, files.own_columns))
+        rows = fit_to_table(rows, merged_fields(description, spec.own_columns))
     return certain_rules(merge_rules(description), rows.written)
 
 
@@ -75,7 +74,7 @@ _NAMES_OF_DELTA = ("filepath", "_metadata")
 """Columns that Delta adds to rows while it finds them in files (Delta: `DMLWithDeletionVectorsHelper`)."""
 
 
-def check_merge(table: str, description: TableDescription, files: TableFiles) -> None:
+def check_merge(table: str, description: TableDescription, spec: TableSpec) -> None:
     """Check that a MERGE may change rows, and finds their keys and their order in the table's partition columns again.
 
     Raises:
@@ -97,7 +96,7 @@ def check_merge(table: str, description: TableDescription, files: TableFiles) ->
                     f"{_DELETION_VECTORS}=false"
                 )
     partitions = {name.lower() for name in description.partition_columns}
-    compared = {name.lower() for name in (*files.keys, files.order_by or "")}
+    compared = {name.lower() for name in (*spec.keys, spec.order_by or "")}
     for column in description.fields:
         if column["name"].lower() in partitions & compared and column["type"] in _LOSSY:
             raise ConfigurationError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -69,6 +70,16 @@ def entries(
 ) -> list[Requirement]:
     """Return one entry for each of `names`, all with the same kind, handling, note and `off`."""
     return [Requirement(kind, name, handling, note, off=off) for name in names]
+
+
+def find_entry(known: Iterable[Requirement], kind: Kind, name: str) -> Requirement | None:
+    """Return the entry for this kind and name among `known`; None: there is none.
+
+    An entry with exactly this name takes precedence over an entry with a prefix (`*`).
+    """
+    covering = [entry for entry in known if entry.covers(kind, name)]
+    exact = next((entry for entry in covering if not entry.name.endswith("*")), None)
+    return exact or next(iter(covering), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (sett
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from tiered_stream.delta.requirements.s3a_requirements import (
     S3A_PREFIX,
     names_of_bucket,
 )
-from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
+from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage
 from tiered_stream.errors import ConfigurationError, TableAccessError
 from tiered_stream.options.types import aes_256_key
 from tiered_stream.storage.cloud_endpoints import TABLES, access_point_region, check_bucket, region_of_host
@@ -234,7 +234,7 @@ class S3aSettings:
 
     def check_supported(self) -> None:
         """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do."""
-        check_supported(S3A_PREFIX, names_of_bucket(self.bucket, self.names), self.text)
+        check_supported(hadoop.S3A_REQUIREMENTS, S3A_PREFIX, names_of_bucket(self.bucket, self.names), self.text)
 
     def credentials(self) -> Credentials:
         """Return the credentials of the first provider in `aws.credentials.provider` that has credentials.
@@ -307,11 +307,11 @@ def s3a_settings(hadoop: HadoopSettings, bucket: str) -> S3aSettings:
     return settings
 
 
-def find_storage(settings: Mapping[str, str], session: S3aSettings) -> tuple[TableStorage, str | None]:
+def find_storage(own: TableStorage, session: S3aSettings) -> tuple[TableStorage, str | None]:
     """Return the settings by which tasks access the table's bucket, and a reason why tasks cannot write to it.
 
-    `settings` are the job's settings. Endpoint, region and credentials in them (`ingest.storage.*`) take precedence
-    over `session`. If no setting names a region, AWS is asked for the bucket's region. The reason is a text that says
+    `own` is the job's own access (`ingest.storage.*`). Endpoint, region and credentials in it take precedence over
+    `session`. If no setting names a region, AWS is asked for the bucket's region. The reason is a text that says
     in what tasks would differ from Spark; None: tasks access the bucket like Spark.
 
     Raises:
@@ -319,7 +319,6 @@ def find_storage(settings: Mapping[str, str], session: S3aSettings) -> tuple[Tab
             are no credentials.
         TableAccessError: the bucket's region cannot be found.
     """
-    own = table_storage(settings)
     _check_same_store(own, session)
     path_style = own.s3_path_style or session.is_on("path.style.access")
     storage, why_not = replace(own, s3_path_style=path_style), None

@@ -7,25 +7,25 @@ options (`routing_of`). So the driver and the tasks get the same result.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import orjson
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.schema.row_plan import registered, resolved
 from tiered_stream.delta.schema.row_schema import spark_columns, written_columns
-from tiered_stream.delta.schema.table_names import table_for
+from tiered_stream.delta.schema.sql_types import sql_name
 from tiered_stream.delta.settings.ingest_settings import (
+    LAND,
     ROUTES,
     TOPIC,
-    TableFiles,
+    TableSpec,
     as_options,
-    table_files,
+    table_spec,
     with_overrides,
 )
-from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, SCHEMA_EVOLUTION, registry_properties
+from tiered_stream.delta.settings.row_settings import registry_properties
 from tiered_stream.delta.settings.upsert_settings import check_keys
 from tiered_stream.errors import ConfigurationError, SchemaRegistryError, TableError, one_line
 from tiered_stream.formats.rows.row_choices import Evolution
@@ -33,27 +33,6 @@ from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat,
 from tiered_stream.model import is_topic_name
 from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
-
-
-@dataclass(frozen=True, slots=True)
-class TableTarget:
-    """Table that a query writes: its name, the settings of its files, its columns (`schema`), and its settings.
-
-    `schema` includes the day column. `settings` are the query's settings, overridden by settings of single topics.
-    `rows` is the format by which records become rows; None: the table is for dead letters.
-    """
-
-    name: str
-    """Path, or name in the catalog, as the user wrote it."""
-    files: TableFiles
-    schema: StructType
-    settings: Mapping[str, str] = field(repr=False)  # it may have secrets
-    rows: RowFormat | None = None
-
-    @property
-    def key(self) -> str:
-        """URI of the table's folder. If two names lead to one folder, their keys are equal."""
-        return self.files.uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +68,7 @@ class Routing:
     """
 
     settings: Mapping[str, str] = field(repr=False)  # it may have secrets
-    files: TableFiles
+    spec: TableSpec
     """Settings of files for every table; the attribute `uri` is not used."""
     routes: tuple[Route, ...]
     overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -99,10 +78,10 @@ class Routing:
     """Folders (URIs) of the tables for dead letters, by the value of `ingest.deadLetterTable`."""
     has_rules: bool = False
     """True if the row formats in `rows` already include the rules of their tables (`RowFormat.rules`)."""
-    _targets: dict[str, TableTarget] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _targets: dict[str, TableSpec] = field(default_factory=dict, init=False, compare=False, repr=False)
     _registered: dict[str, RowFormat] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def target(self, topic: str) -> TableTarget:
+    def target(self, topic: str) -> TableSpec:
         """Return the table that gets the topic's rows.
 
         Raises:
@@ -163,35 +142,40 @@ class Routing:
                 self._registered[topic] = registered(shared, topic)
         return {topic: self._registered[topic] for topic in unresolved}
 
-    def _make(self, topic: str) -> TableTarget:
+    def _make(self, topic: str) -> TableSpec:
         route = self.route(topic)
         settings = with_overrides(self.settings, self.overrides.get(topic, {}))
         check_keys(settings, topic)
-        files = replace(
-            table_files(settings), uri=route.uri_for(topic), storage=self.files.storage, tasks=self.files.tasks
-        )
-        rows = self._rows(topic, settings)
-        name = table_for(route.table, topic)
-        return TableTarget(name, files, written_columns(rows, files.day_column), settings, rows)
+        spec, row_format = table_spec(settings), self._row_format(topic, settings)
+        return replace(
+            spec, uri=route.uri_for(topic), storage=self.spec.storage, tasks=self.spec.tasks,
+            name=table_for(route.table, topic), schema=written_columns(row_format, spec.day_column),
+            row_format=row_format,
+        )  # fmt: skip
 
-    def _rows(self, topic: str, settings: Mapping[str, str]) -> RowFormat:
+    def _row_format(self, topic: str, settings: Mapping[str, str]) -> RowFormat:
         row_format_of_topic = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows.get("")
         with _errors_name(topic):
             return resolved(row_format_of_topic or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
 
-    def dead_letters(self, target: TableTarget) -> TableTarget | None:
-        """Return the table for the dead letters of the table `target`.
+    def dead_letters(self, spec: TableSpec) -> TableSpec | None:
+        """Return the table for the dead letters of the table `spec`.
 
-        None: `ingest.deadLetterTable` is not set for the topics that go to `target`.
+        None: `ingest.deadLetterTable` is not set for the topics that go to `spec`.
         """
-        name = GivenOptions(target.settings).read(DEAD_LETTER_TABLE)
-        if name is None:
-            return None
-        uri = self.dead_letter_folders.get(name, name)
-        files = replace(target.files, uri=uri, day_column=None, cluster_by=(), keys=())
+        name = spec.rows.dead_letter_table
+        return None if name is None else dead_letters_of(spec, self.dead_letter_folders.get(name, name))
+
+
+def dead_letters_of(spec: TableSpec, uri: str) -> TableSpec:
+    """Return the table for the dead letters of the table `spec`, which has one; `uri` is the URI of its folder."""
+    return replace(
+        spec, uri=uri, name=spec.rows.dead_letter_table or "", day_column=None, cluster_by=(), keys=(),
+        schema=spark_columns(DEAD_LETTER_SCHEMA, None), row_format=None,
+        on_landed_offsets=LAND,  # a record may become a dead letter of several queries
         # With ADD, a table for dead letters that an earlier version of this package created gets the missing columns.
-        settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.ADD})
-        return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)
+        rows=replace(spec.rows, schema_evolution=Evolution.ADD),
+    )  # fmt: skip
 
 
 @contextmanager
@@ -215,7 +199,7 @@ def routing_options(routing: Routing) -> dict[str, str]:
     # Topics go into one JSON value, because names of Spark's options ignore case.
     values = {"routes": routing.routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_folders,
             "has_rules": routing.has_rules}  # fmt: skip
-    options = {**as_options(routing.settings, routing.files), ROUTES.name: orjson.dumps(values).decode()}
+    options = {**as_options(routing.settings, routing.spec), ROUTES.name: orjson.dumps(values).decode()}
     # Dead letters have headers, whether the tables get headers or not.
     needed = routing.dead_letter_folders or any(rows_of_topic.needs_headers for rows_of_topic in routing.rows.values())
     return dict(with_overrides(options, {INCLUDE_HEADERS.name: "true"} if needed else {}))
@@ -227,4 +211,50 @@ def routing_of(options: Mapping[str, str]) -> Routing:
     registry = registry_properties(options)
     rows = {topic: row_format(text, registry) for topic, text in values["rows"].items()}
     routes = tuple(Route(**route) for route in values["routes"])
-    return Routing(options, table_files(options), routes, values["topics"], rows, values["dead"], values["has_rules"])
+    return Routing(options, table_spec(options), routes, values["topics"], rows, values["dead"], values["has_rules"])
+
+
+# Names of tables in Spark's catalog as SQL, and the table that a name with `{topic}` means for a topic.
+#
+# A topic's name may have characters that mean something in SQL: `--` begins a comment, and `.` separates parts of a
+# name. So each part of a name is quoted, and a topic never adds a part.
+
+PLAIN = re.compile(r"\w+", re.ASCII)
+_PART = r"(?:\s*`(?:[^`]|``)+`\s*|[^`.]+)"
+
+
+def name_parts(table: str) -> tuple[str, ...]:
+    """Return the parts of a table's name in the catalog, without quotes: (catalog, database, table), or fewer.
+
+    Parts are separated by dots. A part may be in back quotes, in which two back quotes stand for one.
+
+    Raises:
+        ConfigurationError: a part is empty, has a single back quote, or has control characters.
+    """
+    whole = re.fullmatch(rf"{_PART}(?:\.{_PART})*", table)
+    parts = [part.strip() for part in re.findall(_PART, table)] if whole else []
+    parts = [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts]
+    if not parts or not all(part and part.isprintable() for part in parts):
+        raise ConfigurationError(
+            f"{table!r:.300} is no name of a table: write table, database.table or catalog.database.table, each part "
+            "in back quotes if it has other characters than letters, digits and _"
+        )
+    return tuple(parts)
+
+
+def quoted_name(parts: Sequence[str]) -> str:
+    """Return a name in the catalog as SQL text: parts with other characters than ASCII's letters, digits and _ quoted.
+
+    The text is also what `name_parts` parses.
+    """
+    return ".".join(part if PLAIN.fullmatch(part) else sql_name([part]) for part in parts)
+
+
+def table_for(table: str, topic: str) -> str:
+    """Return the table that the path or name `table` means for a topic: the topic stands in place of `{topic}`.
+
+    In a name in the catalog, the topic is within one part.
+    """
+    if "/" in table or TOPIC not in table:
+        return table.replace(TOPIC, topic)
+    return quoted_name([part.replace(TOPIC, topic) for part in name_parts(table)])

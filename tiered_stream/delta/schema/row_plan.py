@@ -17,19 +17,22 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
-from tiered_stream.delta.settings.part_settings import INFER, REGISTRY, PartSettings
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.settings.row_settings import (
     ENVELOPE,
     FLAT,
+    INFER,
     KAFKA_COLUMNS,
     NAMED_TIMES,
     NONE,
+    REGISTRY,
     REGISTRY_PREFIX,
     SELECT,
     TIMES,
     TRANSFORM,
     VALUE_COLUMNS,
     WHERE,
+    PartSettings,
     RowSettings,
     registry_properties,
     row_settings,
@@ -57,7 +60,7 @@ SchemaParser = Callable[[str], pa.Schema]
 
 
 def _by_spark(text: str) -> pa.Schema:
-    from tiered_stream.delta.schema.spark_schema import parse_schema  # late, because it needs Spark
+    from tiered_stream.delta.schema.sql_types import parse_schema  # late, because it needs Spark
 
     return parse_schema(text)
 
@@ -75,7 +78,8 @@ def plan_rows(
         ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
         SchemaRegistryError: the registry does not return a schema.
     """
-    rows = row_settings(settings)
+    options, rows = GivenOptions(settings), row_settings(settings)
+    keys = options.read(KEYS)
     row_format = RowFormat(
         kept_columns(rows, include_headers),
         _part(rows.key, parse),
@@ -88,9 +92,9 @@ def plan_rows(
         () if rows.times == NAMED_TIMES else rows.times,
         rows.transform or "",
         query=_query(rows),
-        lands_key=_lands_key(rows, settings),
-        keys=GivenOptions(settings).read(KEYS),
-        order_by=GivenOptions(settings).read(ORDER_BY) or "",
+        lands_key=_lands_key(rows, keys),
+        keys=keys,
+        order_by=options.read(ORDER_BY) or "",
         placeholder=placeholder_of(settings),
         zone=zone,
         registry=registry_properties(settings),
@@ -236,24 +240,24 @@ def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, s
     return tuple((name, name) for name in SCHEMA_WITH_HEADERS.names if name not in omitted)
 
 
-def _lands_key(rows: RowSettings, settings: Mapping[str, str]) -> bool:
+def _lands_key(rows: RowSettings, keys: Sequence[str]) -> bool:
     """Return whether a decoded key is a column: with `ingest.kafkaColumns=none`, only if another setting needs it."""
-    named = KEY in (name.lower() for name in GivenOptions(settings).read(KEYS))
+    named = KEY in (name.lower() for name in keys)
     return rows.kafka_columns != () or named or bool(rows.select or rows.where or rows.transform)
 
 
-def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
+def record_columns(spec: TableSpec) -> dict[str, str]:
     """Return the names of the table's columns that hold an unchanged column of Kafka, by Kafka's name of the column.
 
     A key or value of format `string` counts as unchanged. Columns that are decoded, that the table does not get or
     that `ingest.select` changes are left out. The result has `headers` even if `includeHeaders` is off.
 
     Raises:
-        ConfigurationError: a setting is malformed.
+        ConfigurationError: `ingest.select` or `ingest.where` is malformed.
     """
-    rows = row_settings(settings)
+    rows = spec.rows
     of_value = VALUE if rows.value_columns.lower() == FLAT else rows.value_columns
-    texts = {KEY: KEY} if rows.key.format is Format.STRING and _lands_key(rows, settings) else {}
+    texts = {KEY: KEY} if rows.key.format is Format.STRING and _lands_key(rows, spec.keys) else {}
     texts |= {VALUE: of_value} if rows.value.format is Format.STRING else {}
     names = texts | dict(kept_columns(rows, include_headers=True))
     query = _query(rows)

@@ -1,27 +1,29 @@
-"""Conversions between Arrow's and Spark's schemas, for the columns of tables, and checks of new columns."""
+"""Columns of tables in Arrow and in Spark: conversions, and checks of new columns, of SQL and of local times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructField, StructType
 
-from tiered_stream.delta.schema.json_types import struct_of
 from tiered_stream.delta.schema.row_plan import FORBIDDEN, checked
-from tiered_stream.delta.schema.spark_schema import arrow_schema
+from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields, parts_of, struct_of
 from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING, PROPERTY_PREFIX
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.conform import grown, joined
 from tiered_stream.formats.rows.kafka_columns import table_columns
 from tiered_stream.formats.rows.row_format import KEY, VALUE, RowFormat
+from tiered_stream.formats.rows.table_rules import FieldPath
+from tiered_stream.formats.sql.parser import STRING, SqlQuery, Tree
 
 
 def time_zone(spark: SparkSession) -> str:
@@ -158,3 +160,119 @@ def spark_columns(schema: pa.Schema, day_column: str | None) -> StructType:
 def with_day(columns: StructType, day_column: str | None) -> StructType:
     """Return the columns, then a column `day_column` of type DATE unless it is None."""
     return StructType([*columns, StructField(day_column, DateType())]) if day_column else columns
+
+
+# `ingest.select` and `ingest.where` by Spark's SQL: in the Spark lane, and to check at the start what Spark reads.
+
+
+def queried(rows: DataFrame, query: SqlQuery, kept: Iterable[str] = ()) -> DataFrame:
+    """Return the rows and columns that the SQL selects from decoded rows, then the columns `kept`, by Spark's SQL."""
+    names = [name for name in rows.columns if name not in set(kept)]
+    if query.where is not None:
+        rows = rows.where(query.where_text)
+    if not query.select:
+        return rows
+    items = ([item.text] if item.tree is not None else map(_quoted, names) for item in query.select)
+    return rows.selectExpr(*(text for texts in items for text in texts), *map(_quoted, kept))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _has_quote(tree: Tree) -> bool:
+    return (tree.op == STRING and "'" in tree.text) or any(map(_has_quote, tree.args))
+
+
+def check_by_spark(spark: SparkSession, row_format: RowFormat) -> None:
+    """Check that Spark reads the SQL of a row format, and gives its columns the types that the tasks give them.
+
+    Raises:
+        ConfigurationError: Spark refuses the SQL, or gives other columns.
+    """
+    if row_format.query is None or not row_format.is_resolved:
+        return
+    query = row_format.query
+    trees = [item.tree for item in query.select if item.tree is not None] + ([query.where] if query.where else [])
+    if any(map(_has_quote, trees)) and spark.sql("SELECT 'it''s'").columns != ["it's"]:
+        raise ConfigurationError(
+            "two single quotes within a text stand for no quote in this session: set "
+            "spark.sql.legacy.consecutiveStringLiterals.enabled=false"
+        )
+    written = spark_columns(row_format.written, None)
+    decoded = spark.createDataFrame([], spark_columns(row_format.decoded, None))
+    given = "ingest.select" if query.select else "ingest.where"
+    try:
+        by_spark = queried(decoded, query).schema
+    except PySparkException as error:
+        line = str(error).strip().partition("\n")[0]
+        raise ConfigurationError(f"Spark refuses {given}: {line:.500}") from error
+    columns, ours = ([(each.name, each.dataType) for each in one] for one in (by_spark, written))
+    if columns != ours:
+        one, other = next(pair for pair in zip(columns, ours, strict=True) if pair[0] != pair[1])
+        raise ConfigurationError(
+            f"{given} gives {one[0]} {one[1].simpleString()} in Spark, and {other[0]} {other[1].simpleString()} in the "
+            "direct lane, by a setting of the session: give the type by CAST"
+        )
+
+
+# Two precautions for columns with local times (TIMESTAMP_NTZ).
+#
+# 1. Local times need a table feature. deltalake adds the feature for local times in columns, lists and structs. It
+#    overlooks local times in maps, and then refuses to create the table without the feature. So columns with local
+#    times in maps are added after the table has got the feature (`columns_for_creation`).
+# 2. Spark's Delta sink would convert local times to instants, or the reverse. `check_times` raises an error instead.
+
+LOCAL_TIMES = "timestampNtz"
+"""Name of the table feature that local times need."""
+_TIMES = {"timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ"}
+"""SQL types by their names in Spark's JSON: an instant, and a local time."""
+
+
+def columns_for_creation(schema: StructType, day_column: str | None) -> tuple[StructType, StructType]:
+    """Split `schema` into the columns with which the table is created, and the columns to add afterwards.
+
+    The first column with local times in a map and all columns after it are added afterwards, so that the order of the
+    columns is kept. If then the table would be created without any column, or without the day column, only columns with
+    local times in maps are added afterwards. If all columns have local times in maps, no column is added afterwards.
+    """
+    hidden = [column for column in schema if hides_local_times(column)]
+    first = list(takewhile(lambda column: column not in hidden, schema))
+    if hidden and (not first or day_column not in (None, *(column.name for column in first))):
+        first = [column for column in schema if column not in hidden]
+    if not first:  # a table needs a column; deltalake then raises an error for the whole schema
+        return schema, StructType()
+    return StructType(first), StructType([column for column in schema if column not in first])
+
+
+def hides_local_times(field: StructField) -> bool:
+    """Return whether a map anywhere in the column contains local times (TIMESTAMP_NTZ)."""
+    parts = parts_of(field.dataType.jsonValue())
+    return any("timestamp_ntz" in parts_of(part) for part in parts if isinstance(part, dict) and part["type"] == "map")
+
+
+def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: StructType) -> None:
+    """Check that instants are written to columns of instants, and local times to columns of local times.
+
+    Spark's Delta sink would convert a local time to an instant, or the reverse, by the session's time zone. `fields`
+    are the columns of the table `table`, in Spark's JSON. `written` are the columns of the rows.
+
+    Raises:
+        ConfigurationError: a field is an instant in the table and a local time in the rows, or the reverse.
+    """
+    for path, table_type, written_type in _other_times(struct_of(fields), written.jsonValue()):
+        raise ConfigurationError(
+            f"the table {table} has {'.'.join(path)} as {table_type}, but it is {written_type} in what is written: "
+            f"land in another table, or write {table_type} in the schema (a local time has no time zone)"
+        )
+
+
+def _other_times(table_type: Any, written_type: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, str, str]]:
+    """Yield each field that is an instant in one of the two types and a local time in the other.
+
+    A field is yielded as its path, its SQL type in the table, and its SQL type in the rows.
+    """
+    if {str(table_type), str(written_type)} == _TIMES.keys():
+        yield path, _TIMES[table_type], _TIMES[written_type]
+    for known, field in common_fields(table_type, written_type):
+        yield from _other_times(known["type"], field["type"], (*path, known["name"]))

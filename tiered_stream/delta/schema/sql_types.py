@@ -1,4 +1,4 @@
-"""Conversion of types to SQL text and back, independent of `spark.sql.timestampType`.
+"""Types of columns as SQL text, as Arrow types and in Spark's JSON, independent of `spark.sql.timestampType`.
 
 In a schema's text, TIMESTAMP means an instant, and TIMESTAMP_NTZ a local time. By `spark.sql.timestampType`, a session
 can make Spark's parser read TIMESTAMP as a local time. Then a table's types would depend on the session that creates
@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
 
+import orjson
+import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows.table_rules import ELEMENT, MAP_KEY, MAP_VALUE
 from tiered_stream.spark.session import is_connect
 
 TIMESTAMP_TYPE = "spark.sql.timestampType"
@@ -109,3 +115,88 @@ def _instants() -> Iterator[None]:
         yield
     finally:
         sessions.setActiveSession(java)
+
+
+# Conversion of Spark's schemas to Arrow's, by Spark's own parser and types.
+
+
+def parse_schema(text: str) -> pa.Schema:
+    """Return the Arrow schema of a DDL string (which needs a Spark session), or of Spark's JSON of a struct.
+
+    Raises:
+        ConfigurationError: the text is the schema of a single value, or has a type that no column can have.
+        ValueError: the text is no schema.
+    """
+    try:
+        schema = StructType.fromJson(orjson.loads(text)) if text.lstrip().startswith("{") else parse_ddl(text)
+    except PySparkException as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(schema, StructType):
+        raise ConfigurationError(f"the schema is {schema.simpleString()}: it must have fields")
+    try:
+        return arrow_schema(schema)
+    except PySparkException as error:
+        raise ConfigurationError(
+            f"the schema is {schema.simpleString()}, which no column here can be: {error}. For VARCHAR(n) and CHAR(n), "
+            "write STRING, and create the table with these types before: its lengths then hold"
+        ) from error
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema to which Spark converts these columns; instants get the time zone UTC."""
+    # Before Spark 4.2, the function has no such argument, and gives instants UTC.
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)
+
+
+# Types in Spark's JSON, as Delta's log has them: a text, or a dict for a struct, an array or a map.
+
+_ITEMS = (
+    (ELEMENT, "elementType", "containsNull"),
+    (MAP_KEY, "keyType", None),
+    (MAP_VALUE, "valueType", "valueContainsNull"),
+)
+"""Inner types of arrays and maps: the name of each inner type in a path, and two keys of Spark's JSON.
+
+The value of the first key is the inner type. The value of the second key says if the inner type may be null; None: the
+JSON does not say it for keys of maps.
+"""
+
+
+def inner_fields(kind: Any) -> Iterator[dict[str, Any]]:
+    """Yield the fields of a struct, or the inner types of an array or a map as fields.
+
+    These fields are called `element`, `key` and `value`. Nothing is yielded for a type without inner types. Keys of
+    maps count as nullable.
+    """
+    if isinstance(kind, dict):
+        yield from kind.get("fields", ())
+        for step, name, nullable in _ITEMS:
+            if name in kind:
+                yield {"name": step, "type": kind[name], "nullable": kind.get(nullable, True), "metadata": {}}
+
+
+def parts_of(kind: Any) -> Iterator[Any]:
+    """Yield the type and all types nested in it."""
+    yield kind
+    for field in inner_fields(kind):
+        yield from parts_of(field["type"])
+
+
+def common_fields(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield the fields that two structs, arrays or maps have in common, as pairs of the field of `one` and of `other`.
+
+    The fields are the same as `inner_fields` yields, matched by name without regard to case. Nothing is yielded unless
+    the two types are both structs, both arrays or both maps.
+    """
+    if not isinstance(one, dict) or not isinstance(other, dict) or one["type"] != other["type"]:
+        return
+    known = {field["name"].lower(): field for field in inner_fields(one)}
+    for field in inner_fields(other):
+        if (same := known.get(field["name"].lower())) is not None:
+            yield same, field
+
+
+def struct_of(fields: Any) -> dict[str, Any]:
+    """Return a struct type with the fields `fields`; the type and the fields are in Spark's JSON."""
+    return {"type": "struct", "fields": list(fields)}

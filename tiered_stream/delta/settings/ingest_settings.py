@@ -8,14 +8,27 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tiered_stream.delta.settings.row_settings import REGISTRY_PREFIX, ROW_OPTIONS, evolution_of, redacted_registry
-from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY, OWN_COLUMNS, UPSERT_OPTIONS, column_names
+from tiered_stream.delta.settings.row_settings import (
+    REGISTRY_PREFIX,
+    ROW_OPTIONS,
+    RowSettings,
+    redacted_registry,
+    row_settings,
+)
+from tiered_stream.delta.settings.upsert_settings import (
+    KEYS,
+    MERGE_ON,
+    ORDER_BY,
+    OWN_COLUMNS,
+    UPSERT_OPTIONS,
+    column_names,
+)
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.options import types
@@ -35,6 +48,11 @@ from tiered_stream.options.settings_files import read_settings, without
 from tiered_stream.options.types import Option, option, optional
 from tiered_stream.options.unknown_names import is_typing_error, nearest_name, unknown_setting
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, HDFS_SCHEME
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from tiered_stream.formats.rows.row_format import RowFormat
 
 TOPIC = "{topic}"
 """Placeholder for the topic in a table's path or name."""
@@ -212,9 +230,15 @@ _STORAGE_SECRETS = "ingest.secret.storage."
 """Prefix by which secrets of `TableStorage` travel to the tasks: Spark redacts values of names with `secret`."""
 
 
+def _no_columns() -> StructType:
+    from pyspark.sql.types import StructType  # late, because most commands do not need Spark
+
+    return StructType()
+
+
 @dataclass(frozen=True, slots=True)
-class TableFiles:
-    """Settings of a table's files: where they are, how tasks write them, and how tasks access the storage.
+class TableSpec:
+    """Everything that a user wants of one table: its place, access, files, rows, keys, dead letters and properties.
 
     `uri` is the URI of the table's folder, as `file_systems.uri_of` returns it.
     """
@@ -236,6 +260,43 @@ class TableFiles:
     """Columns of a table of the latest state that a MERGE leaves alone."""
     tasks: int = of(_TASKS)
     """Number of tasks that run at once; a small micro-batch is divided into at most this many tasks."""
+    merge_on: str | None = of(MERGE_ON)
+    commit: str = of(COMMIT)
+    on_landed_offsets: str = of(ON_LANDED_OFFSETS)
+    rows: RowSettings = field(default_factory=RowSettings)
+    own_properties: tuple[tuple[str, str], ...] = ()
+    """Delta table properties that the user sets for a new table (`ingest.tableProperty.*`)."""
+    name: str = ""
+    """Path, or name in the catalog, as the user wrote it."""
+    schema: StructType = field(default_factory=_no_columns)
+    """Columns of the table's rows, with the day column. Empty: they are not planned yet."""
+    row_format: RowFormat | None = None
+    """Format by which records become rows. None: it is not planned yet, or the table is for dead letters."""
+
+    @property
+    def key(self) -> str:
+        """URI of the table's folder. If two names lead to one folder, their keys are equal."""
+        return self.uri
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Delta table properties of a new table, by name.
+
+        With `ingest.schemaEvolution=widen`, `delta.enableTypeWidening` is `true`.
+        """
+        widens = self.rows.schema_evolution is Evolution.WIDEN
+        return dict(self.own_properties) | ({TYPE_WIDENING: "true"} if widens else {})
+
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """Values that all topics of one table must have in common."""
+        topics_own = {"rows", "own_properties", "name", "row_format"}
+        return (self.properties, *(getattr(self, each.name) for each in fields(self) if each.name not in topics_own))
+
+    @property
+    def lands_again(self) -> bool:
+        """True if records that another query has landed are landed again."""
+        return self.on_landed_offsets == LAND
 
     @property
     def codec(self) -> str:
@@ -267,8 +328,8 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
     return storage
 
 
-def table_files(settings: Mapping[str, str]) -> TableFiles:
-    """Return the settings of a table's files and of the table's storage, read from `settings`, with an empty `uri`.
+def table_spec(settings: Mapping[str, str]) -> TableSpec:
+    """Return what `settings` say of a table, with an empty `uri`, and without name, columns and row format.
 
     On the driver, `settings` are the job's settings; in a task, they are options that `as_options` returned.
 
@@ -277,25 +338,18 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
             access keys is set.
     """
     options = GivenOptions(settings)
-    files = TableFiles("", table_storage(settings), **read_fields(TableFiles, options))
-    if files.day_column and files.cluster_by:
+    size = len(PROPERTY_PREFIX)
+    spec = TableSpec(
+        "", table_storage(settings), **read_fields(TableSpec, options), rows=row_settings(settings),
+        own_properties=tuple(  # names keep their case, because Delta distinguishes it
+            (name[size:], value) for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())
+        ),
+    )  # fmt: skip
+    if spec.day_column and spec.cluster_by:
         raise ConfigurationError(
             f"{DAY_COLUMN.name} and {CLUSTER_BY.name} exclude each other: Delta clusters no table that is partitioned"
         )
-    return files
-
-
-def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the Delta table properties for a new table, by name: `ingest.tableProperty.*` in `settings`.
-
-    With `ingest.schemaEvolution=widen`, `delta.enableTypeWidening` is added as `true`. Names keep their case, because
-    Delta distinguishes it.
-    """
-    size = len(PROPERTY_PREFIX)
-    properties = {
-        name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())
-    }
-    return properties | ({TYPE_WIDENING: "true"} if evolution_of(settings) is Evolution.WIDEN else {})
+    return spec
 
 
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
@@ -423,20 +477,20 @@ def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) ->
     return {**{name: value for name, value in settings.items() if name.lower() not in taken}, **overrides}
 
 
-def as_options(settings: Mapping[str, str], files: TableFiles) -> dict[str, str]:
-    """Return `settings` as options of the source, with the storage and `tasks` of `files`.
+def as_options(settings: Mapping[str, str], spec: TableSpec) -> dict[str, str]:
+    """Return `settings` as options of the source, with the storage and `tasks` of `spec`.
 
-    `table_files` restores `files` from these options, except its `uri`. Settings of the schema registry and secrets of
+    `table_spec` restores `spec` from these options, except its `uri`. Settings of the schema registry and secrets of
     the storage are renamed, so that Spark redacts their values.
     """
     shown = redacted_registry(settings)
     prefixes = (STORAGE_PREFIX, _STORAGE_SECRETS)
     others = {name: value for name, value in shown.items() if not name.lower().startswith(prefixes)}
     options = declared(TableStorage)
-    values = {name: (field, getattr(files.storage, field)) for field, name in _STORAGE_NAMES.items()}
+    values = {name: (field, getattr(spec.storage, field)) for field, name in _STORAGE_NAMES.items()}
     storage = {
         (_STORAGE_SECRETS if options[field].secret else STORAGE_PREFIX) + name: str(value)
         for name, (field, value) in values.items()
         if value is not None
     }
-    return {**others, **storage, _TASKS.name: str(files.tasks)}
+    return {**others, **storage, _TASKS.name: str(spec.tasks)}

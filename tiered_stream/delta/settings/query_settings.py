@@ -12,8 +12,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     is_append_only,
     shared_settings,
     source_options,
-    table_files,
-    table_properties,
+    table_spec,
     topic_overrides,
     with_overrides,
 )
@@ -39,7 +38,7 @@ def check_settings(options: Mapping[str, str], lane: str) -> Options:
     check_names(options)
     parsed = parse_options(source_options(options), streaming=True)
     check_all_columns(parsed)
-    table_files(options)
+    table_spec(options)
     row_settings(options)
     of_topics = _of_topics(options)
     for given in (options, *of_topics):
@@ -64,7 +63,7 @@ def _refused_with_upsert(options: Mapping[str, str], lane: str) -> dict[str, str
         refused[VALUE_COLUMNS.name] = (
             "an update would land placeholders of values that the database does not send. Land a column for each field"
         )
-    if is_append_only(table_properties(options)):
+    if is_append_only(table_spec(options).properties):
         refused[f"{PROPERTY_PREFIX}{APPEND_ONLY}"] = "a MERGE changes rows. Remove the property"
     if lane == "spark":
         refused["the Spark lane"] = "tasks write the new rows, and the driver merges them. Use lane auto or direct"

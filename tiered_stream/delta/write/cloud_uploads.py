@@ -5,8 +5,8 @@ from __future__ import annotations
 import mmap
 from urllib.parse import urlsplit
 
-from tiered_stream.delta.settings.ingest_settings import TableFiles
-from tiered_stream.delta.write.uploads import MEMORY_BYTES, Uploads, UploadThreads, WaitingFile
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.write.data_folder import MEMORY_BYTES, Uploads, UploadThreads, WaitingFile
 from tiered_stream.errors import StorageError
 from tiered_stream.process.caches import PerProcess
 from tiered_stream.storage.cloud_endpoints import TABLES
@@ -23,11 +23,11 @@ class CloudUploads(Uploads):
 
     max_bytes = 1 << 30  # at 1.2 MB/s, such a file is uploaded within the time limit of one attempt
 
-    def __init__(self, files: TableFiles, threads: UploadThreads) -> None:
+    def __init__(self, spec: TableSpec, threads: UploadThreads) -> None:
         """Raise OSError if there are no credentials."""
-        parts = urlsplit(files.uri)
+        parts = urlsplit(spec.uri)
         super().__init__(parts.path, threads)
-        options = files.storage.at(f"{parts.scheme}://{parts.netloc}")
+        options = spec.storage.at(f"{parts.scheme}://{parts.netloc}")
         try:
             self._uploader = _uploaders.get(options, lambda: open_uploader(options, TABLES))
         except StorageError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 from uuid import UUID
 
 import orjson
@@ -23,6 +24,8 @@ from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tiered_stream.formats.rows.table_rules import TableRules
 
 PEAK_MEMORY = "peak_memory"
 _FILE, _HELD, _FILE_BYTES = "file", "held", "file_bytes"
@@ -39,7 +42,7 @@ _SPARK = {str: StringType(), int: LongType(), float: DoubleType()}
 class DataFile:
     """Parquet file of a table, complete but not committed yet.
 
-    - `table` is the table's key (`TableTarget.key`), and `path` is relative to the table's folder.
+    - `table` is the table's key (`TableSpec.key`), and `path` is relative to the table's folder.
     - `size` is in bytes, and `modification_time` in milliseconds since the epoch.
     - `day` is the UTC day of all rows as ISO text. None: the rows have no day, or the table is not partitioned by day.
     - `records` is the number of rows, and `stats` their statistics for Delta's log, as JSON.
@@ -175,6 +178,14 @@ def _from_json(text: str) -> dict[str, Any]:
     return values
 
 
+def rules_text(rules: TableRules) -> str:
+    """Return the rules as JSON text, or an empty text if there are no rules.
+
+    The driver compares this text with the text in a file's description (`DataFile.rules`).
+    """
+    return orjson.dumps(rules).decode() if rules else ""
+
+
 def observed(rows: DataFrame) -> DataFrame:
     """Return `rows`, which tasks have made by `file_rows`, with an observation of their totals (`DataFrame.observe`).
 
@@ -197,3 +208,32 @@ def totals(task_fields: Iterable[str]) -> list[Column]:
 def _total(name: str) -> Column:
     aggregate = sql.max if name.endswith("_max") or name == PEAK_MEMORY else sql.sum
     return aggregate(f"{_TASK_PREFIX}{name}").alias(name)
+
+
+# Names of partition folders in the form of Hive and Spark, and paths of data files in the form of Delta's log.
+
+_ESCAPED = frozenset([*map(chr, range(1, 0x20)), *"\"#%'*/:=?\\{[]^\x7f"])
+"""Characters that Spark escapes in names of partition folders (Spark: `ExternalCatalogUtils.escapePathName`)."""
+_LEFT_IN_URI = "/!$&'()*+,:;=@"
+"""Characters that stay unescaped in a URI's path, in addition to letters, digits and `-._~` (RFC 3986, section 3.3)."""
+
+
+def partition_folder(column: str, value: str) -> str:
+    """Return the name of the folder for rows with this value in the partition column, such as `day=2026-11-21`.
+
+    Characters that Spark escapes (`_ESCAPED`) are replaced by `%` and two hexadecimal digits.
+    """
+    return f"{_escaped(column)}={_escaped(value)}"
+
+
+def log_path(path: str) -> str:
+    """Return a path below the table's folder as a relative URI (Delta protocol: "Add File and Remove File").
+
+    delta-spark writes the path of an action unchanged into the log, so the path must be a URI. deltalake gets plain
+    paths, and encodes them itself.
+    """
+    return quote(path, safe=_LEFT_IN_URI)
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"%{ord(character):02X}" if character in _ESCAPED else character for character in name)

@@ -16,8 +16,8 @@ import google_crc32c
 from botocore import exceptions as aws
 from botocore.config import Config
 
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
-from tiered_stream.delta.write.uploads import SMALL_IN_FLIGHT, Uploads, UploadThreads, WaitingFile
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
+from tiered_stream.delta.write.data_folder import SMALL_IN_FLIGHT, Uploads, UploadThreads, WaitingFile
 from tiered_stream.errors import StorageError
 from tiered_stream.process.caches import PerProcess
 from tiered_stream.process.logs import muted
@@ -39,8 +39,8 @@ class S3Uploads(Uploads):
 
     max_bytes = 4 << 30  # S3 accepts 5 GiB in one PUT, and one more row group may follow
 
-    def __init__(self, files: TableFiles, threads: UploadThreads) -> None:
-        parts, storage = urlsplit(files.uri), files.storage
+    def __init__(self, spec: TableSpec, threads: UploadThreads) -> None:
+        parts, storage = urlsplit(spec.uri), spec.storage
         super().__init__(parts.path, threads)
         self._bucket = storage.s3_access_point or parts.netloc
         access = {"storage": storage, "bucket": parts.netloc}

@@ -10,21 +10,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tiered_stream.delta.schema.row_schema import spark_columns
-from tiered_stream.delta.settings.ingest_settings import TableFiles
-from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.delta.write.data_folder import DataFolder
-from tiered_stream.delta.write.data_folders import open_data_folder
+from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableSpec
+from tiered_stream.delta.write.data_files import DataFile, partition_folder
+from tiered_stream.delta.write.data_folder import DataFolder, LocalFolder, UploadThreads
 from tiered_stream.delta.write.file_statistics import FileStatistics
 from tiered_stream.delta.write.latest_rows import STAGED_FOLDER, LatestRows, placeholder_columns, without_staged
 from tiered_stream.delta.write.parquet_properties import FILE_SUFFIXES, file_schema, open_parquet, with_topic_dictionary
-from tiered_stream.delta.write.partition_folder import partition_folder
-from tiered_stream.delta.write.uploads import UploadThreads
 from tiered_stream.delta.write.waiting_rows import NULL_DAY, DayRows, WaitingRows
 from tiered_stream.errors import TableError
 from tiered_stream.formats.columns.conform import is_grown
@@ -50,7 +49,7 @@ class TableWriter:
     """
 
     def __init__(
-        self, files: TableFiles, task: int, pace: Pace = lambda size: None, threads: UploadThreads | None = None
+        self, spec: TableSpec, task: int, pace: Pace = lambda size: None, threads: UploadThreads | None = None
     ) -> None:
         """Open the table's folder.
 
@@ -62,18 +61,18 @@ class TableWriter:
         Raises:
             TableError: the table's folder cannot be opened.
         """
-        self._files = files
+        self._spec = spec
         self._threads, self._shared = threads or UploadThreads(), threads is not None
         self._task = task
         self._pace = pace
-        with _named_errors(files):
-            self._folder = open_data_folder(files, self._threads)
-        self._file_bytes = min(files.target_bytes, self._folder.max_bytes)
-        self._row_group_bytes = min(ROW_GROUP_BYTES, files.target_bytes)
+        with _named_errors(spec):
+            self._folder = open_data_folder(spec, self._threads)
+        self._file_bytes = min(spec.target_bytes, self._folder.max_bytes)
+        self._row_group_bytes = min(ROW_GROUP_BYTES, spec.target_bytes)
         self._waiting = (
-            LatestRows(files.keys, files.order_by, keeps_deletes=bool(files.own_columns))
-            if files.keys
-            else WaitingRows(by_day=files.day_column is not None)
+            LatestRows(spec.keys, spec.order_by, keeps_deletes=bool(spec.own_columns))
+            if spec.keys
+            else WaitingRows(by_day=spec.day_column is not None)
         )
         self._open: dict[str | None, _OpenFile] = {}
         self._finished: list[DataFile] = []
@@ -107,7 +106,7 @@ class TableWriter:
         Raises TableError if the table's folder cannot be written to.
         """
         self._write(self._waiting.take())
-        with _named_errors(self._files):
+        with _named_errors(self._spec):
             for day in list(self._open):
                 self._finish(day)
 
@@ -120,7 +119,7 @@ class TableWriter:
             TableError: the table's folder cannot be written to.
         """
         self.flush()
-        with _named_errors(self._files):
+        with _named_errors(self._spec):
             self._folder.wait()
         return self._finished
 
@@ -141,7 +140,7 @@ class TableWriter:
         Days with an open file come first. The other days keep their order, in which the days with the most rows come
         first.
         """
-        with _named_errors(self._files):
+        with _named_errors(self._spec):
             for number, rows in enumerate(sorted(days, key=lambda of_day: of_day.day not in self._open)):
                 self._append(rows)
                 if number + 1 >= MAX_OPEN_FILES:
@@ -165,14 +164,14 @@ class TableWriter:
     def _begin(self, day: str | None, schema: pa.Schema) -> _OpenFile:
         if len(self._open) >= MAX_OPEN_FILES:
             self._finish(next(iter(self._open)))
-        suffix = FILE_SUFFIXES[self._files.codec]
+        suffix = FILE_SUFFIXES[self._spec.codec]
         path = f"part-{self._task:05d}-{uuid4()}-c{self._files_begun:03d}{suffix}"
         self._files_begun += 1
-        if self._files.keys:
+        if self._spec.keys:
             path = f"{STAGED_FOLDER}/{path}"
-        if self._files.day_column is not None:
-            path = f"{partition_folder(self._files.day_column, day or NULL_DAY)}/{path}"
-        return _OpenFile(self._folder, path, day, schema, self._files, self._pace)
+        if self._spec.day_column is not None:
+            path = f"{partition_folder(self._spec.day_column, day or NULL_DAY)}/{path}"
+        return _OpenFile(self._folder, path, day, schema, self._spec, self._pace)
 
     def _finish(self, day: str | None) -> None:
         if day in self._open:
@@ -183,9 +182,9 @@ class _OpenFile:
     """Parquet file that is being written; its rows wait in memory until they are written as a row group."""
 
     def __init__(
-        self, folder: DataFolder, path: str, day: str | None, schema: pa.Schema, files: TableFiles, pace: Pace
+        self, folder: DataFolder, path: str, day: str | None, schema: pa.Schema, spec: TableSpec, pace: Pace
     ) -> None:
-        self._files = files
+        self._spec = spec
         self._folder = folder
         self._path = path
         self._day = day
@@ -215,7 +214,7 @@ class _OpenFile:
         if not self._waiting:
             return int(self._sink.tell())
         if self._parquet is None:
-            self._parquet = open_parquet(self._sink, self._waiting[0], self._files.codec)
+            self._parquet = open_parquet(self._sink, self._waiting[0], self._spec.codec)
         rows = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting.clear()
         self.waiting_bytes = 0
@@ -233,7 +232,7 @@ class _OpenFile:
         size = int(self._sink.tell())
         self._folder.finish(self._path, self._sink)
         return DataFile(
-            self._files.uri,
+            self._spec.uri,
             self._path,
             size,
             modification_time=time.time_ns() // 1_000_000,
@@ -250,8 +249,31 @@ class _OpenFile:
 
 
 @contextmanager
-def _named_errors(files: TableFiles) -> Iterator[None]:
+def _named_errors(spec: TableSpec) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise TableError(f"the table's folder {files.uri} cannot be written to: {error}") from error
+        raise TableError(f"the table's folder {spec.uri} cannot be written to: {error}") from error
+
+
+# Choice of the way to write to a table's folder: as a local folder, or by uploads to an object store or to HDFS.
+
+
+def open_data_folder(spec: TableSpec, threads: UploadThreads) -> DataFolder:
+    """Return the table's folder (`files.uri`) for one task to write to.
+
+    If the folder is in an object store, `threads` upload its files. A local folder does not use them.
+
+    Raises:
+        OSError: the task has no credentials for the object store.
+    """
+    scheme = urlsplit(spec.uri).scheme
+    if scheme == "s3":
+        from tiered_stream.delta.write.s3_upload import S3Uploads
+
+        return S3Uploads(spec, threads)
+    if scheme in BUCKET_SCHEMES:
+        from tiered_stream.delta.write.cloud_uploads import CloudUploads
+
+        return CloudUploads(spec, threads)
+    return LocalFolder(Path(unquote(urlsplit(spec.uri).path)))

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import pyarrow as pa
 
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.schema.routing import Routing
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.settings.row_settings import advising
 from tiered_stream.delta.write.data_files import DataFile, HeldRows
-from tiered_stream.delta.write.row_transform import TableRows
+from tiered_stream.delta.write.data_folder import UploadThreads
 from tiered_stream.delta.write.table_writer import MAX_OPEN_FILES, TableWriter
-from tiered_stream.delta.write.uploads import UploadThreads
 from tiered_stream.errors import TableError
+from tiered_stream.formats.row_decoder import RowDecoder
+from tiered_stream.formats.rows.table_rules import TableRules
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.options.parsing import Options
@@ -93,7 +96,7 @@ def write_splits(
             for batch in reader.batches():
                 offsets = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
                 for decoded in transform.apply(split.topic_partition, batch):
-                    table = decoded.target.files
+                    table = decoded.target
                     writer.add(table, split.topic_partition, decoded.rows, offsets, decoded.dead_letters_for)
             metrics.add(reader.metrics)
         metrics.filtered_records = transform.filtered
@@ -135,7 +138,7 @@ class TaskWriter:
 
     def add(
         self,
-        table: TableFiles,
+        table: TableSpec,
         partition: TopicPartition,
         batch: pa.RecordBatch,
         offsets: tuple[int, int] = (0, 0),
@@ -248,3 +251,85 @@ class TaskWriter:
         for writer in self._tables.values():
             writer.close()
         self._threads.close()
+
+
+# Conversion of a topic's records to rows of its table and to dead letters, in the task that reads the records.
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRows:
+    """Rows for the table `target`: at least one row, in offset order, with the table's columns except the day column.
+
+    `dead_letters_for` is None, unless the rows are dead letters. Then `target` is a table for dead letters, and
+    `dead_letters_for` is the key of the table that the records were meant for.
+    """
+
+    target: TableSpec
+    rows: pa.RecordBatch
+    dead_letters_for: str | None = None
+
+
+@dataclass(eq=False)
+class TableRows:
+    """Converter of records to rows of the topic's table; a record that does not become a row becomes a dead letter.
+
+    Each task has its own converter, used by one thread.
+
+    Args:
+        routing: routes from topics to tables.
+        rules: table rules by table key, which replace the rules in `routing`.
+        query: query id under which the rows are committed (application transaction), a label of dead letters; None:
+            unknown.
+        batch: batch id of the same application transaction, a label of dead letters; None: unknown.
+    """
+
+    routing: Routing
+    rules: Mapping[str, TableRules] = field(default_factory=dict)
+    query: str | None = None
+    batch: int | None = None
+    filtered: int = field(default=0, init=False)
+    """Number of records so far that `ingest.where` left out."""
+    _decoders: dict[str, RowDecoder | None] = field(default_factory=dict, init=False)
+
+    def apply(self, partition: TopicPartition, batch: pa.RecordBatch) -> Sequence[TargetRows]:
+        """Convert records of one partition to rows of the topic's table, and to rows of the table for dead letters.
+
+        `batch` comes from the record decoder: at least one record, in offset order.
+
+        Returns:
+            At most two items: the rows for the topic's table, and the dead letters. An item without rows is left out.
+
+        Raises:
+            TableError: the topic has no table, or the user's transform failed.
+            UndecodableRecordError: a record does not decode and `ingest.onDecodeError` is `fail`, or its row breaks a
+                table rule and `ingest.onDecodeError` is not `deadLetter`.
+        """
+        target = self.routing.target(partition.topic)
+        decoder = self._decoder(partition.topic, target)
+        if decoder is None:
+            names = [name for name in batch.schema.names if name in target.schema.names]
+            return [TargetRows(target, batch if len(names) == batch.num_columns else batch.select(names))]
+        with advising():
+            decoded = decoder.decode(batch)
+        self.filtered += decoded.filtered
+        rows = [TargetRows(target, decoded.rows)] if decoded.rows.num_rows else []
+        if decoded.dead is None:
+            return rows
+        dead_letters = self.routing.dead_letters(target)
+        assert dead_letters, "row_settings sees to that"
+        return [*rows, TargetRows(dead_letters, self._labelled(decoded.dead, target), target.key)]
+
+    def _labelled(self, dead: pa.RecordBatch, spec: TableSpec) -> pa.RecordBatch:
+        """Return the dead letters with the key of the table `target`, the query and the batch in their columns."""
+        for name, value in {"target": spec.key, "query": self.query, "batch": self.batch}.items():
+            of_column = dead.schema.field(name)
+            column = pa.repeat(pa.scalar(value, of_column.type), dead.num_rows)
+            dead = dead.set_column(dead.schema.get_field_index(name), of_column, column)
+        return dead
+
+    def _decoder(self, topic: str, spec: TableSpec) -> RowDecoder | None:
+        if topic not in self._decoders:
+            assert spec.row_format
+            rows = replace(spec.row_format, rules=self.rules.get(spec.key, spec.row_format.rules))
+            self._decoders[topic] = None if rows.is_plain else RowDecoder(rows)
+        return self._decoders[topic]

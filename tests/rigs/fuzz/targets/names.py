@@ -21,12 +21,11 @@ from tests.rigs.fuzz.targets import relayed_streams
 from tests.tier.metadata import FINISHED, segment_record
 from tiered_stream.broker.cluster_metadata import read_topics
 from tiered_stream.broker.login.sasl import parse_jaas
-from tiered_stream.delta.schema.routing import Route, Routing
+from tiered_stream.delta.schema.routing import Route, Routing, name_parts, quoted_name, table_for
 from tiered_stream.delta.schema.row_plan import plan_rows
 from tiered_stream.delta.schema.row_schema import written_columns
 from tiered_stream.delta.schema.sql_types import sql_columns, sql_name, sql_text
-from tiered_stream.delta.schema.table_names import name_parts, quoted_name, table_for
-from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING, PROPERTY_PREFIX, TableFiles, TableStorage
+from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING, PROPERTY_PREFIX, TableSpec, TableStorage
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.export.target_files import ExportFolder, Manifest
 from tiered_stream.formats.registry.schema_registry import subject_path
@@ -187,7 +186,7 @@ def _gateway(name: str) -> None:
 def _apart(first: str, second: str) -> None:
     """Two topics have two tables, or are refused."""
     for routes in (ROUTES[:1], ROUTES[1:]):
-        routing = Routing({}, TableFiles("", TableStorage()), routes)
+        routing = Routing({}, TableSpec("", TableStorage()), routes)
         with refused():
             routing.check_apart([first, second])
             folders = {routing.route(topic).uri_for(topic) for topic in (first, second)}

@@ -10,7 +10,7 @@ from tests.rigs.fuzz.mutation import one, spoiled_json
 from tests.rigs.fuzz.target import Target
 from tests.rigs.fuzz.targets.settings import folder
 from tiered_stream.delta.commit.table_log import TableLog
-from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
@@ -38,7 +38,7 @@ def look_back(data: bytes) -> None:
     log = folder() / "table" / "_delta_log"
     log.mkdir(parents=True, exist_ok=True)
     (log / f"{3:020d}.json").write_bytes(data)
-    looked = TableLog(TableFiles((folder() / "table").as_uri()))
+    looked = TableLog(TableSpec((folder() / "table").as_uri()))
     looked.newest_batch("query", 3, 3)
     looked.topic_ids("query", 3, 3)
 

@@ -22,8 +22,7 @@ from tiered_stream.broker.login.sasl import parse_jaas
 from tiered_stream.delta.settings.ingest_settings import (
     ROUTE,
     check_names,
-    table_files,
-    table_properties,
+    table_spec,
     topic_overrides,
 )
 from tiered_stream.errors import CorruptDataError, TieredStreamError
@@ -132,8 +131,7 @@ def ingest_settings(data: bytes) -> None:
     given = _given(data)
     _all(
         lambda: check_names(given),
-        lambda: table_files(given),
-        lambda: table_properties(given),
+        lambda: table_spec(given),
         lambda: topic_overrides(given),
         lambda: GivenOptions(given).read(ROUTE),
     )
