@@ -8,8 +8,8 @@ no more. Tasks use the account's blob service, because it takes a file in one re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,8 +19,8 @@ from tiered_stream.delta.requirements.hadoop_settings import (
     HadoopSettings,
     NoCredentialsError,
     NotForTasksError,
+    SessionStore,
     check_same_store,
-    check_supported,
 )
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
 from tiered_stream.storage.cloud_endpoints import TABLES, azure_place, blob_host, container_and_host
@@ -40,36 +40,29 @@ _CONNECTORS = {
 """Java classes by URI scheme, without which Hadoop cannot reach a path of that scheme."""
 
 
-@dataclass(frozen=True, slots=True)
-class AbfsSettings:
-    """Azure settings of one container. `host` is the host in the path, such as `account.dfs.core.windows.net`."""
+class AbfsStore(SessionStore):
+    """Container in Azure's storage.
 
-    scheme: str
-    container: str
-    host: str
-    get: Callable[[str], str | None]
-    password: Callable[[str], str | None]
-    has_connector: bool = True
-    """True if Spark can reach paths of the scheme."""
-    names: Collection[str] = ()
-    """Names of all `fs.azure.*` settings in the session, without `fs.azure.`, including settings of other accounts."""
+    A setting of one account (`fs.azure.NAME.HOST`) overrides the setting for all accounts. For a secret, a setting of
+    one container overrides both.
+    """
 
-    def text(self, name: str) -> str | None:
-        """Return the value of the setting `name` (without `fs.azure.`); None: it is not set.
+    prefix = ABFS_PREFIX
 
-        The setting of this account takes precedence over the setting for all accounts.
-        """
-        keys = (f"{ABFS_PREFIX}{name}.{self.host}", ABFS_PREFIX + name)
-        return next((value.strip() for key in keys if (value := self.get(key)) is not None), None)
+    def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
+        super().__init__(hadoop, uri)
+        self.container, self.host = container_and_host(uri)
+        """The container, and the host in the path, such as `account.dfs.core.windows.net`; it may be empty."""
+        self.library, self.connector = f"{self.scheme}:// (hadoop-azure)", _CONNECTORS.get(self.scheme, "")
 
-    def secret(self, name: str) -> str | None:
-        """Return the value of a setting that may be in a credential file; `name` is without `fs.azure.`.
+    def keys(self, name: str) -> Iterable[str]:
+        return f"{ABFS_PREFIX}{name}.{self.host}", ABFS_PREFIX + name
 
-        The setting of this container takes precedence, then the setting of this account. None: all are unset or empty.
-        """
-        suffixes = (f".{self.container}.{self.host}", f".{self.host}", "")
-        values = (self.password(f"{ABFS_PREFIX}{name}{suffix}") for suffix in suffixes)
-        return next((value.strip() for value in values if value), None) or None
+    def secret_keys(self, name: str) -> Iterable[str]:
+        return f"{ABFS_PREFIX}{name}.{self.container}.{self.host}", *self.keys(name)
+
+    def own_names(self) -> Collection[str]:
+        return names_of_account(self.container, self.host, super().own_names())
 
     def endpoint_url(self) -> str:
         """Return the URL of the account's blob service."""
@@ -79,11 +72,6 @@ class AbfsSettings:
         emulated = self.text(names.ENDPOINT) or ""  # Hadoop then has the account in the path
         address = f"{emulated}/{self.host.partition('.')[0]}" if ":" in emulated else blob_host(self.host)
         return f"{'http' if is_plain else 'https'}://{address}"
-
-    def check_supported(self) -> None:
-        """Raise NotForTasksError if a setting requires something of writers that tasks do not do."""
-        applying = names_of_account(self.container, self.host, self.names)
-        check_supported(ABFS_PREFIX, applying, lambda name: self.text(name) or self.secret(name))
 
     def credentials(self) -> dict[str, Any]:
         """Return the session's credentials for the container as fields of `TableStorage`.
@@ -136,6 +124,25 @@ class AbfsSettings:
             )
         return value
 
+    def find(self, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
+        own = table_storage(settings)
+        place = azure_place(own.at(self.uri), TABLES)
+        if not self.host or not self.has_connector:
+            return own, None
+        url, storage = self.endpoint_url(), own
+        if place.names_endpoint:
+            own_url = place.endpoint
+            check_same_store(f"{STORAGE_PREFIX}{place.names_endpoint}", own_url, url, f"container {self.container}")
+        elif url != place.endpoint:
+            storage = replace(own, azure_endpoint_url=url)
+        try:
+            self.check_supported()
+            if not place.identity.is_named:
+                storage = replace(storage, **self.credentials())
+        except NotForTasksError as error:
+            return storage, str(error)
+        return storage, azure_place(storage.at(self.uri), TABLES).identity.why_not_deltalake()
+
 
 def _authority_and_tenant(endpoint: str) -> tuple[str, str]:
     """Split the URL of a tenant's token endpoint, such as `https://login.microsoftonline.com/TENANT/oauth2/token`.
@@ -155,49 +162,3 @@ def _unusable(why: str) -> NotForTasksError:
         f"{ABFS_PREFIX}{why}: for tasks that write files themselves, set {STORAGE_PREFIX}azure.account.key or "
         f"{STORAGE_PREFIX}azure.sas.token"
     )
-
-
-def abfs_settings(hadoop: HadoopSettings, uri: str) -> AbfsSettings:
-    """Return the Azure settings of the container that `uri` names."""
-    container, host = container_and_host(uri)
-    scheme = urlsplit(uri).scheme
-    connector = _CONNECTORS.get(scheme)
-    return AbfsSettings(
-        scheme,
-        container,
-        host,
-        get=hadoop.get,
-        password=hadoop.password,
-        has_connector=connector is not None and hadoop.has_class(connector),
-        names=hadoop.names_after(ABFS_PREFIX),
-    )
-
-
-def find_azure_storage(settings: Mapping[str, str], uri: str, session: AbfsSettings) -> tuple[TableStorage, str | None]:
-    """Return the settings by which tasks access the table's container, and a reason why tasks cannot write to it.
-
-    `settings` are the job's settings. Endpoint and credentials in them (`ingest.storage.*`) take precedence over
-    `session`. The reason is a text that says in what tasks would differ from Spark; None: tasks access the container
-    like Spark, or Spark cannot reach it.
-
-    Raises:
-        ConfigurationError: a setting is malformed, no storage account is named, the settings name a different service
-            than the session, or there are no credentials.
-    """
-    own = table_storage(settings)
-    place = azure_place(own.at(uri), TABLES)
-    if not session.host or not session.has_connector:
-        return own, None
-    url, storage = session.endpoint_url(), own
-    if place.names_endpoint:
-        own_url = place.endpoint
-        check_same_store(f"{STORAGE_PREFIX}{place.names_endpoint}", own_url, url, f"container {session.container}")
-    elif url != place.endpoint:
-        storage = replace(own, azure_endpoint_url=url)
-    try:
-        session.check_supported()
-        if not place.identity.is_named:
-            storage = replace(storage, **session.credentials())
-    except NotForTasksError as error:
-        return storage, str(error)
-    return storage, azure_place(storage.at(uri), TABLES).identity.why_not_deltalake()

@@ -30,12 +30,7 @@ SIMPLE_KEYS = frozenset(
 
 _HOST = re.compile(r"\.[a-z0-9-]{1,63}\.(?:z\d+\.)?(?:dfs|blob)\.(?:core|storage|fabric)\.[a-z.]+")
 """Pattern of the end of a name that belongs to one account."""
-
-
-def _entries(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
-    return entries(Kind.SESSION, handling, *(ABFS_PREFIX + name for name in names), note=note, off=off)
-
-
+_entries = partial(entries, Kind.SESSION, prefix=ABFS_PREFIX)
 _nothing = partial(_entries, Handling.NOTHING)
 
 ABFS_REQUIREMENTS: tuple[Requirement, ...] = (

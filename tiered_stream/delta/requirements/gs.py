@@ -7,8 +7,8 @@ hadoop-gcp 3.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tiered_stream.delta.requirements import gs_requirements as names
@@ -22,8 +22,8 @@ from tiered_stream.delta.requirements.hadoop_settings import (
     HadoopSettings,
     NoCredentialsError,
     NotForTasksError,
+    SessionStore,
     check_same_store,
-    check_supported,
 )
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
 from tiered_stream.errors import StorageAccessError
@@ -35,34 +35,31 @@ _MACHINE, _DEFAULT, _KEY_FILE, _NOBODY = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class GsSettings:
-    """Settings of Hadoop's file system for `gs://`; `connector` is its Java class."""
+class GsStore(SessionStore):
+    """Bucket in Google's storage.
 
-    bucket: str
-    get: Callable[[str], str | None]
-    connector: str = GOOGLES_CONNECTOR
-    has_connector: bool = True
-    """True if the connector is on Spark's class path, without which Spark cannot reach the bucket."""
-    names: Collection[str] = ()
-    """Names of all settings in the session, without `fs.gs.` and `google.cloud.`."""
+    `fs.gs.` takes precedence over `google.cloud.`, which only some settings may have as a prefix.
+    """
 
-    def text(self, name: str) -> str | None:
-        """Return the value of the setting `name` (without `fs.gs.`); None: it is not set.
+    prefix, library = GS_PREFIX, "Google Cloud Storage (gcs-connector)"
 
-        `fs.gs.` takes precedence over `google.cloud.`, which only some settings may have as a prefix.
-        """
-        prefixes = (GS_PREFIX, CLOUD_PREFIX) if name.startswith(names.SHARED_PREFIXES) else (GS_PREFIX,)
-        return next((value.strip() for prefix in prefixes if (value := self.get(prefix + name)) is not None), None)
+    def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
+        super().__init__(hadoop, uri)
+        known = (name for name in (GOOGLES_CONNECTOR, HADOOPS_CONNECTOR) if hadoop.has_class(name))
+        self.connector = hadoop.get(f"{GS_PREFIX}impl") or next(known, GOOGLES_CONNECTOR)
+
+    def keys(self, name: str) -> Iterable[str]:
+        shared = (CLOUD_PREFIX + name,) if name.startswith(names.SHARED_PREFIXES) else ()
+        return GS_PREFIX + name, *shared
+
+    def own_names(self) -> Collection[str]:
+        shared = {each for each in self.hadoop.names_after(CLOUD_PREFIX) if each.startswith(names.SHARED_PREFIXES)}
+        return sorted(shared.union(super().own_names()))
 
     def endpoint_url(self) -> str:
         """Return the URL of the service."""
         url = self.text(names.ROOT_URL) if self.connector != HADOOPS_CONNECTOR else None
         return (url or _GOOGLE).rstrip("/")
-
-    def check_supported(self) -> None:
-        """Raise NotForTasksError if a setting requires something of writers that tasks do not do."""
-        check_supported(GS_PREFIX, sorted(set(self.names)), self.text)
 
     def credentials(self) -> dict[str, Any]:
         """Return the session's credentials as fields of `TableStorage`.
@@ -89,53 +86,28 @@ class GsSettings:
             return {"gcs_machine": True}
         raise _unusable(f"{names.AUTH_TYPE} is {kind}, which is known to Spark alone")
 
+    def find(self, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
+        own = table_storage(settings)
+        if not self.has_connector:
+            return own, None
+        url, option = self.endpoint_url(), f"{STORAGE_PREFIX}gcs.endpoint.url"
+        check_same_store(option, own.gcs_endpoint_url, url, f"bucket {self.bucket}")
+        storage = own
+        if own.gcs_endpoint_url is None and url != _GOOGLE:
+            storage = replace(own, gcs_endpoint_url=url)
+        try:
+            self.check_supported()
+            if not (own.gcs_credentials_json or own.gcs_credentials_path or own.gcs_anonymous):
+                storage = replace(storage, **self.credentials())
+            return storage, google_identity(storage, STORAGE_PREFIX).why_not_deltalake()
+        except NotForTasksError as error:
+            return storage, str(error)
+        except StorageAccessError:
+            return storage, None  # the first request reports it
+
 
 def _unusable(why: str) -> NotForTasksError:
     return NotForTasksError(
         f"{GS_PREFIX}{why}: for tasks that write files themselves, set {STORAGE_PREFIX}gcs.credentials.path or "
         f"{STORAGE_PREFIX}gcs.credentials.json"
     )
-
-
-def gs_settings(hadoop: HadoopSettings, bucket: str) -> GsSettings:
-    """Return the settings of the file system for the bucket."""
-    known = (name for name in (GOOGLES_CONNECTOR, HADOOPS_CONNECTOR) if hadoop.has_class(name))
-    connector = hadoop.get(f"{GS_PREFIX}impl") or next(known, GOOGLES_CONNECTOR)
-    shared = (name for name in hadoop.names_after(CLOUD_PREFIX) if name.startswith(names.SHARED_PREFIXES))
-    return GsSettings(
-        bucket,
-        get=hadoop.get,
-        connector=connector,
-        has_connector=hadoop.has_class(connector),
-        names=(*hadoop.names_after(GS_PREFIX), *shared),
-    )
-
-
-def find_google_storage(settings: Mapping[str, str], session: GsSettings) -> tuple[TableStorage, str | None]:
-    """Return the settings by which tasks access the table's bucket, and a reason why tasks cannot write to it.
-
-    `settings` are the job's settings. Endpoint and credentials in them (`ingest.storage.*`) take precedence over
-    `session`. The reason is a text that says in what tasks would differ from Spark; None: tasks access the bucket like
-    Spark, or Spark cannot reach it.
-
-    Raises:
-        ConfigurationError: a setting is malformed, the settings name a different service than the session, or there are
-            no credentials.
-    """
-    own = table_storage(settings)
-    if not session.has_connector:
-        return own, None
-    url, option = session.endpoint_url(), f"{STORAGE_PREFIX}gcs.endpoint.url"
-    check_same_store(option, own.gcs_endpoint_url, url, f"bucket {session.bucket}")
-    storage = own
-    if own.gcs_endpoint_url is None and url != _GOOGLE:
-        storage = replace(own, gcs_endpoint_url=url)
-    try:
-        session.check_supported()
-        if not (own.gcs_credentials_json or own.gcs_credentials_path or own.gcs_anonymous):
-            storage = replace(storage, **session.credentials())
-        return storage, google_identity(storage, STORAGE_PREFIX).why_not_deltalake()
-    except NotForTasksError as error:
-        return storage, str(error)
-    except StorageAccessError:
-        return storage, None  # the first request reports it

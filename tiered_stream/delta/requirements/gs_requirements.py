@@ -7,6 +7,8 @@ gcs-connector 2.2, 3.0 and 4.0, and `GoogleHadoopFileSystemConfiguration` of had
 
 from __future__ import annotations
 
+from functools import partial
+
 from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
 
 GS_PREFIX, CLOUD_PREFIX = "fs.gs.", "google.cloud."
@@ -15,11 +17,7 @@ GOOGLES_CONNECTOR = "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
 HADOOPS_CONNECTOR = "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem"
 SHARED_PREFIXES = ("auth.", "http.", "proxy.", "token.")
 """Beginnings of the names that may also have the prefix `google.cloud.`."""
-
-
-def _entries(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
-    return entries(Kind.SESSION, handling, *(GS_PREFIX + name for name in names), note=note, off=off)
-
+_entries = partial(entries, Kind.SESSION, prefix=GS_PREFIX)
 
 GS_REQUIREMENTS: tuple[Requirement, ...] = (
     *_entries(

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import orjson
 
-from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
+from tiered_stream.delta.requirements.hadoop_settings import SessionStore
 from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.storage.hadoop.client_settings import BLOCK_SIZE, REPLICATION, UMASK, new_files
@@ -27,21 +27,17 @@ _NAMES = (
 """Settings that hdfs-native follows, as its README lists them, and the settings of `new_files`."""
 
 
-def find_hdfs(settings: Mapping[str, str], hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
-    """Return the settings by which tasks access HDFS, and a reason why tasks cannot write to it.
+class HdfsStore(SessionStore):
+    """File system in HDFS."""
 
-    `settings` are the job's settings. The reason is None if tasks can write to HDFS.
-
-    Raises:
-        ConfigurationError: a storage setting is malformed.
-    """
-    own = table_storage(settings)
-    if find_spec("hdfs_native") is None:
-        return own, "tasks write to HDFS by hdfs-native, which is not installed: pip install 'tiered-stream[hdfs]'"
-    names = (*_NAMES, *(prefix + name for prefix in _PREFIXES for name in hadoop.names_after(prefix)))
-    values = {name: value for name in names if (value := hadoop.get(name))}
-    try:
-        new_files(values)
-    except ConfigurationError as error:
-        return own, str(error)
-    return replace(own, hdfs_settings=own.hdfs_settings or orjson.dumps(values).decode()), None
+    def find(self, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
+        own = table_storage(settings)
+        if find_spec("hdfs_native") is None:
+            return own, "tasks write to HDFS by hdfs-native, which is not installed: pip install 'tiered-stream[hdfs]'"
+        names = (*_NAMES, *(prefix + name for prefix in _PREFIXES for name in self.hadoop.names_after(prefix)))
+        values = {name: value for name in names if (value := self.hadoop.get(name))}
+        try:
+            new_files(values)
+        except ConfigurationError as error:
+            return own, str(error)
+        return replace(own, hdfs_settings=own.hdfs_settings or orjson.dumps(values).decode()), None

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from tiered_stream.delta.requirements.abfs import abfs_settings, find_azure_storage
-from tiered_stream.delta.requirements.gs import find_google_storage, gs_settings
-from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
-from tiered_stream.delta.requirements.hdfs import find_hdfs
-from tiered_stream.delta.requirements.s3a import find_storage, s3a_settings
-from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableStorage, table_storage
+from tiered_stream.delta.requirements.abfs import AbfsStore
+from tiered_stream.delta.requirements.gs import GsStore
+from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings, SessionStore
+from tiered_stream.delta.requirements.hdfs import HdfsStore
+from tiered_stream.delta.requirements.s3a import S3aStore
+from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, S3_SCHEMES, TableStorage, table_storage
 from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, HDFS_SCHEME
+
+_STORES: Mapping[str, type[SessionStore]] = {
+    **dict.fromkeys(S3_SCHEMES, S3aStore), **dict.fromkeys(AZURE_SCHEMES, AbfsStore),
+    GOOGLE_SCHEME: GsStore, HDFS_SCHEME: HdfsStore,
+}  # fmt: skip
 
 
 def find_access(settings: Mapping[str, str], uri: str, hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
@@ -22,21 +27,13 @@ def find_access(settings: Mapping[str, str], uri: str, hadoop: HadoopSettings) -
     `settings` are the job's settings, and `hadoop` are the session's. The second value is None if tasks can access the
     store.
 
-    Raises:
-        ConfigurationError: a storage setting is wrong, or there are no credentials.
-        TableAccessError: the region of the table's bucket cannot be found.
+    Raises: the errors of `SessionStore.find`.
     """
-    parts = urlsplit(uri)
-    if parts.scheme == GOOGLE_SCHEME:
-        return find_google_storage(settings, gs_settings(hadoop, parts.netloc))
-    if parts.scheme in AZURE_SCHEMES:
-        return find_azure_storage(settings, uri, abfs_settings(hadoop, uri))
-    if parts.scheme == HDFS_SCHEME:
-        return find_hdfs(settings, hadoop)
-    if parts.scheme in BUCKET_SCHEMES:
-        return find_storage(settings, s3a_settings(hadoop, parts.netloc))
+    scheme = urlsplit(uri).scheme
+    if scheme in _STORES:
+        return _STORES[scheme](hadoop, uri).find(settings)
     known = "neither a local folder nor in S3, Azure Blob Storage, Google Cloud Storage or HDFS"
-    return table_storage(settings), None if parts.scheme == "file" else f"{uri} is {known}"
+    return table_storage(settings), None if scheme == "file" else f"{uri} is {known}"
 
 
 def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: HadoopSettings | None) -> TableStorage:
@@ -59,13 +56,6 @@ def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: Hado
 
 def missing_connector(uri: str, hadoop: HadoopSettings) -> str | None:
     """Return in words what the session lacks to reach the store of the folder `uri`; None: it lacks nothing."""
-    parts = urlsplit(uri)
-    if parts.scheme == GOOGLE_SCHEME:
-        connected, lacking = gs_settings(hadoop, parts.netloc).has_connector, "Google Cloud Storage (gcs-connector)"
-    elif parts.scheme in AZURE_SCHEMES:
-        connected, lacking = abfs_settings(hadoop, uri).has_connector, f"{parts.scheme}:// (hadoop-azure)"
-    elif parts.scheme in BUCKET_SCHEMES and parts.scheme != HDFS_SCHEME:
-        connected, lacking = s3a_settings(hadoop, parts.netloc).has_connector, "S3 (hadoop-aws)"
-    else:
-        return None
-    return None if connected else f"the session has no way to {lacking}"
+    scheme = urlsplit(uri).scheme
+    store = _STORES[scheme](hadoop, uri) if scheme in _STORES else None
+    return None if store is None or store.has_connector else f"the session has no way to {store.library}"
