@@ -14,7 +14,6 @@ from tests.rigs.cloud.aws import Aws
 from tiered_stream.delta.commit.batch_commit import BatchCommit
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
 from tiered_stream.delta.requirements.lane import table_schema
-from tiered_stream.delta.requirements.s3a import find_storage
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write.file_systems import open_folder
 from tiered_stream.delta.write.table_writer import TableWriter
@@ -74,7 +73,7 @@ def test_a_table_is_landed_and_read_at_one_host_by_one_identity(
         given = {**given, "fs.s3a.aws.credentials.provider": CHAIN}
         for variable, value in key.environment().items():
             monkeypatch.setenv(variable, value)
-    storage, why_not = find_storage(TableStorage(), s3a(given, bucket=name))
+    storage, why_not = s3a(given, bucket=name).find(TableStorage())
     assert why_not is None
     assert land_twice(TableSpec(f"s3://{name}/bronze/orders", storage)) == 20
     # A bucket whose region nobody names is asked for its region at another host first.

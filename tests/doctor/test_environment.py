@@ -9,7 +9,7 @@ import pytest
 
 from tests.rigs.stack.hdfs import write_site
 from tiered_stream.delta.requirements.hadoop_settings import NotForTasksError
-from tiered_stream.delta.requirements.s3a import s3a_settings
+from tiered_stream.delta.requirements.s3a import S3aStore
 from tiered_stream.doctor.environment import Job, check_environment
 from tiered_stream.doctor.finding import Examination, Finding, Known, Status
 from tiered_stream.doctor.spark_conf import SparkConf, read_spark_conf
@@ -128,12 +128,12 @@ def test_sparks_own_file_is_read_unless_another_is_named(tmp_path: Path, monkeyp
     (tmp_path / "other.conf").write_text("spark.x  2\n")
     assert read_spark_conf(None, ["spark.x=3"]).values == {"spark.hadoop.fs.s3a.endpoint": "http://a", "spark.x": "3"}
     assert read_spark_conf(tmp_path / "other.conf", None).values == {"spark.x": "2"}
-    assert s3a_settings(read_spark_conf(None, None).hadoop_settings(), "lake").endpoint_url() == "http://a"
+    assert S3aStore(read_spark_conf(None, None).hadoop_settings(), "s3a://lake/t").endpoint_url() == "http://a"
 
 
 def test_what_tasks_do_not_follow_is_looked_for_among_all_that_the_files_say(tmp_path: Path) -> None:
     (tmp_path / "a.conf").write_text("spark.hadoop.fs.s3a.bucket.lake.http.signer.enabled true\n")
     conf = read_spark_conf(tmp_path / "a.conf", None)
-    s3a_settings(conf.hadoop_settings(), "other").check_supported()
+    S3aStore(conf.hadoop_settings(), "s3a://other/t").check_supported()
     with pytest.raises(NotForTasksError, match="http.signer"):
-        s3a_settings(conf.hadoop_settings(), "lake").check_supported()
+        S3aStore(conf.hadoop_settings(), "s3a://lake/t").check_supported()

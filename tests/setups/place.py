@@ -12,15 +12,12 @@ from kafka.admin import ACLOperation
 from tests.broker.secure import grant
 from tests.doctor.site import Site, site
 from tests.reading import tier_segments
-from tests.rigs.bench.aiven_tier import KEY_PREFIX, write
+from tests.rigs.bench.aiven_tier import KEY_PREFIX, segments_of, write
 from tests.rigs.stack.http_front import HttpFront
 from tests.rigs.stack.processes import free_ports
 from tests.rigs.stack.s3_client import REGION
 from tests.services import cluster
 from tests.setups.refusing_s3 import RefusingS3
-from tiered_stream.locate.log_source import open_log_source
-from tiered_stream.model import OffsetRange, RemoteLogSegment, TopicPartition
-from tiered_stream.options.parsing import parse_options
 
 TOPIC = "orders"
 BUCKET, OTHER_BUCKET = "my-tier", "other-tier"
@@ -70,26 +67,15 @@ def place(folder: Path) -> Iterator[Place]:
     """All services run inside it."""
     with cluster(folder / "cluster", kerberos=False) as own, site(folder, own) as running:
         stack = running.stack
-        end = tier_segments(stack, TOPIC, _SIZES)
+        tier_segments(stack, TOPIC, _SIZES)
         bucket = stack.tier_dir.with_name(BUCKET)
-        for segment in _segments(running, end):
+        segments = segments_of({**stack.options(), "subscribe": TOPIC})
+        assert len(segments) == len(_SIZES)
+        for segment in segments:
             write(stack.tier_dir, bucket, segment, None)
         stack.tier_dir.with_name(OTHER_BUCKET).mkdir()
         _allow(running)
         yield Place(running, folder)
-
-
-def _segments(running: Site, end: int) -> list[RemoteLogSegment]:
-    options = parse_options({**running.stack.options(), "subscribe": TOPIC}, streaming=False)
-    source = open_log_source(options)
-    try:
-        assert source.locator is not None
-        partition = TopicPartition(TOPIC, 0)
-        located = source.locator.segments({partition: OffsetRange(0, end)})[partition]
-    finally:
-        source.close()
-    assert len(located) == len(_SIZES)
-    return [part.segment for part in located]
 
 
 def _allow(running: Site) -> None:

@@ -78,9 +78,13 @@ class SparkProgram:
 
     def job(self, settings: Path, folder: Path) -> Outcome:
         """Run the ingest job with these settings to its end; the folder gets its table."""
-        output = folder / "ingest.out"
-        places = ["--table", str(folder / "table"), "--checkpoint", str(folder / "job-checkpoint")]
-        arguments = [JOB, "--settings", str(settings), *places]
+        places = ("--table", str(folder / "table"), "--checkpoint", str(folder / "job-checkpoint"))
+        return self.command(JOB, settings, folder, *places)
+
+    def command(self, name: str, settings: Path, folder: Path, *more: str) -> Outcome:
+        """Run a command with these settings and arguments to its end; the folder gets its output."""
+        output = folder / f"{name}.out"
+        arguments = [name, "--settings", str(settings), *more]
         status, warnings, seconds = self._ask({"arguments": arguments, "output": str(output)})
         return Outcome(_without_progress(f"{warnings}\n{output.read_text()}"), int(status), seconds)
 
@@ -166,4 +170,9 @@ def shown(text: str, place: Place, folder: Path) -> str:
     text = _ADDRESS.sub(lambda address: f"broker{brokers.index(address[0]) + 1}:9092", text)
     text = _TIMED_OUT.sub("Timed out after N ms", text)
     text = _METADATA_OFFSET.sub(r"\g<1>0", text)
+    return without_ids(text)
+
+
+def without_ids(text: str) -> str:
+    """Return the text with words in place of the ids in keys."""
     return _SEGMENT.sub("SEGMENT", _TOPIC_ID.sub(r"\1TOPIC_ID", text))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from obstore.store import AzureStore
 
     from tests.kerberos.secured_hdfs import SecuredHdfs
+    from tests.rigs.cloud.tiered_orders import TieredOrders
     from tests.rigs.stack.azurite import Azurite
     from tests.rigs.stack.fake_gcs import FakeGcs
     from tests.rigs.stack.hdfs import Hdfs
@@ -42,6 +43,15 @@ def s3_options(proxy: S3Proxy, uri: str, **others: object) -> StorageOptions:
 
 
 _SERVICES = [pytest.param(name, marks=pytest.mark.stack) for name in ("s3", "azure", "gcs", "hdfs", "secured hdfs")]
+
+
+@pytest.fixture(scope="session")
+def orders_broker(cloud_front: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TieredOrders]:
+    """A tiered topic and its broker, in the namespaces of `tests/rigs/cloud/`."""
+    from tests.rigs.cloud.tiered_orders import tiered_orders
+
+    with tiered_orders(tmp_path_factory.mktemp("orders")) as running:
+        yield running
 
 
 @pytest.fixture(params=["file", *_SERVICES])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.cloud.aws import Aws
-from tests.rigs.cloud.aws_sources import SOURCES
+from tests.rigs.cloud.origins import CHAIN
 from tests.rigs.stack.processes import wait_until
 from tiered_stream.errors import StorageAccessError
 from tiered_stream.model import ByteRange
@@ -22,12 +22,11 @@ REGION = "eu-west-1"
 def opened(aws: Aws, monkeypatch: pytest.MonkeyPatch, folder: Path, source: str) -> ObjectStore:
     aws.home = REGION
     aws.put(aws.bucket("lake", REGION), "tier/key", b"data")
-    for name, value in SOURCES[source](aws, folder).items():
-        monkeypatch.setenv(name, value)
+    CHAIN[source](aws, folder).use(monkeypatch)
     return open_store(StorageOptions(uri="s3://lake/tier", s3_region=REGION))
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", CHAIN)
 def test_an_object_is_read_by_the_identity_of_the_chain(
     aws: Aws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str
 ) -> None:
@@ -36,12 +35,13 @@ def test_an_object_is_read_by_the_identity_of_the_chain(
     assert list(store.list("")) == ["key"]
     reads = [each for each in aws.requests if each.host.startswith("lake.")]
     assert {each.identity for each in reads} == {
-        "user/reader" if source in ("environment", "profile") else "role/reader"
+        "user/reader" if source in ("environment", "profile with keys") else "role/reader"
     }
     assert {each.region for each in reads} == {REGION}
 
 
-@pytest.mark.parametrize("source", ["task", "instance", "process"])  # the others give at least 15 minutes
+# The other origins give credentials for at least 15 minutes.
+@pytest.mark.parametrize("source", ["task of ECS", "instance of EC2", "profile with `credential_process`"])
 def test_credentials_that_expire_soon_are_renewed(
     aws: Aws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str
 ) -> None:
@@ -59,5 +59,5 @@ def test_an_instance_without_credentials_is_named(
 ) -> None:
     aws.metadata_status = status
     with pytest.raises(StorageAccessError, match="no credentials for s3://lake"):
-        opened(aws, monkeypatch, tmp_path, "instance").get("key", ByteRange(0, 1))
+        opened(aws, monkeypatch, tmp_path, "instance of EC2").get("key", ByteRange(0, 1))
     assert not [each for each in aws.requests if each.host.startswith("lake.")]

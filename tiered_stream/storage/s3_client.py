@@ -74,30 +74,6 @@ _CREDENTIALS_LIFETIME = timedelta(minutes=10)
 """Time for which obstore and botocore's clients may use credentials before they ask again, at most."""
 
 
-def credentials_hint(use: StoreUse, provider: str = "") -> str:
-    """Return advice for missing or refused credentials.
-
-    `provider` is botocore's name of the provider that the credentials come from; empty: there are none, or it is not
-    known. With it, the advice names this origin alone.
-    """
-    settings = f"{use.prefix}aws.access.key.id and {use.prefix}aws.secret.access.key"
-    if provider == _ENVIRONMENT:
-        return (
-            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN in the environment, which the "
-            f"credentials come from, or give {settings}{use.otherwise}"
-        )
-    if provider not in ("", _SETTINGS):
-        return (
-            f"check the provider {provider} of AWS's credential chain, which the credentials come from, or give "
-            f"{settings}{use.otherwise}"
-        )
-    return (
-        f"check {use.prefix}aws.access.key.id, {use.prefix}aws.secret.access.key and {use.prefix}aws.session.token"
-        f"{use.otherwise}, or where they are not given the AWS credential chain (environment, profile, instance or pod "
-        "role)"
-    )
-
-
 class S3Session:
     """Access to one bucket: the only place that asks AWS's configuration, and that says where and how requests go.
 
@@ -287,10 +263,8 @@ class S3Session:
                 return self._find_credentials()
             except _NO_CREDENTIALS as error:
                 last = error
-            if not _may_pass(last):
-                raise AttemptError(FailureKind.CREDENTIALS)
-            is_long = time.monotonic() - began >= _LONG_ATTEMPT
-            raise AttemptError(FailureKind.TIMEOUT if is_long else FailureKind.BROKEN)
+            kind = FailureKind.TIMEOUT if time.monotonic() - began >= _LONG_ATTEMPT else FailureKind.BROKEN
+            raise AttemptError(kind if _may_pass(last) else FailureKind.CREDENTIALS)
 
         milliseconds = int(self._timeout * 1000)
         limits = RequestTimeouts(milliseconds, milliseconds, milliseconds, _ATTEMPTS)
@@ -364,8 +338,18 @@ class S3Session:
         return f"no credentials for s3://{self._bucket}{reason}: {self.access_hint()}"
 
     def access_hint(self) -> str:
-        """Return advice for missing or refused credentials."""
-        return credentials_hint(self._use, self.provider)
+        """Return advice for missing or refused credentials, about their origin alone if it is known."""
+        use, keys = self._use, f"{self._use.prefix}aws.access.key.id and {self._use.prefix}aws.secret.access.key"
+        origin = f"the provider {self.provider} of AWS's credential chain"
+        if self.provider == _ENVIRONMENT:
+            origin = "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN in the environment"
+        if self.provider not in ("", _SETTINGS):
+            return f"check {origin}, which the credentials come from, or give {keys}{use.otherwise}"
+        return (
+            f"check {use.prefix}aws.access.key.id, {use.prefix}aws.secret.access.key and {use.prefix}aws.session.token"
+            f"{use.otherwise}, or where they are not given the AWS credential chain (environment, profile, instance or "
+            "pod role)"
+        )
 
     def ca_bundle(self) -> tuple[str, bytes] | None:
         """Return path and PEM of the certificates to trust in addition to the system's; None: no such file is set.

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from tiered_stream.delta.requirements.abfs import AbfsSettings, abfs_settings, find_azure_storage
-from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings, NoCredentialsError
+from tests.delta.requirements.made_hadoop import made_hadoop
+from tiered_stream.delta.requirements.abfs import AbfsStore
+from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError
 from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError
 
@@ -29,18 +30,13 @@ def session(
     *,
     files: Mapping[str, str] | None = None,
     has_connector: bool = True,
-) -> AbfsSettings:
+) -> AbfsStore:
     """The settings of the container in `uri`; `files` are Hadoop's credential files."""
-    hadoop = HadoopSettings(
-        given.get, {**given, **(files or {})}.get, lambda _: None,
-        names_after=lambda prefix: [name.removeprefix(prefix) for name in given if name.startswith(prefix)],
-        has_class=lambda _: has_connector, set=lambda *_: None,
-    )  # fmt: skip
-    return abfs_settings(hadoop, uri)
+    return AbfsStore(made_hadoop(given, files=files, classes=None if has_connector else ()), uri)
 
 
 def found(given: Mapping[str, str], settings: Mapping[str, str] | None = None, uri: str = URI) -> TableStorage:
-    storage, why_not = find_azure_storage(table_storage(settings or {}), uri, session(given, uri))
+    storage, why_not = session(given, uri).find(table_storage(settings or {}))
     assert why_not is None
     return storage
 
@@ -133,7 +129,7 @@ def test_wasb_takes_a_containers_signature_before_the_accounts_key() -> None:
     ],
 )
 def test_settings_that_tasks_do_not_follow_are_a_reason(given: Mapping[str, str], reason: str) -> None:
-    storage, why_not = find_azure_storage(TableStorage(), URI, session(given))
+    storage, why_not = session(given).find(TableStorage())
     assert why_not is not None and reason in why_not and SECRET not in why_not and "hush" not in why_not
     assert storage.azure_client_secret is None
 
@@ -144,9 +140,9 @@ def test_a_key_in_the_environment_is_a_reason_unless_a_key_is_given(
 ) -> None:
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", SECRET)
     given = {TYPE: "OAuth", PROVIDER: f"{OAUTH2}.MsiTokenProvider"}
-    _, why_not = find_azure_storage(table_storage(own), URI, session(given))
+    _, why_not = session(given).find(table_storage(own))
     assert why_not is not None and "AZURE_STORAGE_ACCOUNT_KEY" in why_not and SECRET not in why_not
-    assert find_azure_storage(TableStorage(), URI, session({KEY: SECRET}))[1] is None
+    assert session({KEY: SECRET}).find(TableStorage())[1] is None
 
 
 def test_an_identity_of_the_pod_is_no_reason_if_credentials_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +166,7 @@ def test_settings_of_other_accounts_and_values_that_are_off_are_no_hindrance() -
 
 def test_a_session_without_credentials_is_refused_with_the_names_of_the_settings() -> None:
     with pytest.raises(NoCredentialsError, match=rf"{KEY} .*fs\.azure\.account\.key"):
-        find_azure_storage(TableStorage(), URI, session({}))
+        session({}).find(TableStorage())
 
 
 @pytest.mark.parametrize(
@@ -190,17 +186,14 @@ def test_the_jobs_own_credentials_go_before_those_of_the_session(own: Mapping[st
 def test_without_a_connector_the_jobs_own_settings_count_alone() -> None:
     own = {"ingest.storage.azure.account.name": "mine", "ingest.storage.azure.account.key": "own"}
     expected = TableStorage(azure_account_name="mine", azure_account_key="own")
-    assert find_azure_storage(table_storage(own), "az://lake/t", session({KEY: SECRET}, "az://lake/t")) == (
-        expected,
-        None,
-    )
+    assert session({KEY: SECRET}, "az://lake/t").find(table_storage(own)) == (expected, None)
     lonely = session({KEY: SECRET}, has_connector=False)
-    assert find_azure_storage(TableStorage(), URI, lonely) == (TableStorage(), None)
+    assert lonely.find(TableStorage()) == (TableStorage(), None)
 
 
 def test_a_container_without_an_account_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"^ingest\.storage\.azure\.account\.name "):
-        find_azure_storage(TableStorage(), "az://lake/t", session({}, "az://lake/t"))
+        session({}, "az://lake/t").find(TableStorage())
 
 
 def test_another_service_than_the_sessions_is_refused_and_two_names_of_this_machine_are_one() -> None:

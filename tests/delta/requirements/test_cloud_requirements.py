@@ -11,9 +11,12 @@ from zipfile import ZipFile
 import pyspark
 import pytest
 
+from tests.delta.requirements.made_hadoop import made_hadoop
 from tests.rigs.stack.jars import jar_paths
-from tiered_stream.delta.requirements.abfs import ABFS_PREFIX, ABFS_REQUIREMENTS, AbfsSettings, names_of_account
-from tiered_stream.delta.requirements.gs import GS_PREFIX, GS_REQUIREMENTS, HADOOPS_CONNECTOR, GsSettings
+from tiered_stream.delta.requirements.abfs import AbfsStore
+from tiered_stream.delta.requirements.abfs_requirements import ABFS_PREFIX, ABFS_REQUIREMENTS, names_of_account
+from tiered_stream.delta.requirements.gs import GsStore
+from tiered_stream.delta.requirements.gs_requirements import GS_PREFIX, GS_REQUIREMENTS, HADOOPS_CONNECTOR
 from tiered_stream.delta.requirements.hadoop_settings import may_concern_writers
 from tiered_stream.delta.requirements.requirement import Handling, Kind
 from tiered_stream.delta.requirements.writer_requirements import find_requirement
@@ -70,11 +73,8 @@ def test_each_setting_of_both_connectors_for_google_is_in_the_list() -> None:
 @pytest.mark.stack
 def test_hadoops_own_defaults_ask_for_nothing() -> None:
     azure, google = _defaults(ABFS_PREFIX), _defaults(GS_PREFIX)
-    names = [name.removeprefix(ABFS_PREFIX) for name in azure]
-    host = "mine.dfs.core.windows.net"
-    AbfsSettings("abfss", "lake", host, azure.get, azure.get, {}.get, names=names).check_supported()
-    names = [name.removeprefix(GS_PREFIX) for name in google]
-    settings = GsSettings("lake", google.get, {}.get, HADOOPS_CONNECTOR, names=names)
+    AbfsStore(made_hadoop(azure), "abfss://lake@mine.dfs.core.windows.net/t").check_supported()
+    settings = GsStore(made_hadoop(google, classes=[HADOOPS_CONNECTOR]), "gs://lake/t")
     settings.check_supported()
     assert settings.credentials() == {"gcs_machine": True}
 

@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tiered_stream.delta.requirements.gs import (
-    GOOGLES_CONNECTOR,
-    HADOOPS_CONNECTOR,
-    GsSettings,
-    find_google_storage,
-    gs_settings,
-)
-from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings, NoCredentialsError
+from tests.delta.requirements.made_hadoop import made_hadoop
+from tiered_stream.delta.requirements.gs import GsStore
+from tiered_stream.delta.requirements.gs_requirements import GOOGLES_CONNECTOR, HADOOPS_CONNECTOR
+from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError
 from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError
 
@@ -22,14 +18,9 @@ MACHINE = TableStorage(gcs_machine=True)
 TYPE, KEY_FILE, ROOT = "fs.gs.auth.type", "fs.gs.auth.service.account.json.keyfile", "fs.gs.storage.root.url"
 
 
-def session(given: Mapping[str, str], *, classes: tuple[str, ...] = (GOOGLES_CONNECTOR,)) -> GsSettings:
+def session(given: Mapping[str, str], *, classes: tuple[str, ...] = (GOOGLES_CONNECTOR,)) -> GsStore:
     """The settings of the bucket `lake`; `classes` are the connectors on the class path."""
-    hadoop = HadoopSettings(
-        given.get, given.get, lambda _: None,
-        names_after=lambda prefix: [name.removeprefix(prefix) for name in given if name.startswith(prefix)],
-        has_class=classes.__contains__, set=lambda *_: None,
-    )  # fmt: skip
-    return gs_settings(hadoop, "lake")
+    return GsStore(made_hadoop(given, classes=classes), "gs://lake/t")
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +50,7 @@ def no_credentials_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path:
     ],
 )
 def test_credentials_and_endpoint_are_those_of_the_session(given: Mapping[str, str], expected: TableStorage) -> None:
-    assert find_google_storage(TableStorage(), session(given)) == (expected, None)
+    assert session(given).find(TableStorage()) == (expected, None)
 
 
 def test_hadoops_own_connector_ignores_the_endpoint_in_the_settings() -> None:
@@ -87,7 +78,7 @@ def test_hadoops_own_connector_ignores_the_endpoint_in_the_settings() -> None:
     ],
 )
 def test_settings_that_tasks_do_not_follow_are_a_reason(given: Mapping[str, str], reason: str) -> None:
-    _, why_not = find_google_storage(TableStorage(), session(given, classes=(GOOGLES_CONNECTOR, "my.FileSystem")))
+    _, why_not = session(given, classes=(GOOGLES_CONNECTOR, "my.FileSystem")).find(TableStorage())
     assert why_not is not None and reason in why_not and "secret" not in why_not
 
 
@@ -96,11 +87,11 @@ def test_credentials_in_the_environment_are_a_reason_if_the_session_uses_the_mac
 ) -> None:
     (tmp_path / "key").write_text('{"type": "service_account"}')
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key"))
-    why_not = find_google_storage(TableStorage(), session({}))[1]
+    why_not = session({}).find(TableStorage())[1]
     assert why_not is not None and "GOOGLE_APPLICATION_CREDENTIALS" in why_not
-    assert find_google_storage(TableStorage(), session({TYPE: "APPLICATION_DEFAULT"}))[1] is None
+    assert session({TYPE: "APPLICATION_DEFAULT"}).find(TableStorage())[1] is None
     (tmp_path / "key").write_text('{"type": "external_account"}')
-    why_not = find_google_storage(TableStorage(), session({TYPE: "APPLICATION_DEFAULT"}))[1]
+    why_not = session({TYPE: "APPLICATION_DEFAULT"}).find(TableStorage())[1]
     assert why_not is not None and "external_account" in why_not
 
 
@@ -110,20 +101,20 @@ def test_values_that_are_off_are_no_hindrance() -> None:
         "fs.gs.token.server.url": "https://oauth2.googleapis.com/token", "fs.gs.of.a.new.reader": "x",
         "fs.gs.auth.service.account.enable": "true", "fs.gs.impl": GOOGLES_CONNECTOR,
     }  # fmt: skip
-    assert find_google_storage(TableStorage(), session(given)) == (MACHINE, None)
+    assert session(given).find(TableStorage()) == (MACHINE, None)
 
 
 def test_a_missing_key_file_is_refused() -> None:
     with pytest.raises(NoCredentialsError, match=KEY_FILE):
-        find_google_storage(TableStorage(), session({TYPE: "SERVICE_ACCOUNT_JSON_KEYFILE"}))
+        session({TYPE: "SERVICE_ACCOUNT_JSON_KEYFILE"}).find(TableStorage())
 
 
 def test_the_jobs_own_settings_go_before_those_of_the_session() -> None:
     own = {"ingest.storage.gcs.credentials.json": "{}"}
     expected = TableStorage(gcs_credentials_json="{}")
-    assert find_google_storage(table_storage(own), session({TYPE: "USER_CREDENTIALS"})) == (expected, None)
+    assert session({TYPE: "USER_CREDENTIALS"}).find(table_storage(own)) == (expected, None)
     endpoint = {"ingest.storage.gcs.endpoint.url": "http://fake:4443"}
     with pytest.raises(ConfigurationError, match=r"bucket lake .*https://storage\.googleapis\.com"):
-        find_google_storage(table_storage(endpoint), session({}))
+        session({}).find(table_storage(endpoint))
     expected = TableStorage(gcs_endpoint_url="http://fake:4443")
-    assert find_google_storage(table_storage(endpoint), session({}, classes=())) == (expected, None)
+    assert session({}, classes=()).find(table_storage(endpoint)) == (expected, None)

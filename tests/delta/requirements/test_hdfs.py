@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from tests.delta.requirements.made_hadoop import made_hadoop
 from tests.without_packages import run_without
-from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
-from tiered_stream.delta.requirements.store_access import find_hdfs
+from tiered_stream.delta.requirements.hdfs import HdfsStore
 from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
 
 GIVEN = {
@@ -20,40 +20,35 @@ GIVEN = {
 }
 
 
-def session(given: dict[str, str]) -> HadoopSettings:
-    return HadoopSettings(
-        given.get, given.get, {}.get,
-        names_after=lambda prefix: [name.removeprefix(prefix) for name in given if name.startswith(prefix)],
-        has_class=lambda _: True, set=lambda *_: None,
-    )  # fmt: skip
+def session(given: dict[str, str]) -> HdfsStore:
+    return HdfsStore(made_hadoop(given), "hdfs://Both/t")
 
 
 def test_tasks_get_the_settings_that_the_client_follows_and_no_others() -> None:
-    storage, why_not = find_hdfs(TableStorage(), session(GIVEN))
+    storage, why_not = session(GIVEN).find(TableStorage())
     assert why_not is None
     followed = {name: GIVEN[name] for name in GIVEN if name.startswith(("fs.def", "dfs.ha", "dfs.name", "dfs.repl"))}
     assert json.loads(storage.hdfs_settings or "") == followed
 
 
 def test_a_umask_that_tasks_cannot_follow_leaves_the_table_to_the_spark_lane() -> None:
-    assert find_hdfs(TableStorage(), session(GIVEN | {"fs.permissions.umask-mode": "u=rwx,g=,o="}))[1] == (
+    assert session(GIVEN | {"fs.permissions.umask-mode": "u=rwx,g=,o="}).find(TableStorage())[1] == (
         "fs.permissions.umask-mode = 'u=rwx,g=,o=' cannot be followed: write an octal number such as 027"
     )
 
 
 def test_the_jobs_own_files_and_login_stay() -> None:
     own = {"core-site.path": "/c.xml", "auth.kerberos.principal": "me@R", "auth.kerberos.keytab": "/k"}
-    storage, _ = find_hdfs(
-        table_storage({f"ingest.storage.hdfs.{name}": value for name, value in own.items()}), session(GIVEN)
+    storage, _ = session(GIVEN).find(
+        table_storage({f"ingest.storage.hdfs.{name}": value for name, value in own.items()})
     )
     assert (storage.hdfs_core_site, storage.hdfs_principal, storage.hdfs_keytab) == ("/c.xml", "me@R", "/k")
 
 
 def test_without_the_client_the_table_is_left_to_the_spark_lane() -> None:
     program = """
-from tests.delta.requirements.test_hdfs import find_hdfs, session
-from tiered_stream.delta.settings.ingest_settings import TableStorage
-print(find_hdfs(TableStorage(), session({}))[1])
+from tests.delta.requirements.test_hdfs import TableStorage, session
+print(session({}).find(TableStorage())[1])
 """
     done = run_without(("hdfs_native",), program)
     assert done.stdout == (

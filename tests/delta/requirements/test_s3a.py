@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.delta.requirements.made_hadoop import made_hadoop
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, NotForTasksError
-from tiered_stream.delta.requirements.s3a import Credentials, S3aSettings, find_storage
+from tiered_stream.delta.requirements.s3a import Credentials, S3aStore
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage, as_options, table_spec, table_storage
 from tiered_stream.delta.write.file_systems import delta_storage_options, deltalake_place
 from tiered_stream.errors import ConfigurationError, TableAccessError
@@ -34,11 +35,10 @@ def s3a(
     environment: Mapping[str, str] | None = None,
     has_connector: bool = True,
     bucket: str = "lake",
-) -> S3aSettings:
+) -> S3aStore:
     """The settings of a bucket; `files` are Hadoop's credential files."""
-    passwords = {**given, **(files or {})}
-    names = [name.removeprefix("fs.s3a.") for name in given]
-    return S3aSettings(bucket, given.get, passwords.get, (environment or {}).get, has_connector, names)
+    classes = None if has_connector else ()
+    return S3aStore(made_hadoop(given, files=files, environment=environment, classes=classes), f"s3://{bucket}/t")
 
 
 @pytest.mark.parametrize(
@@ -142,16 +142,14 @@ def test_keys_may_be_in_credential_files() -> None:
     ],
 )
 def test_what_tasks_cannot_do_is_said(given: Mapping[str, str], reason: str) -> None:
-    storage, why_not = find_storage(
-        TableStorage(), s3a({"fs.s3a.endpoint": "http://lake", **given}, environment=ENVIRONMENT)
-    )
+    storage, why_not = s3a({"fs.s3a.endpoint": "http://lake", **given}, environment=ENVIRONMENT).find(TableStorage())
     assert why_not is not None and reason in why_not
     assert storage.access_key_id is None
 
 
 def test_a_directory_bucket_is_left_to_spark() -> None:
-    session = S3aSettings("lake--euw1-az1--x-s3", KEYS.get, KEYS.get, {}.get)
-    why_not = find_storage(table_storage({"ingest.storage.s3.region": "eu-west-1"}), session)[1]
+    session = s3a(KEYS, bucket="lake--euw1-az1--x-s3")
+    why_not = session.find(table_storage({"ingest.storage.s3.region": "eu-west-1"}))[1]
     assert why_not is not None and "lake--euw1-az1--x-s3" in why_not
 
 
@@ -171,7 +169,7 @@ def test_acl_storage_class_and_encryption_go_with_the_tasks_uploads_as_s3_calls_
         "fs.s3a.acl.default": "Private", "fs.s3a.bucket.lake.acl.default": "BucketOwnerFullControl",
         "fs.s3a.create.storage.class": "standard_ia", "fs.s3a.encryption.algorithm": "SSE-S3",
     }  # fmt: skip
-    storage, why_not = find_storage(TableStorage(), s3a({**LAKE, **given}))
+    storage, why_not = s3a({**LAKE, **given}).find(TableStorage())
     assert why_not is None
     assert (storage.acl, storage.storage_class, storage.encryption) == (
         "bucket-owner-full-control", "STANDARD_IA", "AES256",
@@ -187,7 +185,7 @@ def test_encryption_by_kms_goes_with_the_uploads_and_the_commits(
     algorithm: str, name: str, setting: str | None
 ) -> None:
     given = {"fs.s3a.encryption.algorithm": algorithm, **({setting: "arn:aws:kms:r1:1:key/k"} if setting else {})}
-    storage, why_not = find_storage(TableStorage(), s3a({**LAKE, **given}))
+    storage, why_not = s3a({**LAKE, **given}).find(TableStorage())
     assert why_not is None
     key = {"SSEKMSKeyId": "arn:aws:kms:r1:1:key/k"} if setting else {}
     assert storage.put_object_arguments() == {"ServerSideEncryption": name, **key}
@@ -205,7 +203,7 @@ def test_a_key_of_ones_own_and_the_payer_go_with_all_requests() -> None:
         "fs.s3a.encryption.algorithm": "SSE-C", "fs.s3a.bucket.lake.encryption.key": CUSTOMER_KEY,
         "fs.s3a.requester.pays.enabled": "true",
     }  # fmt: skip
-    storage, why_not = find_storage(TableStorage(), s3a({**LAKE, **given}))
+    storage, why_not = s3a({**LAKE, **given}).find(TableStorage())
     assert (why_not, storage.s3_customer_key, storage.s3_requester_pays) == (None, CUSTOMER_KEY, True)
     assert CUSTOMER_KEY not in repr(storage)
     assert storage.put_object_arguments() == {
@@ -240,7 +238,7 @@ ACCESS_POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/writer"
     ],
 )  # fmt: skip
 def test_hosts_and_regions_are_those_that_s3a_uses(given: Mapping[str, str], url: str) -> None:
-    storage, why_not = find_storage(TableStorage(), s3a({**KEYS, **given}))
+    storage, why_not = s3a({**KEYS, **given}).find(TableStorage())
     assert why_not is None
     options = deltalake_place(TableSpec("s3://lake/table", storage))[1]
     assert options["aws_endpoint"] == options["aws_endpoint_url_s3"] == f"https://{url}.amazonaws.com"
@@ -250,7 +248,7 @@ def test_hosts_and_regions_are_those_that_s3a_uses(given: Mapping[str, str], url
 
 
 def test_a_key_for_kms_without_an_algorithm_asks_for_nothing() -> None:
-    storage, why_not = find_storage(TableStorage(), s3a({**LAKE, "fs.s3a.encryption.key": "k"}))
+    storage, why_not = s3a({**LAKE, "fs.s3a.encryption.key": "k"}).find(TableStorage())
     assert (why_not, storage.put_object_arguments()) == (None, {})
 
 
@@ -259,7 +257,7 @@ def test_a_session_without_credentials_is_refused() -> None:
     with pytest.raises(NoCredentialsError, match="bucket lake: "):
         session.credentials()
     with pytest.raises(ConfigurationError, match=r"fs\.s3a\.access\.key .*fs\.s3a\.secret\.key"):
-        find_storage(table_storage({"ingest.storage.s3.region": "r"}), session)
+        session.find(table_storage({"ingest.storage.s3.region": "r"}))
 
 
 LAKE = {
@@ -274,16 +272,16 @@ OWN = "ingest.storage."
 def test_the_table_is_where_the_session_says() -> None:
     segments = {"remote.storage.s3.endpoint.url": "http://tier", "remote.storage.aws.access.key.id": "other"}
     expected = TableStorage("http://lake:9000", "r1", True, "id", "secret")
-    assert find_storage(table_storage(segments), s3a(LAKE)) == (expected, None)
+    assert s3a(LAKE).find(table_storage(segments)) == (expected, None)
 
 
 def test_what_is_given_for_the_table_goes_before_the_session() -> None:
     keys = {f"{OWN}aws.access.key.id": "own", f"{OWN}aws.secret.access.key": "own secret"}
     given = {f"{OWN}s3.endpoint.url": "http://LAKE:9000", f"{OWN}s3.region": "r2", **keys}
     expected = TableStorage("http://LAKE:9000", "r2", True, "own", "own secret")
-    assert find_storage(table_storage(given), s3a({**LAKE, "fs.s3a.session.token": "token"})) == (expected, None)
+    assert s3a({**LAKE, "fs.s3a.session.token": "token"}).find(table_storage(given)) == (expected, None)
     # It is the way out for credentials that tasks cannot get by themselves.
-    assert find_storage(table_storage(keys), s3a({**LAKE, PROVIDER: "my.Unknown"}))[1] is None
+    assert s3a({**LAKE, PROVIDER: "my.Unknown"}).find(table_storage(keys))[1] is None
 
 
 @pytest.mark.parametrize(
@@ -292,30 +290,30 @@ def test_what_is_given_for_the_table_goes_before_the_session() -> None:
 def test_two_stores_for_one_table_are_refused(endpoint: str) -> None:
     settings = {f"{OWN}s3.endpoint.url": endpoint}
     if endpoint.startswith("https://lake"):
-        assert find_storage(table_storage(settings), s3a(LAKE))[1] is None  # the same port: one of the two just fails
+        assert s3a(LAKE).find(table_storage(settings))[1] is None  # the same port: one of the two just fails
         return
     with pytest.raises(ConfigurationError, match="bucket lake .*http://lake:9000"):
-        find_storage(table_storage(settings), s3a(LAKE))
+        s3a(LAKE).find(table_storage(settings))
 
 
 def test_a_session_that_reaches_no_bucket_at_all_contradicts_nobody() -> None:
     settings = {f"{OWN}s3.endpoint.url": "http://tier:9000"}
-    assert find_storage(table_storage(settings), s3a({}, has_connector=False))[0].s3_endpoint_url == "http://tier:9000"
+    assert s3a({}, has_connector=False).find(table_storage(settings))[0].s3_endpoint_url == "http://tier:9000"
     with pytest.raises(ConfigurationError, match="bucket lake .*AWS"):
-        find_storage(table_storage(settings), s3a({}))
+        s3a({}).find(table_storage(settings))
 
 
 def test_without_any_setting_both_lanes_go_to_aws_and_the_region_is_the_buckets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(S3Session, "find_region", lambda session: "eu-north-1")
-    assert find_storage(TableStorage(), s3a({})) == (TableStorage(s3_region="eu-north-1", s3_path_style=False), None)
+    assert s3a({}).find(TableStorage()) == (TableStorage(s3_region="eu-north-1", s3_path_style=False), None)
 
 
 def test_a_bucket_that_aws_does_not_know_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(S3Session, "find_region", lambda session: "")
     with pytest.raises(TableAccessError, match=r"region .*bucket lake .*fs\.s3a\.endpoint\.region"):
-        find_storage(TableStorage(), s3a({}))
+        s3a({}).find(TableStorage())
 
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "endpoint_url"])
@@ -327,9 +325,9 @@ def test_an_endpoint_that_only_awss_configuration_names_leads_to_the_spark_lane(
         monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     else:
         monkeypatch.setenv(variable, "http://elsewhere:9000")
-    why_not = find_storage(TableStorage(), s3a({**KEYS, "fs.s3a.endpoint.region": "eu-west-1"}))[1]
+    why_not = s3a({**KEYS, "fs.s3a.endpoint.region": "eu-west-1"}).find(TableStorage())[1]
     assert why_not is not None and "http://elsewhere:9000" in why_not and "fs.s3a.endpoint" in why_not
-    storage, why_not = find_storage(TableStorage(), s3a(LAKE))
+    storage, why_not = s3a(LAKE).find(TableStorage())
     assert why_not is None
     options = delta_storage_options(storage, "lake")
     assert options["aws_endpoint"] == options["aws_endpoint_url_s3"] == "http://lake:9000/lake"

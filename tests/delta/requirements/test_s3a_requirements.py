@@ -11,10 +11,11 @@ from zipfile import ZipFile
 import pyspark
 import pytest
 
+from tests.delta.requirements.made_hadoop import made_hadoop
 from tests.rigs.stack.jars import jar_paths
 from tiered_stream.delta.requirements.hadoop_settings import may_concern_writers
 from tiered_stream.delta.requirements.requirement import Handling, Kind
-from tiered_stream.delta.requirements.s3a import S3aSettings
+from tiered_stream.delta.requirements.s3a import S3aStore
 from tiered_stream.delta.requirements.s3a_requirements import S3A_PREFIX, S3A_REQUIREMENTS, names_of_bucket
 from tiered_stream.delta.requirements.writer_requirements import find_requirement
 
@@ -58,9 +59,7 @@ def test_each_setting_of_hadoops_is_in_the_list() -> None:
 
 @pytest.mark.stack
 def test_hadoops_own_defaults_ask_for_nothing() -> None:
-    given = defaults()
-    names = [name.removeprefix(S3A_PREFIX) for name in given]
-    settings = S3aSettings("lake", given.get, given.get, {}.get, names=names)
+    settings = S3aStore(made_hadoop(defaults()), "s3a://lake/t")
     settings.check_supported()
     assert (settings.acl(), settings.storage_class(), *settings.encryption()) == (None, None, None, None)
 

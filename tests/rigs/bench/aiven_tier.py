@@ -37,7 +37,7 @@ _KEY_PAIR = "bench"
 def measure(rig: Rig, runs: int) -> Iterator[Row]:
     """The segments of A in three layouts, none of the tail."""
     shape = rig.topic("A")
-    segments = segments_of(rig, shape)
+    segments = segments_of(rig.options(shape))
     key = RSA.generate(2048)
     (rig.folder / "key.pem").write_bytes(key.export_key("PEM", pkcs=8))
     records = sum(each.end_offset - each.base_offset + 1 for each in segments)
@@ -56,8 +56,9 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
         yield from rows_of(CLAIMS, contenders, runs)
 
 
-def segments_of(rig: Rig, shape: Shape) -> list[RemoteLogSegment]:
-    options = parse_options(rig.options(shape), streaming=False)
+def segments_of(given: Mapping[str, str]) -> list[RemoteLogSegment]:
+    """The tiered segments that a batch query with these options reads."""
+    options = parse_options(given, streaming=False)
     source = open_log_source(options)
     try:
         splits = plan_batch(options, source)

@@ -11,8 +11,7 @@ from typing import Any
 
 from tests.rigs.cloud import origins
 from tests.rigs.cloud.aws import Aws
-from tests.rigs.cloud.aws_sources import write_profiles
-from tests.rigs.cloud.origins import Given
+from tests.rigs.cloud.origins import Given, write_profiles
 
 
 @dataclass(frozen=True)
@@ -70,14 +69,14 @@ def _metadata(status: int, origin: str = "instance of EC2") -> Callable[[Any, Pa
 def _program(text: str) -> Callable[[Aws, Path], Given]:
     def make(_: Aws, folder: Path) -> Given:
         command = shlex.join([sys.executable, "-c", text])
-        return Given(environment=write_profiles(folder, {"profile own": {"credential_process": command}}))
+        return write_profiles(folder, {"profile own": {"credential_process": command}})
 
     return make
 
 
 AWS: Mapping[str, Failure] = {
     "no credentials": Failure(_nobody, ("no credentials for s3://", "credential chain")),
-    "wrong secret": Failure(_wrong_secret, ("SignatureDoesNotMatch", r"correct remote\.storage\.aws\.secret")),
+    "wrong secret": Failure(_wrong_secret, ("SignatureDoesNotMatch", r"correct .*remote\.storage\.aws\.secret")),
     "expired token": Failure(_expired, ("ExpiredToken", "AWS_SESSION_TOKEN")),
     "STS refuses the role": Failure(_role_denied, ("AWS STS refused AssumeRole with AccessDenied", "check ")),
     "STS refuses the token": Failure(
@@ -161,3 +160,5 @@ GOOGLE: Mapping[str, Failure] = {
     ),
     "token exchange is refused": Failure(_no_subject, ("external_account in .*invalid_grant", "check the file")),
 }  # fmt: skip
+
+ALL: Mapping[str, Mapping[str, Failure]] = {"AWS": AWS, "Azure": AZURE, "Google": GOOGLE}

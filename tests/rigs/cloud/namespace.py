@@ -34,6 +34,7 @@ INSIDE = {
     "aws": (why_no_versitygw, versitygw_executable),
     "azure_cloud": (why_no_azurite, azurite_program),
     "google_cloud": (why_no_fake_gcs, fake_gcs_executable),
+    "orders_broker": (lambda: None, lambda: jar_paths("kafka", "delta")),
     "documented": (why_no_versitygw, _prepare_documented),
 }
 """Fixtures that only a test in the namespaces may take.

@@ -7,12 +7,12 @@ lake.measure("segments")
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.delta.made_batches import ORDERS, plain
 from tests.golden import golden
 from tests.rigs.cloud.front import Cloud, Seen
 from tests.rigs.cloud.origins import AWS, AZURE, GOOGLE, Given, Origin
+from tests.rigs.cloud.tiered_orders import TieredOrders
 from tests.rigs.stack.azurite import ACCOUNT
 from tests.rigs.stack.spark import ROOT, spark_environment
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
@@ -47,25 +48,27 @@ _NAMES = {name: option.name for name, option in declared(StoreAccess).items()}
 TOPIC = "s32-appendtime"
 """Topic of the golden archive that is in the buckets."""
 _GROUPS = ("delta", "spark-kafka", "s3a")
+Objects = Sequence[tuple[str, bytes]]
+"""Objects with their keys."""
 
 
 @dataclass(frozen=True)
 class Vendor:
-    """One cloud: the fixture that serves it, the origins of identities, and how a bucket with the archive is made.
+    """One cloud: the fixture that serves it, the origins of identities, and how a bucket with objects is made.
 
     `is_storage` says of a host whether it is the storage's. `connector` is the Hadoop connector that the tests lack.
     """
 
     fixture: str
     origins: Mapping[str, Origin]
-    make: Callable[[Any, str], str]
+    make: Callable[[Any, str, Objects], str]
     is_storage: Callable[[str], bool]
     connector: str = ""
 
 
 @dataclass
 class Lake:
-    """A bucket with the golden archive, and an identity that may read and write it."""
+    """A bucket with the golden archive or with the segments of `orders`, and an identity to read and write it."""
 
     vendor: Vendor
     cloud: Cloud
@@ -73,14 +76,17 @@ class Lake:
     uri: str
     name: str
     given: Given
+    orders: TieredOrders | None = None
     asked: set[str] = field(default_factory=set)
     """Hosts other than the storage's that were asked."""
 
     def options(self) -> dict[str, str]:
         settings = {_NAMES[name]: value for name, value in self.given.settings.items()}
         region = {"remote.storage.s3.region": REGION} if self.uri.startswith("s3:") else {}
-        topic = {"subscribe": TOPIC}
-        return archive_options(PLAIN, topic, storage={"remote.storage.uri": self.uri, **region, **settings})
+        storage = {"remote.storage.uri": self.uri, **region, **settings}
+        if self.orders is not None:
+            return self.orders.options(storage)
+        return archive_options(PLAIN, {"subscribe": TOPIC}, storage=storage)
 
     def storage(self) -> TableStorage:
         region = {"s3_region": REGION} if self.uri.startswith("s3:") else {}
@@ -93,8 +99,11 @@ class Lake:
             fault = getattr(self, f"_{path.replace('-', '_')}")()
         except TieredStreamError as error:
             fault = str(error)
-        cell = self._signed(self.cloud.requests) if not fault else f"refused: {fault}"
-        return cell.replace(str(self.folder), "FOLDER").replace(self.name, "lake")
+        return self.shown(self._signed(self.cloud.requests) if not fault else f"refused: {fault}")
+
+    def shown(self, text: str) -> str:
+        """Return the text with names in place of what differs from run to run."""
+        return text.replace(str(self.folder), "FOLDER").replace(self.name, "lake")
 
     def _signed(self, requests: Sequence[Seen]) -> str:
         own = [each for each in requests if self.vendor.is_storage(each.host)]
@@ -163,57 +172,54 @@ class Lake:
             "delta-spark": lacks if self.vendor.connector else cell,
             "verify": self._signed(self.cloud.requests) if verified == "ok" else f"refused: {verified}",
         }
-        return {
-            path: each.replace(str(self.folder), "FOLDER").replace(self.name, "lake") for path, each in found.items()
-        }
+        return {path: self.shown(each) for path, each in found.items()}
 
 
 def fill(
-    vendor: Vendor, cloud: Any, folder: Path, origin: str, monkeypatch: pytest.MonkeyPatch, make: Origin | None = None
-) -> Lake:
-    """Make a bucket of the origin's own with the archive, and use the identity in this process.
+    vendor: Vendor, cloud: Any, folder: Path, origin: str, monkeypatch: pytest.MonkeyPatch, make: Origin | None = None,
+    orders: TieredOrders | None = None,
+) -> Lake:  # fmt: skip
+    """Make a bucket of the origin's own with the archive, or with `orders`, and use the identity in this process.
 
     `make` makes the identity; None: the vendor has the origin.
     """
     name = f"lake-{zlib.crc32(origin.encode()):x}"
-    uri = vendor.make(cloud, name)
+    uri = vendor.make(cloud, name, orders.objects if orders else _archive())
     given = (make or vendor.origins[origin])(cloud, folder)
-    for variable in [each for each in os.environ if each.startswith(("AWS_", "AZURE_", "GOOGLE_", "IDENTITY_"))]:
-        monkeypatch.delenv(variable)
-    for variable, value in given.environment.items():
-        monkeypatch.setenv(variable, value)
-    return Lake(vendor, cloud, folder, uri, name, given)
+    given.use(monkeypatch)
+    return Lake(vendor, cloud, folder, uri, name, given, orders)
 
 
-def _archive() -> list[tuple[str, bytes]]:
+@cache
+def _archive() -> Objects:
     folder = golden(PLAIN).bucket
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and f"/{TOPIC}-" in str(path))
     return [(path.relative_to(folder).as_posix(), path.read_bytes()) for path in files]
 
 
-def _in_aws(aws: Any, name: str) -> str:
+def _in_aws(aws: Any, name: str, objects: Objects) -> str:
     aws.home = REGION
     bucket = aws.bucket(name, REGION)
-    for key, data in _archive():
+    for key, data in objects:
         aws.put(bucket, key, data)
     return f"s3://{name}"
 
 
-def _in_azure(azure: Any, name: str) -> str:
+def _in_azure(azure: Any, name: str, objects: Objects) -> str:
     uri = f"abfss://{name}@{ACCOUNT}.dfs.{azure.domain}"
     if name not in azure.made:
         azure.create_container(name)
         client = AzureContainer(StorageOptions(uri=uri, azure_account_key=azure.key)).connect(60)
-        for key, data in _archive():
+        for key, data in objects:
             obstore.put(client, key, data)
         azure.made.add(name)
     return uri
 
 
-def _in_google(google: Any, name: str) -> str:
+def _in_google(google: Any, name: str, objects: Objects) -> str:
     if name not in google.made:
         google.create_bucket(name)
-        for key, data in _archive():
+        for key, data in objects:
             google.upload(name, key, data)
         google.made.add(name)
     return f"gs://{name}"

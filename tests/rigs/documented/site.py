@@ -23,7 +23,7 @@ from kafka.admin import (
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.secure import SCRAM, grant, login_module
 from tests.reading import BY_STEP
-from tests.rigs.bench.aiven_tier import write
+from tests.rigs.bench.aiven_tier import segments_of, write
 from tests.rigs.cloud.aws import Aws, Credentials
 from tests.rigs.cloud.aws_hosts import GLOBAL, Host
 from tests.rigs.cloud.aws_s3 import S3Request
@@ -34,9 +34,6 @@ from tests.rigs.stack.produce import produce_segments
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.tiered_stack import BUCKET
 from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
-from tiered_stream.locate.log_source import open_log_source
-from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.batch import plan_batch
 
 OTHER = "s3.example.com"
 REGION = "eu-west-1"
@@ -188,13 +185,7 @@ def _objects(running: Site, folder: Path) -> Iterator[tuple[str, bytes]]:
         "kafka.bootstrap.servers": running.broker.bootstrap_servers, "subscribe": "orders,shop.public.orders",
         "remote.storage.uri": running.tier.as_uri(), "remote.storage.layout": "local",
     }  # fmt: skip
-    options = parse_options(given, streaming=False)
-    source = open_log_source(options)
-    try:
-        splits = plan_batch(options, source)
-    finally:
-        source.close()
-    for segment in {each.segment.segment_id: each.segment for split in splits for each in split.locations}.values():
+    for segment in segments_of(given):
         write(running.tier, folder, segment, None)
     for file in folder.rglob("*"):
         if file.is_file():

@@ -8,129 +8,22 @@ no more. Tasks use the account's blob service, because it takes a file in one re
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from tiered_stream.delta.requirements import abfs_requirements as names
+from tiered_stream.delta.requirements.abfs_requirements import ABFS_PREFIX, names_of_account
 from tiered_stream.delta.requirements.hadoop_settings import (
     HadoopSettings,
     NoCredentialsError,
     NotForTasksError,
+    SessionStore,
     check_same_store,
-    check_supported,
 )
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage
 from tiered_stream.storage.cloud_endpoints import TABLES, azure_place, blob_host, container_and_host
-
-# Requirements that the session's `fs.azure.*` settings can set for a writer, for Hadoop 3.5 and the older WASB driver.
-#
-# They are part of the list in `writer_requirements.py`. Names here are without `fs.azure.`. A setting of one account
-# (`fs.azure.NAME.ACCOUNT.dfs.core.windows.net`) overrides the setting for all accounts, and for secrets a setting of
-# one container (`fs.azure.NAME.CONTAINER.ACCOUNT.…`) overrides both. Sources: `ConfigurationKeys` of hadoop-azure 3.5,
-# `core-default.xml`, and for WASB `AzureNativeFileSystemStore` of hadoop-azure 3.4.
-
-ABFS_PREFIX = "fs.azure."
-AUTH_TYPE, ACCOUNT_KEY, KEY_PROVIDER = "account.auth.type", "account.key", "account.keyprovider"
-SAS_PROVIDER, FIXED_SAS, CONTAINER_SAS = "sas.token.provider.type", "sas.fixed.token", "sas"
-TOKEN_PROVIDER, CLIENT_ENDPOINT = "account.oauth.provider.type", "account.oauth2.client.endpoint"
-CLIENT_ID, CLIENT_SECRET = "account.oauth2.client.id", "account.oauth2.client.secret"
-MSI_AUTHORITY, MSI_TENANT, MSI_ENDPOINT = (f"account.oauth2.msi.{name}" for name in ("authority", "tenant", "endpoint"))
-TOKEN_FILE = "account.oauth2.token.file"  # noqa: S105 - a setting's name
-ASSERTION_PROVIDER = "account.oauth2.client.assertion.provider.type"
-ENDPOINT, ALWAYS_HTTPS = "abfs.endpoint", "always.use.https"
-SIMPLE_KEYS = frozenset(
-    f"org.apache.hadoop.fs.{package}.simplekeyprovider" for package in ("azurebfs.services", "azure")
-)
-"""Classes of `account.keyprovider`, in lower case, that take the key from the settings."""
-
-_HOST = re.compile(r"\.[a-z0-9-]{1,63}\.(?:z\d+\.)?(?:dfs|blob)\.(?:core|storage|fabric)\.[a-z.]+")
-"""Pattern of the end of a name that belongs to one account."""
-
-
-def _entries(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
-    return entries(Kind.SESSION, handling, *(ABFS_PREFIX + name for name in names), note=note, off=off)
-
-
-_nothing = partial(_entries, Handling.NOTHING)
-
-ABFS_REQUIREMENTS: tuple[Requirement, ...] = (
-    *_entries(
-        Handling.HONOURED,
-        ENDPOINT, ALWAYS_HTTPS, ACCOUNT_KEY, CLIENT_ID, CLIENT_SECRET, CLIENT_ENDPOINT, MSI_AUTHORITY, MSI_TENANT,
-        TOKEN_FILE, FIXED_SAS, CONTAINER_SAS,
-        note="Also as settings of one account, and of one container.",
-    ),
-    *_entries(
-        Handling.HONOURED, AUTH_TYPE, TOKEN_PROVIDER,
-        note="`SharedKey`, `SAS`, and `OAuth` with client credentials, managed identity or workload identity. Others "
-        "lead to the Spark lane.",
-    ),
-    *_entries(
-        Handling.SPARK_LANE, KEY_PROVIDER, note="Other than `SimpleKeyProvider`.", off=OFF | SIMPLE_KEYS
-    ),
-    *_entries(
-        Handling.SPARK_LANE, MSI_ENDPOINT, note="Other than the endpoint of Azure's machines.",
-        off=OFF | {"http://169.254.169.254/metadata/identity/oauth2/token"},
-    ),
-    *_entries(
-        Handling.SPARK_LANE,
-        SAS_PROVIDER, note="Other than `FixedSASTokenProvider`.",
-        off=OFF | {"org.apache.hadoop.fs.azurebfs.services.fixedsastokenprovider"},
-    ),
-    *_entries(
-        Handling.SPARK_LANE,
-        ASSERTION_PROVIDER, "appendblob.directories", "authorization", "block.blob.with.compaction.dir",
-        "client-provided-encryption-key", "enable.delegation.token", "encryption.context.provider.type",
-        "encryption.encoded.client-provided-key", "encryption.encoded.client-provided-key-sha",
-        "infinite-lease.directories", "page.blob.dir", "secure.mode", "storage.emulator.account.name",
-    ),
-    *_nothing(
-        "account.oauth2.refresh.token", "account.oauth2.refresh.token.endpoint", "account.oauth2.user.name",
-        "account.oauth2.user.password", "delegation.token.provider.type", "shellkeyprovider.script",
-        note="As the provider that takes it.",
-    ),
-    *_nothing("enable.checksum.validation", "enable.full.blob.checksum.validation", note="It is Spark's own check."),
-    *_nothing(
-        "abfs.latency.track", "account.expect.header.enabled", "account.hns.enabled", "account.operation.idle.timeout",
-        "account.throttling.enabled", "analysis.period", "apache.http.client.*", "atomic.rename.*",
-        "authorization.caching.enable", "blob.atomic.rename.lease.refresh.duration", "blob.copy.*", "blob.dir.*",
-        "block.location.impersonatedhost", "block.size", "block.upload.active.blocks", "buffer.dir",
-        "buffered.pread.disable", "client.correlationid", "cluster.*", "concurrentRequestCount.*",
-        "createRemoteFileSystemDuringInitialization", "custom.token.fetch.retry.count", "data.blocks.buffer",
-        "delete.threads", "disable.outputstream.flush", "enable.abfslistiterator", "enable.autothrottling",
-        "enable.check.access", "enable.client.transaction.id", "enable.conditional.create.overwrite",
-        "enable.create.blob.idempotency", "enable.dfstoblob.fallback", "enable.flush", "enable.mkdir.overwrite",
-        "enable.paginated.delete", "enable.prefetch.request.priority", "enable.readahead*", "enable.rename.resilience",
-        "enable.tail.latency.*", "fns.account.service.type", "footer.read.request.size", "http.*",
-        "identity.transformer.*", "ingress.service.type", "io.*", "lease.threads", "list.max.results",
-        "local.sas.key.mode", "metric.*", "metrics.*", "networking.library", "oauth.token.fetch.retry.*",
-        "prefetch.request.priority.value", "read.*", "readahead.*", "readaheadqueue.depth", "rename.threads",
-        "sas.expiry.period", "sas.token.renew.period.for.streams", "saskey.usecontainersaskeyforallaccess",
-        "selfthrottling.*", "skip.metrics", "skipUserGroupMetadataDuringInitialization", "ssl.channel.mode",
-        "static.retry.*", "tail.latency.*", "tracingheader.format", "use.upn", "user.agent.prefix", "write.*",
-    ),
-)  # fmt: skip
-
-
-def names_of_account(container: str, host: str, names_of_session: Iterable[str]) -> list[str]:
-    """Return the sorted names of the settings that apply to the container, without account and container.
-
-    `host` is the host of the account in the table's path. `names_of_session` are the names of all settings, without
-    `fs.azure.`. Settings of other accounts and of other containers are left out.
-    """
-    own: set[str] = set()
-    for name in names_of_session:
-        base = name.removesuffix(f".{host}")
-        if base != name:
-            own.add(base.removesuffix(f".{container}"))
-        elif not _HOST.search(name):
-            own.add(name)
-    return sorted(own)
-
 
 _PROVIDERS = "org.apache.hadoop.fs.azurebfs.oauth2."
 _CLIENT, _MACHINE, _WORKLOAD = (
@@ -147,50 +40,38 @@ _CONNECTORS = {
 """Java classes by URI scheme, without which Hadoop cannot reach a path of that scheme."""
 
 
-@dataclass(frozen=True, slots=True)
-class AbfsSettings:
-    """Azure settings of one container. `host` is the host in the path, such as `account.dfs.core.windows.net`."""
+class AbfsStore(SessionStore):
+    """Container in Azure's storage.
 
-    scheme: str
-    container: str
-    host: str
-    get: Callable[[str], str | None]
-    password: Callable[[str], str | None]
-    has_connector: bool = True
-    """True if Spark can reach paths of the scheme."""
-    names: Collection[str] = ()
-    """Names of all `fs.azure.*` settings in the session, without `fs.azure.`, including settings of other accounts."""
+    A setting of one account (`fs.azure.NAME.HOST`) overrides the setting for all accounts. For a secret, a setting of
+    one container overrides both.
+    """
 
-    def text(self, name: str) -> str | None:
-        """Return the value of the setting `name` (without `fs.azure.`); None: it is not set.
+    prefix = ABFS_PREFIX
 
-        The setting of this account takes precedence over the setting for all accounts.
-        """
-        keys = (f"{ABFS_PREFIX}{name}.{self.host}", ABFS_PREFIX + name)
-        return next((value.strip() for key in keys if (value := self.get(key)) is not None), None)
+    def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
+        super().__init__(hadoop, uri)
+        self.container, self.host = container_and_host(uri)
+        """The container, and the host in the path, such as `account.dfs.core.windows.net`; it may be empty."""
+        self.library, self.connector = f"{self.scheme}:// (hadoop-azure)", _CONNECTORS.get(self.scheme, "")
 
-    def secret(self, name: str) -> str | None:
-        """Return the value of a setting that may be in a credential file; `name` is without `fs.azure.`.
+    def keys(self, name: str) -> Iterable[str]:
+        return f"{ABFS_PREFIX}{name}.{self.host}", ABFS_PREFIX + name
 
-        The setting of this container takes precedence, then the setting of this account. None: all are unset or empty.
-        """
-        suffixes = (f".{self.container}.{self.host}", f".{self.host}", "")
-        values = (self.password(f"{ABFS_PREFIX}{name}{suffix}") for suffix in suffixes)
-        return next((value.strip() for value in values if value), None) or None
+    def secret_keys(self, name: str) -> Iterable[str]:
+        return f"{ABFS_PREFIX}{name}.{self.container}.{self.host}", *self.keys(name)
+
+    def own_names(self) -> Collection[str]:
+        return names_of_account(self.container, self.host, super().own_names())
 
     def endpoint_url(self) -> str:
         """Return the URL of the account's blob service."""
         is_plain = self.scheme == "wasb" or (
-            self.scheme == "abfs" and (self.text(ALWAYS_HTTPS) or "").lower() == "false"
+            self.scheme == "abfs" and (self.text(names.ALWAYS_HTTPS) or "").lower() == "false"
         )
-        emulated = self.text(ENDPOINT) or ""  # Hadoop then has the account in the path
+        emulated = self.text(names.ENDPOINT) or ""  # Hadoop then has the account in the path
         address = f"{emulated}/{self.host.partition('.')[0]}" if ":" in emulated else blob_host(self.host)
         return f"{'http' if is_plain else 'https'}://{address}"
-
-    def check_supported(self) -> None:
-        """Raise NotForTasksError if a setting requires something of writers that tasks do not do."""
-        applying = names_of_account(self.container, self.host, self.names)
-        check_supported(ABFS_REQUIREMENTS, ABFS_PREFIX, applying, lambda name: self.text(name) or self.secret(name))
 
     def credentials(self) -> dict[str, Any]:
         """Return the session's credentials for the container as fields of `TableStorage`.
@@ -200,38 +81,38 @@ class AbfsSettings:
             NoCredentialsError: Spark has no credentials.
         """
         if self.scheme in ("wasb", "wasbs"):
-            if token := self.secret(f"{CONTAINER_SAS}.{self.container}"):
+            if token := self.secret(f"{names.CONTAINER_SAS}.{self.container}"):
                 return {"azure_sas_token": token}
-            return {"azure_account_key": self._required(ACCOUNT_KEY)}
-        kind = self.text(AUTH_TYPE) or "SharedKey"
+            return {"azure_account_key": self._required(names.ACCOUNT_KEY)}
+        kind = self.text(names.AUTH_TYPE) or "SharedKey"
         if kind == "SharedKey":
-            return {"azure_account_key": self._required(ACCOUNT_KEY)}
+            return {"azure_account_key": self._required(names.ACCOUNT_KEY)}
         if kind == "SAS":
-            return {"azure_sas_token": self._required(FIXED_SAS)}
+            return {"azure_sas_token": self._required(names.FIXED_SAS)}
         if kind == "OAuth":
             return self._oauth()
-        raise _unusable(f"{AUTH_TYPE} is {kind}, which is known to Spark alone")
+        raise _unusable(f"{names.AUTH_TYPE} is {kind}, which is known to Spark alone")
 
     def _oauth(self) -> dict[str, Any]:
-        provider = self.text(TOKEN_PROVIDER) or ""
+        provider = self.text(names.TOKEN_PROVIDER) or ""
         if provider == _CLIENT:
-            authority, tenant = _authority_and_tenant(self._required(CLIENT_ENDPOINT))
+            authority, tenant = _authority_and_tenant(self._required(names.CLIENT_ENDPOINT))
             return {
                 "azure_authority_url": authority,
                 "azure_tenant_id": tenant,
-                "azure_client_id": self._required(CLIENT_ID),
-                "azure_client_secret": self._required(CLIENT_SECRET),
+                "azure_client_id": self._required(names.CLIENT_ID),
+                "azure_client_secret": self._required(names.CLIENT_SECRET),
             }
         if provider == _MACHINE:
-            return {"azure_managed_identity": True, "azure_client_id": self.secret(CLIENT_ID)}
+            return {"azure_managed_identity": True, "azure_client_id": self.secret(names.CLIENT_ID)}
         if provider == _WORKLOAD:
             return {
-                "azure_authority_url": (self.secret(MSI_AUTHORITY) or _AUTHORITY).rstrip("/"),
-                "azure_tenant_id": self._required(MSI_TENANT),
-                "azure_client_id": self._required(CLIENT_ID),
-                "azure_token_file": self.secret(TOKEN_FILE) or _WORKLOAD_TOKEN,
+                "azure_authority_url": (self.secret(names.MSI_AUTHORITY) or _AUTHORITY).rstrip("/"),
+                "azure_tenant_id": self._required(names.MSI_TENANT),
+                "azure_client_id": self._required(names.CLIENT_ID),
+                "azure_token_file": self.secret(names.TOKEN_FILE) or _WORKLOAD_TOKEN,
             }
-        raise _unusable(f"{TOKEN_PROVIDER} is {provider or 'not set'}, which is known to Spark alone")
+        raise _unusable(f"{names.TOKEN_PROVIDER} is {provider or 'not set'}, which is known to Spark alone")
 
     def _required(self, name: str) -> str:
         value = self.secret(name)
@@ -239,9 +120,27 @@ class AbfsSettings:
             raise NoCredentialsError(
                 f"no credentials for the container {self.container}: neither {ABFS_PREFIX}{name}.{self.host} nor "
                 f"{ABFS_PREFIX}{name} is set. Set one of them, or choose other credentials by "
-                f"{ABFS_PREFIX}{AUTH_TYPE}"
+                f"{ABFS_PREFIX}{names.AUTH_TYPE}"
             )
         return value
+
+    def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
+        place = azure_place(own.at(self.uri), TABLES)
+        if not self.host or not self.has_connector:
+            return own, None
+        url, storage = self.endpoint_url(), own
+        if place.names_endpoint:
+            own_url = place.endpoint
+            check_same_store(f"{STORAGE_PREFIX}{place.names_endpoint}", own_url, url, f"container {self.container}")
+        elif url != place.endpoint:
+            storage = replace(own, azure_endpoint_url=url)
+        try:
+            self.check_supported()
+            if not place.identity.is_named:
+                storage = replace(storage, **self.credentials())
+        except NotForTasksError as error:
+            return storage, str(error)
+        return storage, azure_place(storage.at(self.uri), TABLES).identity.why_not_deltalake()
 
 
 def _authority_and_tenant(endpoint: str) -> tuple[str, str]:
@@ -253,7 +152,7 @@ def _authority_and_tenant(endpoint: str) -> tuple[str, str]:
     parts = urlsplit(endpoint)
     tenant, _, rest = parts.path.strip("/").partition("/")
     if not parts.netloc or rest not in ("oauth2/token", "oauth2/v2.0/token"):
-        raise _unusable(f"{CLIENT_ENDPOINT} does not have the form https://HOST/TENANT/oauth2/token")
+        raise _unusable(f"{names.CLIENT_ENDPOINT} does not have the form https://HOST/TENANT/oauth2/token")
     return f"{parts.scheme}://{parts.netloc}", tenant
 
 
@@ -262,48 +161,3 @@ def _unusable(why: str) -> NotForTasksError:
         f"{ABFS_PREFIX}{why}: for tasks that write files themselves, set {STORAGE_PREFIX}azure.account.key or "
         f"{STORAGE_PREFIX}azure.sas.token"
     )
-
-
-def abfs_settings(hadoop: HadoopSettings, uri: str) -> AbfsSettings:
-    """Return the Azure settings of the container that `uri` names."""
-    container, host = container_and_host(uri)
-    scheme = urlsplit(uri).scheme
-    connector = _CONNECTORS.get(scheme)
-    return AbfsSettings(
-        scheme,
-        container,
-        host,
-        get=hadoop.get,
-        password=hadoop.password,
-        has_connector=connector is not None and hadoop.has_class(connector),
-        names=hadoop.names_after(ABFS_PREFIX),
-    )
-
-
-def find_azure_storage(own: TableStorage, uri: str, session: AbfsSettings) -> tuple[TableStorage, str | None]:
-    """Return the settings by which tasks access the table's container, and a reason why tasks cannot write to it.
-
-    `own` is the job's own access (`ingest.storage.*`). Endpoint and credentials in it take precedence over `session`.
-    The reason is a text that says in what tasks would differ from Spark; None: tasks access the container like Spark,
-    or Spark cannot reach it.
-
-    Raises:
-        ConfigurationError: a setting is malformed, no storage account is named, the settings name a different service
-            than the session, or there are no credentials.
-    """
-    place = azure_place(own.at(uri), TABLES)
-    if not session.host or not session.has_connector:
-        return own, None
-    url, storage = session.endpoint_url(), own
-    if place.names_endpoint:
-        own_url = place.endpoint
-        check_same_store(f"{STORAGE_PREFIX}{place.names_endpoint}", own_url, url, f"container {session.container}")
-    elif url != place.endpoint:
-        storage = replace(own, azure_endpoint_url=url)
-    try:
-        session.check_supported()
-        if not place.identity.is_named:
-            storage = replace(storage, **session.credentials())
-    except NotForTasksError as error:
-        return storage, str(error)
-    return storage, azure_place(storage.at(uri), TABLES).identity.why_not_deltalake()

@@ -1,14 +1,18 @@
-"""Hadoop's settings in a session, and checks of the settings of one object store's file system."""
+"""Hadoop's settings in a session, and the settings of Hadoop's file system for one object store."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, find_entry
+from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind
+from tiered_stream.delta.requirements.writer_requirements import find_requirement
+from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.errors import ConfigurationError
 
 _PORTS = {"http": 80, "https": 443}
@@ -67,32 +71,88 @@ def may_concern_writers(name: str) -> bool:
     return any(word in name.lower() for word in _WRITES)
 
 
-def check_supported(
-    known: Iterable[Requirement], prefix: str, names: Iterable[str], value_of: Callable[[str], str | None]
-) -> None:
-    """Check that no setting requires something of writers that tasks do not do.
+class SessionStore(ABC):
+    """Bucket or container as Hadoop's file system reaches it by the settings of Spark's session.
 
-    An unknown setting is such a setting if its name suggests it (`may_concern_writers`).
+    Tasks of the direct lane do not use Hadoop, but must reach the store in the same way as Spark.
 
     Args:
-        known: entries of the list of requirements for this prefix.
-        prefix: prefix of the settings, such as `fs.s3a.`.
-        names: names of the settings that apply to the table, without the prefix.
-        value_of: function that returns a setting's value, by name without the prefix.
-
-    Raises:
-        NotForTasksError: there is such a setting.
+        uri: URI of a folder in the store.
     """
-    for name in names:
-        requirement = find_entry(known, Kind.SESSION, prefix + name)
-        if requirement is None and may_concern_writers(name):
-            off, why = OFF, "is not known here, and may be for writers"
-        elif requirement is not None and requirement.handling is Handling.SPARK_LANE:
-            off, why = requirement.off, "tasks that write files themselves do not follow"
-        else:
-            continue
-        if (value_of(name) or "").lower() not in off:
-            raise NotForTasksError(f"{prefix}{name} is set, which {why}")
+
+    prefix: ClassVar[str]
+    """Prefix of the settings; it is left out of names."""
+    library = ""
+    """Store and library of the file system, in words; empty: Hadoop has the file system itself."""
+    connector = ""
+    """Java class of the file system; empty: there is none for the scheme."""
+
+    def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
+        parts = urlsplit(uri)
+        self.hadoop, self.uri, self.scheme, self.bucket = hadoop, uri, parts.scheme, parts.netloc
+
+    @property
+    def has_connector(self) -> bool:
+        """True if Spark can reach the store: the class is on its class path, or Hadoop's own."""
+        return not self.library or (bool(self.connector) and self.hadoop.has_class(self.connector))
+
+    def keys(self, name: str) -> Iterable[str]:
+        """Return the settings that may have the value of `name`. The first one that is set counts."""
+        return (self.prefix + name,)
+
+    def secret_keys(self, name: str) -> Iterable[str]:
+        """Return the settings that may have the secret `name`. The first one that is not empty counts."""
+        return self.keys(name)
+
+    def text(self, name: str) -> str | None:
+        """Return the value of a setting; None: it is not set."""
+        return next((value.strip() for key in self.keys(name) if (value := self.hadoop.get(key)) is not None), None)
+
+    def secret(self, name: str) -> str | None:
+        """Return the value of a setting that may be in a credential file; None: it is not set, or empty."""
+        values = (self.hadoop.password(key) for key in self.secret_keys(name))
+        return next((value.strip() for value in values if value), None) or None
+
+    def is_on(self, name: str) -> bool:
+        """Return whether the value of a setting is `true`."""
+        return (self.text(name) or "").lower() == "true"
+
+    def own_names(self) -> Collection[str]:
+        """Return the names of the settings in the session that apply to the store."""
+        return sorted(self.hadoop.names_after(self.prefix))
+
+    def check_supported(self) -> None:
+        """Check that no setting requires something of writers that tasks do not do.
+
+        An unknown setting is such a setting if its name suggests it (`may_concern_writers`).
+
+        Raises:
+            NotForTasksError: there is such a setting.
+        """
+        for name in self.own_names():
+            requirement = find_requirement(Kind.SESSION, self.prefix + name)
+            if requirement is None and may_concern_writers(name):
+                off, why = OFF, "is not known here, and may be for writers"
+            elif requirement is not None and requirement.handling is Handling.SPARK_LANE:
+                off, why = requirement.off, "tasks that write files themselves do not follow"
+            else:
+                continue
+            if (self.text(name) or self.secret(name) or "").lower() not in off:
+                raise NotForTasksError(f"{self.prefix}{name} is set, which {why}")
+
+    @abstractmethod
+    def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
+        """Return the settings by which tasks access the store, and a reason why tasks cannot write to it.
+
+        `own` is the job's own access (`ingest.storage.*`), which takes precedence over the session's settings. The
+        reason is a text that says in what tasks would differ from Spark. It is None if tasks access the store like
+        Spark, or if Spark cannot reach it.
+
+        Raises:
+            ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or
+                there are no credentials.
+            TableAccessError: the region of a bucket cannot be found.
+        """
 
 
 def check_same_store(setting: str, own_url: str | None, session_url: str, table: str) -> None:

@@ -66,10 +66,10 @@ class Requirement:
 
 
 def entries(
-    kind: Kind, handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF
+    kind: Kind, handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF, prefix: str = ""
 ) -> list[Requirement]:
-    """Return one entry for each of `names`, all with the same kind, handling, note and `off`."""
-    return [Requirement(kind, name, handling, note, off=off) for name in names]
+    """Return one entry for each of `names`, with `prefix` in front of it, all with the same other fields."""
+    return [Requirement(kind, prefix + name, handling, note, off=off) for name in names]
 
 
 def find_entry(known: Iterable[Requirement], kind: Kind, name: str) -> Requirement | None:

@@ -12,18 +12,16 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tiered_stream.delta.requirements import s3a_requirements as hadoop
+from tiered_stream.delta.requirements import s3a_requirements as names
 from tiered_stream.delta.requirements.hadoop_settings import (
     HadoopSettings,
     NoCredentialsError,
     NotForTasksError,
-    check_supported,
+    SessionStore,
     host_and_port,
 )
-from tiered_stream.delta.requirements.s3a_requirements import (
-    S3A_PREFIX,
-    names_of_bucket,
-)
+from tiered_stream.delta.requirements.s3a_requirements import S3A_PREFIX as _PREFIX
+from tiered_stream.delta.requirements.s3a_requirements import names_of_bucket
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage
 from tiered_stream.errors import ConfigurationError, TableAccessError
 from tiered_stream.options.types import aes_256_key
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "access.key", "secret.key", "session.token"
 PROVIDERS = "aws.credentials.provider"
 
-_PREFIX, _BUCKET_PREFIX = "fs.s3a.", "fs.s3a.bucket."
+_BUCKET_PREFIX = f"{_PREFIX}bucket."
 _CREDENTIAL_FILES = "security.credential.provider.path"
 _AWS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu")
 _REGION_WITHOUT_ANY = "us-east-2"
@@ -78,39 +76,24 @@ class Credentials:
     anonymous: bool = field(default=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
-class S3aSettings:
-    """S3A settings of one bucket, as Spark's session has them.
+class S3aStore(SessionStore):
+    """Bucket in S3. A setting of one bucket (`fs.s3a.bucket.NAME.*`) overrides the setting for all buckets."""
 
-    `get` and `password` call `get` and `getPassword` of Hadoop's `Configuration`.
-    """
+    prefix, library, connector = _PREFIX, "S3 (hadoop-aws)", f"{_HADOOP}S3AFileSystem"
 
-    bucket: str
-    get: Callable[[str], str | None]
-    password: Callable[[str], str | None]
-    environment: Callable[[str], str | None]
-    """Function that reads an environment variable of the driver's JVM."""
-    has_connector: bool = True
-    """True if hadoop-aws is on Spark's class path, without which Spark cannot reach the bucket."""
-    names: Collection[str] = ()
-    """Names of all `fs.s3a.*` settings in the session, without `fs.s3a.`, including settings of other buckets."""
+    def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
+        super().__init__(hadoop, uri)
+        # S3A's credential files take precedence over Hadoop's for all file systems, as in
+        # S3AUtils.patchSecurityCredentialProviders.
+        if files := self.text(_CREDENTIAL_FILES):
+            of_all = f"hadoop.{_CREDENTIAL_FILES}"
+            hadoop.set(of_all, ",".join(filter(None, (files, hadoop.get(of_all)))))
 
-    def text(self, name: str) -> str | None:
-        """Return the value of the S3A setting `name` (without `fs.s3a.`); None: it is not set.
-
-        The setting of this bucket (`fs.s3a.bucket.NAME.*`) takes precedence over the setting for all buckets.
-        """
-        return next((value.strip() for key in self._keys(name) if (value := self.get(key)) is not None), None)
-
-    def secret(self, name: str) -> str | None:
-        """Return the value of an S3A setting that may be in a credential file; `name` is without `fs.s3a.`.
-
-        The setting of this bucket takes precedence over the setting for all buckets. None: both are unset or empty.
-        """
-        return next((value.strip() for key in self._keys(name) if (value := self.password(key))), None) or None
-
-    def _keys(self, name: str) -> tuple[str, str]:
+    def keys(self, name: str) -> tuple[str, str]:
         return f"{_BUCKET_PREFIX}{self.bucket}.{name}", _PREFIX + name
+
+    def own_names(self) -> Collection[str]:
+        return names_of_bucket(self.bucket, super().own_names())
 
     def endpoint_url(self) -> str | None:
         """Return the URL of the bucket's endpoint; None: no endpoint is set, or a public one of AWS is set."""
@@ -139,11 +122,7 @@ class S3aSettings:
 
         As in S3A, only the setting of this bucket counts.
         """
-        return (self.get(f"{_BUCKET_PREFIX}{self.bucket}.{hadoop.ACCESS_POINT}") or "").strip() or None
-
-    def is_on(self, name: str) -> bool:
-        """Return whether the S3A setting `name` is `true`."""
-        return (self.text(name) or "").lower() == "true"
+        return (self.hadoop.get(f"{_BUCKET_PREFIX}{self.bucket}.{names.ACCESS_POINT}") or "").strip() or None
 
     def check_address(self) -> None:
         """Check that tasks can address the bucket as S3A does.
@@ -153,17 +132,15 @@ class S3aSettings:
                 FIPS is to be used at an endpoint of one's own.
         """
         access_point = self.access_point()
-        if access_point is None and self.is_on(hadoop.ACCESS_POINT_REQUIRED):
-            raise NotForTasksError(
-                f"{_PREFIX}{hadoop.ACCESS_POINT_REQUIRED} is set, but the bucket has no access point"
-            )
-        place = f"{_BUCKET_PREFIX}{self.bucket}.{hadoop.ACCESS_POINT}" if access_point else "the table's bucket"
+        if access_point is None and self.is_on(names.ACCESS_POINT_REQUIRED):
+            raise NotForTasksError(f"{_PREFIX}{names.ACCESS_POINT_REQUIRED} is set, but the bucket has no access point")
+        place = f"{_BUCKET_PREFIX}{self.bucket}.{names.ACCESS_POINT}" if access_point else "the table's bucket"
         try:
             check_bucket(access_point or self.bucket, place)
         except ConfigurationError as error:
             raise NotForTasksError(str(error)) from None
-        if self.is_on(hadoop.FIPS) and self.endpoint_url():
-            raise NotForTasksError(f"{_PREFIX}{hadoop.FIPS} is set together with {_PREFIX}endpoint")
+        if self.is_on(names.FIPS) and self.endpoint_url():
+            raise NotForTasksError(f"{_PREFIX}{names.FIPS} is set together with {_PREFIX}endpoint")
 
     def customer_key(self) -> str | None:
         """Return the key for SSE-C in base64; None: another encryption, or none, is set.
@@ -171,15 +148,15 @@ class S3aSettings:
         Raises:
             NotForTasksError: SSE-C is set without a key of 256 bits in base64.
         """
-        if (self._algorithm() or "").lower() != hadoop.CUSTOMER_KEYS:
+        if (self._algorithm() or "").lower() != names.CUSTOMER_KEYS:
             return None
         try:
-            return aes_256_key(next(filter(None, map(self.secret, hadoop.ENCRYPTION_KEY)), ""))
+            return aes_256_key(next(filter(None, map(self.secret, names.ENCRYPTION_KEY)), ""))
         except ValueError as error:
-            raise NotForTasksError(f"{_PREFIX}{hadoop.ENCRYPTION_KEY[0]} {error}") from None
+            raise NotForTasksError(f"{_PREFIX}{names.ENCRYPTION_KEY[0]} {error}") from None
 
     def _algorithm(self) -> str | None:
-        return next(filter(None, map(self.text, hadoop.ENCRYPTION)), None)
+        return next(filter(None, map(self.text, names.ENCRYPTION)), None)
 
     def acl(self) -> str | None:
         """Return S3's name of the canned ACL for new objects; None: not set.
@@ -187,7 +164,7 @@ class S3aSettings:
         Raises:
             NotForTasksError: S3A has no ACL of that name.
         """
-        return self._translated(hadoop.ACL, lambda value: hadoop.CANNED_ACLS.get(value))
+        return self._translated(names.ACL, lambda value: names.CANNED_ACLS.get(value))
 
     def storage_class(self) -> str | None:
         """Return S3's name of the storage class for new objects; None: not set.
@@ -195,8 +172,8 @@ class S3aSettings:
         Raises:
             NotForTasksError: S3A has no storage class of that name.
         """
-        classes = {name.lower(): name for name in hadoop.STORAGE_CLASSES}
-        return self._translated(hadoop.STORAGE_CLASS, lambda value: classes.get(value.lower()))
+        classes = {name.lower(): name for name in names.STORAGE_CLASSES}
+        return self._translated(names.STORAGE_CLASS, lambda value: classes.get(value.lower()))
 
     def encryption(self) -> tuple[str | None, str | None]:
         """Return S3's name of the server-side encryption for new objects, and the id of KMS's key for it.
@@ -208,20 +185,20 @@ class S3aSettings:
             NotForTasksError: another encryption is set, such as encryption by the client, or KMS has a context.
         """
         algorithm = self._algorithm()
-        if algorithm is None or algorithm.lower() == hadoop.CUSTOMER_KEYS:
+        if algorithm is None or algorithm.lower() == names.CUSTOMER_KEYS:
             return None, None
-        name = hadoop.ALGORITHMS.get(algorithm.lower())
+        name = names.ALGORITHMS.get(algorithm.lower())
         if name is None:
             raise NotForTasksError(
-                f"{_PREFIX}{hadoop.ENCRYPTION[0]} is {algorithm}, which tasks that write files themselves do not follow"
+                f"{_PREFIX}{names.ENCRYPTION[0]} is {algorithm}, which tasks that write files themselves do not follow"
             )
-        if name not in hadoop.KMS_ALGORITHMS.values():
+        if name not in names.KMS_ALGORITHMS.values():
             return name, None
-        if self.text(hadoop.ENCRYPTION_CONTEXT):
+        if self.text(names.ENCRYPTION_CONTEXT):
             raise NotForTasksError(
-                f"{_PREFIX}{hadoop.ENCRYPTION_CONTEXT} is set, which tasks that write files themselves do not send"
+                f"{_PREFIX}{names.ENCRYPTION_CONTEXT} is set, which tasks that write files themselves do not send"
             )
-        return name, next(filter(None, map(self.secret, hadoop.ENCRYPTION_KEY)), None)
+        return name, next(filter(None, map(self.secret, names.ENCRYPTION_KEY)), None)
 
     def _translated(self, name: str, find: Callable[[str], str | None]) -> str | None:
         value = self.text(name)
@@ -231,10 +208,6 @@ class S3aSettings:
         if known is None:
             raise NotForTasksError(f"{_PREFIX}{name} is {value}, which tasks that write files themselves do not know")
         return known
-
-    def check_supported(self) -> None:
-        """Raise NotForTasksError if an S3A setting of the bucket requires something of writers that tasks do not do."""
-        check_supported(hadoop.S3A_REQUIREMENTS, S3A_PREFIX, names_of_bucket(self.bucket, self.names), self.text)
 
     def credentials(self) -> Credentials:
         """Return the credentials of the first provider in `aws.credentials.provider` that has credentials.
@@ -268,11 +241,11 @@ class S3aSettings:
             return Credentials(*keys) if all(keys) else None
         if provider in _ENVIRONMENT:
             variables = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-            key_id, key, token = map(self.environment, variables)
+            key_id, key, token = map(self.hadoop.environment, variables)
             return Credentials(key_id, key, token) if key_id and key else None
         if provider in _ANONYMOUS:
             return Credentials(anonymous=True)
-        if provider in _MACHINE and self.environment("AWS_ACCESS_KEY_ID"):
+        if provider in _MACHINE and self.hadoop.environment("AWS_ACCESS_KEY_ID"):
             raise _unusable(provider, "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment")
         if provider == _PROFILE and (self.text("auth.profile.name") or self.text("auth.profile.file")):
             raise _unusable(provider, f"has a profile of its own ({_PREFIX}auth.profile.*)")
@@ -280,111 +253,71 @@ class S3aSettings:
             return Credentials()
         raise _unusable(provider, "is known to Spark alone")
 
+    def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
+        # If no setting names a region, AWS is asked for the bucket's region.
+        self._check_same_store(own)
+        path_style = own.s3_path_style or self.is_on("path.style.access")
+        storage, why_not = replace(own, s3_path_style=path_style), None
+        if own.s3_endpoint_url is None:
+            storage = replace(storage, s3_endpoint_url=self.endpoint_url(), s3_region=own.s3_region or self.region())
+        try:
+            self.check_supported()
+            self.check_address()
+            if storage.s3_endpoint_url is None:
+                self._check_configured_endpoint(storage)
+            encryption, kms_key = self.encryption()
+            storage = replace(
+                storage,
+                acl=self.acl() or own.acl,
+                storage_class=self.storage_class() or own.storage_class,
+                encryption=encryption or own.encryption,
+                kms_key=kms_key or own.kms_key,
+                s3_customer_key=own.s3_customer_key or self.customer_key(),
+                s3_access_point=self.access_point(),
+                s3_fips=self.is_on(names.FIPS),
+                s3_requester_pays=own.s3_requester_pays or self.is_on(names.REQUESTER_PAYS),
+            )
+            if own.access_key_id is None and not own.anonymous:
+                storage = replace(storage, **asdict(self.credentials()))
+        except NotForTasksError as error:
+            why_not = str(error)
+        if storage.s3_endpoint_url is None and storage.s3_region is None and why_not is None:
+            storage = replace(storage, s3_region=self._find_region(storage))
+        return storage, why_not
 
-def _unusable(provider: str, why: str) -> NotForTasksError:
-    return NotForTasksError(
-        f"the credential provider {provider} {why}: for tasks that write files themselves, set "
-        "ingest.storage.aws.access.key.id and ingest.storage.aws.secret.access.key"
-    )
+    def _check_configured_endpoint(self, storage: TableStorage) -> None:
+        """Raise NotForTasksError if AWS's configuration names an endpoint. Spark's S3 client may follow it or not."""
+        if url := self._access(storage).configured_endpoint():
+            raise NotForTasksError(
+                f"the environment or AWS's configuration names {url} as the endpoint of S3, which Spark's session does "
+                f"not (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url): set spark.hadoop.{_PREFIX}endpoint"
+            )
 
+    def _find_region(self, storage: TableStorage) -> str:
+        region = self._access(storage).find_region()
+        if not region:
+            raise TableAccessError(
+                f"AWS does not say in which region the bucket {self.bucket} is: set "
+                "spark.hadoop.fs.s3a.endpoint.region. For an S3 service other than AWS's, set "
+                "spark.hadoop.fs.s3a.endpoint"
+            )
+        return region
 
-def s3a_settings(hadoop: HadoopSettings, bucket: str) -> S3aSettings:
-    """Return the bucket's S3A settings."""
-    settings = S3aSettings(
-        bucket,
-        get=hadoop.get,
-        password=hadoop.password,
-        environment=hadoop.environment,
-        has_connector=hadoop.has_class(f"{_HADOOP}S3AFileSystem"),
-        names=hadoop.names_after(_PREFIX),
-    )
-    # S3A's credential files take precedence over Hadoop's for all file systems, as in
-    # S3AUtils.patchSecurityCredentialProviders.
-    files = settings.text(_CREDENTIAL_FILES)
-    if files:
-        of_all = f"hadoop.{_CREDENTIAL_FILES}"
-        hadoop.set(of_all, ",".join(filter(None, (files, hadoop.get(of_all)))))
-    return settings
+    def _access(self, storage: TableStorage) -> S3Session:
+        # Imported here, because boto3 takes long to import, and an endpoint needs no rules of AWS's.
+        from tiered_stream.storage.s3_client import S3Session
 
+        return S3Session(storage, self.bucket, TABLES)
 
-def find_storage(own: TableStorage, session: S3aSettings) -> tuple[TableStorage, str | None]:
-    """Return the settings by which tasks access the table's bucket, and a reason why tasks cannot write to it.
-
-    `own` is the job's own access (`ingest.storage.*`). Endpoint, region and credentials in it take precedence over
-    `session`. If no setting names a region, AWS is asked for the bucket's region. The reason is a text that says
-    in what tasks would differ from Spark; None: tasks access the bucket like Spark.
-
-    Raises:
-        ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or there
-            are no credentials.
-        TableAccessError: the bucket's region cannot be found.
-    """
-    _check_same_store(own, session)
-    path_style = own.s3_path_style or session.is_on("path.style.access")
-    storage, why_not = replace(own, s3_path_style=path_style), None
-    if own.s3_endpoint_url is None:
-        storage = replace(storage, s3_endpoint_url=session.endpoint_url(), s3_region=own.s3_region or session.region())
-    try:
-        session.check_supported()
-        session.check_address()
-        if storage.s3_endpoint_url is None:
-            _check_configured_endpoint(storage, session)
-        encryption, kms_key = session.encryption()
-        storage = replace(
-            storage,
-            acl=session.acl() or own.acl,
-            storage_class=session.storage_class() or own.storage_class,
-            encryption=encryption or own.encryption,
-            kms_key=kms_key or own.kms_key,
-            s3_customer_key=own.s3_customer_key or session.customer_key(),
-            s3_access_point=session.access_point(),
-            s3_fips=session.is_on(hadoop.FIPS),
-            s3_requester_pays=own.s3_requester_pays or session.is_on(hadoop.REQUESTER_PAYS),
+    def _check_same_store(self, own: TableStorage) -> None:
+        own_url, session_url = own.s3_endpoint_url, self.endpoint_url()
+        if own_url is None or not self.has_connector or _host_and_port(own_url) == _host_and_port(session_url):
+            return
+        raise ConfigurationError(
+            f"{STORAGE_PREFIX}s3.endpoint.url is {own_url}, but Spark's session reaches the bucket {self.bucket} at "
+            f"{session_url or 'AWS'}: set spark.hadoop.fs.s3a.bucket.{self.bucket}.endpoint to the same, or take "
+            f"{STORAGE_PREFIX}* away"
         )
-        if own.access_key_id is None and not own.anonymous:
-            storage = replace(storage, **asdict(session.credentials()))
-    except NotForTasksError as error:
-        why_not = str(error)
-    if storage.s3_endpoint_url is None and storage.s3_region is None and why_not is None:
-        storage = replace(storage, s3_region=_region(storage, session.bucket))
-    return storage, why_not
-
-
-def _check_configured_endpoint(storage: TableStorage, session: S3aSettings) -> None:
-    """Raise NotForTasksError if AWS's configuration names an endpoint, which Spark's S3 client may follow or not."""
-    if url := _access(storage, session.bucket).configured_endpoint():
-        raise NotForTasksError(
-            f"the environment or AWS's configuration names {url} as the endpoint of S3, which Spark's session does not "
-            f"(AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url): set spark.hadoop.{_PREFIX}endpoint"
-        )
-
-
-def _region(storage: TableStorage, bucket: str) -> str:
-    region = _access(storage, bucket).find_region()
-    if not region:
-        raise TableAccessError(
-            f"AWS does not say in which region the bucket {bucket} is: set spark.hadoop.fs.s3a.endpoint.region. For an "
-            "S3 service other than AWS's, set spark.hadoop.fs.s3a.endpoint"
-        )
-    return region
-
-
-def _access(storage: TableStorage, bucket: str) -> S3Session:
-    # Imported here, because boto3 takes long to import, and an endpoint needs no rules of AWS's.
-    from tiered_stream.storage.s3_client import S3Session
-
-    return S3Session(storage, bucket, TABLES)
-
-
-def _check_same_store(own: TableStorage, session: S3aSettings) -> None:
-    own_url, session_url = own.s3_endpoint_url, session.endpoint_url()
-    if own_url is None or not session.has_connector or _host_and_port(own_url) == _host_and_port(session_url):
-        return
-    raise ConfigurationError(
-        f"{STORAGE_PREFIX}s3.endpoint.url is {own_url}, but Spark's session reaches the bucket {session.bucket} at "
-        f"{session_url or 'AWS'}: set spark.hadoop.fs.s3a.bucket.{session.bucket}.endpoint to the same, or take "
-        f"{STORAGE_PREFIX}* away"
-    )
 
 
 def _host_and_port(endpoint: str | None) -> tuple[str, int | None]:
@@ -394,3 +327,10 @@ def _host_and_port(endpoint: str | None) -> tuple[str, int | None]:
     """
     host, port = host_and_port(endpoint or f"https://s3{_AWS[0]}")
     return (_AWS[0], None) if host.endswith(_AWS) else (host, port)
+
+
+def _unusable(provider: str, why: str) -> NotForTasksError:
+    return NotForTasksError(
+        f"the credential provider {provider} {why}: for tasks that write files themselves, set "
+        "ingest.storage.aws.access.key.id and ingest.storage.aws.secret.access.key"
+    )

@@ -8,6 +8,7 @@ buckets. Sources: `core-default.xml`, `Constants` and `RequestFactoryImpl` of ha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
 
@@ -39,11 +40,7 @@ STORAGE_CLASSES = frozenset(
 KMS_ALGORITHMS = {"sse-kms": "aws:kms", "dsse-kms": "aws:kms:dsse"}
 ALGORITHMS = {"aes256": "AES256", "sse-s3": "AES256", **KMS_ALGORITHMS}
 """S3's encryption of new objects, by the setting's value in lower case (Hadoop: `S3AEncryptionMethods`)."""
-
-
-def _entries(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
-    return entries(Kind.SESSION, handling, *(S3A_PREFIX + name for name in names), note=note, off=off)
-
+_entries = partial(entries, Kind.SESSION, prefix=S3A_PREFIX)
 
 S3A_REQUIREMENTS: tuple[Requirement, ...] = (
     *_entries(

@@ -1,50 +1,39 @@
-"""Access of tasks to a table's object store or HDFS, by the scheme of the table's URI.
-
-In HDFS, tasks find Kerberos tickets and delegation tokens as Spark's executors do (`HADOOP_TOKEN_FILE_LOCATION`,
-`KRB5CCNAME`).
-"""
+"""Access of tasks to a table's object store, by the scheme of the table's URI."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from importlib.util import find_spec
 from urllib.parse import urlsplit
 
-import orjson
-
-from tiered_stream.delta.requirements.abfs import abfs_settings, find_azure_storage
-from tiered_stream.delta.requirements.gs import find_google_storage, gs_settings
-from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
-from tiered_stream.delta.requirements.s3a import find_storage, s3a_settings
-from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableStorage, table_storage
+from tiered_stream.delta.requirements.abfs import AbfsStore
+from tiered_stream.delta.requirements.gs import GsStore
+from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings, SessionStore
+from tiered_stream.delta.requirements.hdfs import HdfsStore
+from tiered_stream.delta.requirements.s3a import S3aStore
+from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, S3_SCHEMES, TableStorage, table_storage
 from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, HDFS_SCHEME
-from tiered_stream.storage.hadoop.client_settings import BLOCK_SIZE, REPLICATION, UMASK, new_files
+
+_STORES: Mapping[str, type[SessionStore]] = {
+    **dict.fromkeys(S3_SCHEMES, S3aStore), **dict.fromkeys(AZURE_SCHEMES, AbfsStore),
+    GOOGLE_SCHEME: GsStore, HDFS_SCHEME: HdfsStore,
+}  # fmt: skip
 
 
 def find_access(own: TableStorage, uri: str, hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
     """Return the settings by which tasks access the store of the folder `uri`, and why tasks cannot access it.
 
-    `own` is the job's own access, and `hadoop` are the session's settings. The second value is None if tasks can access
-    the store.
+    `own` is the job's own access (`ingest.storage.*`), and `hadoop` are the session's settings. The second value is
+    None if tasks can access the store.
 
-    Raises:
-        ConfigurationError: a storage setting is wrong, or there are no credentials.
-        TableAccessError: the region of the table's bucket cannot be found.
+    Raises: the errors of `SessionStore.find`.
     """
-    parts = urlsplit(uri)
-    if parts.scheme == GOOGLE_SCHEME:
-        return find_google_storage(own, gs_settings(hadoop, parts.netloc))
-    if parts.scheme in AZURE_SCHEMES:
-        return find_azure_storage(own, uri, abfs_settings(hadoop, uri))
-    if parts.scheme == HDFS_SCHEME:
-        return find_hdfs(own, hadoop)
-    if parts.scheme in BUCKET_SCHEMES:
-        return find_storage(own, s3a_settings(hadoop, parts.netloc))
+    scheme = urlsplit(uri).scheme
+    if scheme in _STORES:
+        return _STORES[scheme](hadoop, uri).find(own)
     known = "neither a local folder nor in S3, Azure Blob Storage, Google Cloud Storage or HDFS"
-    return own, None if parts.scheme == "file" else f"{uri} is {known}"
+    return own, None if scheme == "file" else f"{uri} is {known}"
 
 
 def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: HadoopSettings | None) -> TableStorage:
@@ -67,43 +56,6 @@ def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: Hado
 
 def missing_connector(uri: str, hadoop: HadoopSettings) -> str | None:
     """Return in words what the session lacks to reach the store of the folder `uri`; None: it lacks nothing."""
-    parts = urlsplit(uri)
-    if parts.scheme == GOOGLE_SCHEME:
-        connected, lacking = gs_settings(hadoop, parts.netloc).has_connector, "Google Cloud Storage (gcs-connector)"
-    elif parts.scheme in AZURE_SCHEMES:
-        connected, lacking = abfs_settings(hadoop, uri).has_connector, f"{parts.scheme}:// (hadoop-azure)"
-    elif parts.scheme in BUCKET_SCHEMES and parts.scheme != HDFS_SCHEME:
-        connected, lacking = s3a_settings(hadoop, parts.netloc).has_connector, "S3 (hadoop-aws)"
-    else:
-        return None
-    return None if connected else f"the session has no way to {lacking}"
-
-
-_PREFIXES = (
-    "dfs.ha.namenodes.", "dfs.namenode.rpc-address.", "dfs.client.failover.resolve", "dfs.client.failover.random.",
-    "dfs.client.failover.proxy.", "dfs.client.block.write.replace-datanode-on-failure.",
-)  # fmt: skip
-_NAMES = (
-    "fs.defaultFS", "dfs.data.transfer.protection", "dfs.client.use.datanode.hostname",
-    "hadoop.security.authentication", "hadoop.security.key.provider.path", REPLICATION, BLOCK_SIZE, UMASK,
-)  # fmt: skip
-"""Settings that hdfs-native follows, as its README lists them, and the settings of `new_files`."""
-
-
-def find_hdfs(own: TableStorage, hadoop: HadoopSettings) -> tuple[TableStorage, str | None]:
-    """Return the settings by which tasks access HDFS, and a reason why tasks cannot write to it.
-
-    `own` is the job's own access (`ingest.storage.*`). The reason is None if tasks can write to HDFS.
-
-    Raises:
-        ConfigurationError: a storage setting is malformed.
-    """
-    if find_spec("hdfs_native") is None:
-        return own, "tasks write to HDFS by hdfs-native, which is not installed: pip install 'tiered-stream[hdfs]'"
-    names = (*_NAMES, *(prefix + name for prefix in _PREFIXES for name in hadoop.names_after(prefix)))
-    values = {name: value for name in names if (value := hadoop.get(name))}
-    try:
-        new_files(values)
-    except ConfigurationError as error:
-        return own, str(error)
-    return replace(own, hdfs_settings=own.hdfs_settings or orjson.dumps(values).decode()), None
+    scheme = urlsplit(uri).scheme
+    store = _STORES[scheme](hadoop, uri) if scheme in _STORES else None
+    return None if store is None or store.has_connector else f"the session has no way to {store.library}"

@@ -12,8 +12,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from tiered_stream.delta.requirements.abfs import ABFS_PREFIX, ABFS_REQUIREMENTS
-from tiered_stream.delta.requirements.gs import GS_PREFIX, GS_REQUIREMENTS
+from tiered_stream.delta.requirements.abfs_requirements import ABFS_PREFIX, ABFS_REQUIREMENTS
+from tiered_stream.delta.requirements.gs_requirements import GS_PREFIX, GS_REQUIREMENTS
 from tiered_stream.delta.requirements.requirement import Handling, ImposedRequirement, Kind, Requirement
 from tiered_stream.delta.requirements.s3a_requirements import S3A_PREFIX, S3A_REQUIREMENTS
 from tiered_stream.delta.requirements.session_requirements import SESSION_REQUIREMENTS

@@ -1,0 +1,41 @@
+"""Access of tasks to a table's folder in HDFS, from the session's Hadoop settings.
+
+Tasks find Kerberos tickets and delegation tokens as Spark's executors do (`HADOOP_TOKEN_FILE_LOCATION`, `KRB5CCNAME`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+
+import orjson
+
+from tiered_stream.delta.requirements.hadoop_settings import SessionStore
+from tiered_stream.delta.settings.ingest_settings import TableStorage
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.storage.hadoop.client_settings import BLOCK_SIZE, REPLICATION, UMASK, new_files
+
+_PREFIXES = (
+    "dfs.ha.namenodes.", "dfs.namenode.rpc-address.", "dfs.client.failover.resolve", "dfs.client.failover.random.",
+    "dfs.client.failover.proxy.", "dfs.client.block.write.replace-datanode-on-failure.",
+)  # fmt: skip
+_NAMES = (
+    "fs.defaultFS", "dfs.data.transfer.protection", "dfs.client.use.datanode.hostname",
+    "hadoop.security.authentication", "hadoop.security.key.provider.path", REPLICATION, BLOCK_SIZE, UMASK,
+)  # fmt: skip
+"""Settings that hdfs-native follows, as its README lists them, and the settings of `new_files`."""
+
+
+class HdfsStore(SessionStore):
+    """File system in HDFS."""
+
+    def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
+        if find_spec("hdfs_native") is None:
+            return own, "tasks write to HDFS by hdfs-native, which is not installed: pip install 'tiered-stream[hdfs]'"
+        names = (*_NAMES, *(prefix + name for prefix in _PREFIXES for name in self.hadoop.names_after(prefix)))
+        values = {name: value for name in names if (value := self.hadoop.get(name))}
+        try:
+            new_files(values)
+        except ConfigurationError as error:
+            return own, str(error)
+        return replace(own, hdfs_settings=own.hdfs_settings or orjson.dumps(values).decode()), None
