@@ -17,7 +17,7 @@ from tests.rigs.stack.built import built
 from tests.rigs.stack.errors import StackError
 from tests.rigs.stack.jars import CONF, jar_paths, pinned_jars
 from tests.rigs.stack.java import java_command
-from tests.rigs.stack.processes import LONG, ServiceProcess, free_ports, wait_until
+from tests.rigs.stack.processes import LONG, Service, free_ports, wait_until
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,19 @@ class Connector:
         }
 
 
-class Connect:
-    """A worker that keeps its offsets in a file over `kill` and `start`.
+class Connect(Service):
+    """A worker that keeps its offsets in a file. After `kill`, it repeats records whose offsets it had not stored.
 
     Args:
         folder: for its configuration, its offsets and its log.
     """
 
+    grace = 30.0
+
     def __init__(self, folder: Path, broker: KafkaBroker, database: Postgres, connectors: Sequence[Connector]) -> None:
         (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
         self._folder, self._broker, self._database, self._connectors = folder, broker, database, connectors
-        self._process: ServiceProcess | None = None
 
     def start(self) -> None:
         """Start it, and wait until each connector runs its task.
@@ -98,8 +99,8 @@ class Connect:
         command = java_command(
             "org.apache.kafka.connect.cli.ConnectStandalone", path, [str(file) for file in files], ("-Xmx512m",)
         )
-        self._process = ServiceProcess("Kafka Connect", command, self._folder / "connect.log")
-        self._process.start(lambda: all(self._runs(connector) for connector in self._connectors))
+        log_file = self._folder / "connect.log"
+        self._serve("Kafka Connect", command, log_file, lambda: all(map(self._runs, self._connectors)))
 
     def wait_until_delivered(self) -> None:
         """Wait until Kafka has every change that is committed now, as the database knows from its replication slots.
@@ -120,15 +121,6 @@ class Connect:
             return self._database.execute(touch + behind).strip() == "0"
 
         wait_until(passed, f"Debezium to pass {end}", pause=0.5)
-
-    def kill(self) -> None:
-        """End it as a crash would: Debezium sends records again whose offsets it had not stored."""
-        if self._process is not None:
-            self._process.kill()
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
 
     def _make_pulse(self, connector: Connector) -> None:
         table = f"CREATE TABLE IF NOT EXISTS {connector.pulse} (id int PRIMARY KEY, beats int)"

@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 from tests.rigs.stack.built import built, built_folder, check_module, missing_program, run_build
 from tests.rigs.stack.gcs_xml import GcsXmlHandler
 from tests.rigs.stack.http_front import HttpFront
-from tests.rigs.stack.processes import ServiceProcess, free_ports, listens
+from tests.rigs.stack.processes import Service, free_ports, listens
 
 MODULE = "github.com/fsouza/fake-gcs-server"
 VERSION = "v1.56.1"
@@ -49,13 +49,12 @@ def key_without_token(endpoint: str) -> str:
     return json.dumps({"gcs_base_url": endpoint, "disable_oauth": True, **nobody})
 
 
-class FakeGcs:
+class FakeGcs(Service):
     """One server behind a front for the XML API; its log is in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port, self._json_port = free_ports(2)
-        self._process: ServiceProcess | None = None
         self._front: HttpFront | None = None
 
     @property
@@ -84,16 +83,14 @@ class FakeGcs:
             "-host", "127.0.0.1", "-port", str(self._json_port), "-public-host", f"127.0.0.1:{self._json_port}",
             "-backend", "memory",
         ]  # fmt: skip
-        self._process = ServiceProcess("fake-gcs-server", command, self.folder / "fake-gcs-server.log")
-        self._process.start(lambda: listens(self._json_port))
+        self._serve("fake-gcs-server", command, self.folder / "fake-gcs-server.log", lambda: listens(self._json_port))
         self._front = HttpFront(self.port, self._json_port, GcsXmlHandler)
         self._front.start()
 
     def stop(self) -> None:
         if self._front is not None:
             self._front.stop()
-        if self._process is not None:
-            self._process.stop(grace=10.0)
+        super().stop()
 
     def create_bucket(self, name: str) -> None:
         self._post("storage/v1/b?project=any", json.dumps({"name": name}).encode(), "application/json")
