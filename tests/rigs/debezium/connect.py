@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +12,9 @@ from kafka.admin import NewTopic
 
 from tests.rigs.debezium.postgres import DATABASE, USER, Postgres
 from tests.rigs.stack.broker import KafkaBroker
-from tests.rigs.stack.built import built
+from tests.rigs.stack.built import unpacked
 from tests.rigs.stack.errors import StackError
-from tests.rigs.stack.jars import CONF, jar_paths, pinned_jars
+from tests.rigs.stack.jars import CONF, jar_paths
 from tests.rigs.stack.java import java_command
 from tests.rigs.stack.processes import LONG, Service, free_ports, wait_until
 
@@ -84,7 +83,7 @@ class Connect(Service):
         worker = {
             "bootstrap.servers": self._broker.bootstrap_servers,
             "listeners": self.url,
-            "plugin.path": str(_plugins()),
+            "plugin.path": str(unpacked("debezium")[1]),
             "offset.storage.file.filename": str(self._folder / "offsets"),
             "offset.flush.interval.ms": "1000",
             "key.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -145,17 +144,6 @@ class Connect(Service):
         if failed := [state for state in states if state["state"] == "FAILED"]:
             raise StackError(f"{connector.name} failed: {failed[0].get('trace', '')[:2000]}")
         return len(states) > 1 and all(state["state"] == "RUNNING" for state in states)
-
-
-def _plugins() -> Path:
-    (archive,) = pinned_jars(["debezium"])
-    return built(archive.name, archive.version, _unpack)
-
-
-def _unpack(folder: Path) -> None:
-    (packed,) = jar_paths("debezium")
-    with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")
 
 
 def _write(file: Path, properties: Mapping[str, str]) -> Path:

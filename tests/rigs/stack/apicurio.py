@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import urllib3
 
-from tests.rigs.stack.built import built
-from tests.rigs.stack.jars import jar_paths, pinned_jars
+from tests.rigs.stack.built import unpacked
 from tests.rigs.stack.java import java_executable
 from tests.rigs.stack.processes import LONG, Service, free_ports
 
@@ -25,8 +23,7 @@ class Apicurio(Service):
         self._folder = folder
 
     def start(self) -> None:
-        (jar,) = pinned_jars(["apicurio"])
-        program = built(jar.name, jar.version, _unpack)
+        jar, program = unpacked("apicurio")
         settings = {"quarkus.http.host": "127.0.0.1", "quarkus.http.port": str(self.port)}
         command = [str(java_executable()), "-Xmx256m", "-XX:TieredStopAtLevel=1",
                    *(f"-D{name}={value}" for name, value in settings.items()),
@@ -51,9 +48,3 @@ class Apicurio(Service):
             return urllib3.request("GET", f"{self.url}/subjects", retries=False, timeout=5).status == 200
         except urllib3.exceptions.HTTPError:
             return False
-
-
-def _unpack(folder: Path) -> None:
-    (packed,) = jar_paths("apicurio")
-    with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")

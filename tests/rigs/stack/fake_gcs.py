@@ -7,12 +7,11 @@ XML API are translated in front of it (`gcs_xml.py`).
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
-from tests.rigs.stack.built import built, built_folder, check_module, missing_program, run_build
+from tests.rigs.stack.built import built_folder, go_program, missing_program
 from tests.rigs.stack.gcs_xml import GcsXmlHandler
 from tests.rigs.stack.http_front import HttpFront
 from tests.rigs.stack.processes import Service, free_ports, listens
@@ -28,19 +27,9 @@ def why_no_fake_gcs() -> str | None:
     return None if built_folder("fake-gcs-server", VERSION).exists() else missing_program("go")
 
 
-def _build(folder: Path) -> None:
-    run_build(["go", "install", "-buildvcs=false", f"{MODULE}@{VERSION}"], folder, {"GOBIN": str(folder)})
-    built_of = subprocess.check_output(["go", "version", "-m", f"{folder}/fake-gcs-server"], text=True)
-    check_module(built_of, "fake-gcs-server", VERSION, CHECKSUM)
-
-
 def fake_gcs_executable() -> Path:
-    """Return the program, and build it first if the cache lacks it.
-
-    Raises:
-        StackError: it could not be built.
-    """
-    return built("fake-gcs-server", VERSION, _build) / "fake-gcs-server"
+    """Return the program, as `go_program`."""
+    return go_program("fake-gcs-server", MODULE, VERSION, CHECKSUM)
 
 
 def key_without_token(endpoint: str) -> str:
