@@ -177,10 +177,8 @@ def lake(tmp_path: Path) -> Iterator[VersityGateway]:
 
     if missing := why_no_versitygw():
         pytest.skip(missing)
-    gateway = VersityGateway(tmp_path / "versitygw", tmp_path / "lake")
-    gateway.start()
-    yield gateway
-    gateway.stop()
+    with VersityGateway(tmp_path / "versitygw", tmp_path / "lake") as gateway:
+        yield gateway
 
 
 @pytest.fixture(scope="session")

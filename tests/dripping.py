@@ -6,7 +6,7 @@ import itertools
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 HEADERS = (b"HTTP/1.1 200 OK\r\nX-Never: ", b"x")
@@ -16,7 +16,7 @@ CHUNKS = (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n
 
 @contextmanager
 def dripping(
-    first: bytes, piece: bytes, identity: ssl.SSLContext | None = None, seconds: float = 0
+    first: bytes | Callable[[bytes], bytes], piece: bytes, identity: ssl.SSLContext | None = None, seconds: float = 0
 ) -> Iterator[tuple[str, list[int]]]:
     """Its URL, and for each answer how many pieces were sent, one each `seconds`; an answer ends with its client."""
     ended, sent = threading.Event(), [0]
@@ -26,8 +26,8 @@ def dripping(
         with suppress(OSError), connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             stream = connection if identity is None else identity.wrap_socket(connection, server_side=True)
-            stream.recv(1 << 16)
-            stream.sendall(first)
+            request = stream.recv(1 << 16)
+            stream.sendall(first if isinstance(first, bytes) else first(request))
             for number in itertools.count(1):
                 if ended.wait(seconds):
                     return

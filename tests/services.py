@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.secure import OAUTHBEARER, PLAIN, SCRAM, TOKEN_VALIDATOR
@@ -60,29 +59,10 @@ class Cluster:
     kdc: Kdc | None
 
 
-class _Server(Protocol):
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-Server = TypeVar("Server", bound=_Server)
-
-
-@contextmanager
-def _started(server: Server) -> Iterator[Server]:
-    """Start a server, and stop it even if it could not be started as a whole."""
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
-
-
 @contextmanager
 def s3proxy(folder: Path) -> Iterator[S3Proxy]:
     """Start an S3 endpoint; its buckets are folders in `base_dir`."""
-    with _started(S3Proxy(folder / "s3proxy", folder / "storage")) as proxy:
+    with S3Proxy(folder / "s3proxy", folder / "storage") as proxy:
         yield proxy
 
 
@@ -214,7 +194,7 @@ def replayed_topics(_folder: Path) -> Iterator[ReplayedTopics]:
 @contextmanager
 def azurite(folder: Path) -> Iterator[Azurite]:
     """Start Azure Blob Storage's emulator, with the container `contract`."""
-    with _started(Azurite(folder)) as server:
+    with Azurite(folder) as server:
         server.create_container("contract")
         yield server
 
@@ -222,7 +202,7 @@ def azurite(folder: Path) -> Iterator[Azurite]:
 @contextmanager
 def fake_gcs(folder: Path) -> Iterator[FakeGcs]:
     """Start a stand-in for Google Cloud Storage, with the bucket `contract`."""
-    with _started(FakeGcs(folder)) as server:
+    with FakeGcs(folder) as server:
         server.create_bucket("contract")
         yield server
 
@@ -230,7 +210,7 @@ def fake_gcs(folder: Path) -> Iterator[FakeGcs]:
 @contextmanager
 def hdfs(folder: Path) -> Iterator[Hdfs]:
     """Start HDFS with one data node."""
-    with _started(Hdfs(folder)) as server:
+    with Hdfs(folder) as server:
         yield server
 
 

@@ -46,6 +46,13 @@ class ScriptedClient(BrokerClient):
         return [(node_id, message) for node_id, message in self.requests if isinstance(message, kind)]
 
 
+def answering(answer: Callable[[int, Any], Any], found: Callable[[], Any] | None = None) -> Callable[[int, Any], Any]:
+    """Brokers that answer requests for metadata by `found`, which has the topic by default, and others by `answer`."""
+    return lambda node_id, message: (
+        (found or metadata)() if isinstance(message, MetadataRequest) else answer(node_id, message)
+    )
+
+
 def metadata(
     leader: int = 1, *, error_code: int = 0, topic_id: UUID = TOPIC_ID, epoch: int = 5, partitions: int = 1
 ) -> Any:
@@ -73,6 +80,7 @@ __all__ = [
     "ListOffsetsRequest",
     "MetadataRequest",
     "ScriptedClient",
+    "answering",
     "fetched",
     "metadata",
     "offsets",

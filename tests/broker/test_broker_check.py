@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-import socket
 import ssl
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.broker.certificates import CertificateAuthority
-from tests.broker.scripted import MetadataRequest, ScriptedClient, metadata
+from tests.broker.listener import SILENCE, listener
+from tests.broker.scripted import MetadataRequest, ScriptedClient, answering, metadata
 from tests.broker.secure import login_module
 from tests.dripping import dripping
 from tests.local_http import LocalHttp
@@ -36,48 +34,10 @@ from tiered_stream.options.choices import IsolationLevel
 
 FAR = 600_000
 """Milliseconds that no test waits for."""
-SILENCE = b""
 
 
 def refused() -> str:
     return f"127.0.0.1:{free_ports(1)[0]}"
-
-
-@contextmanager
-def listener(answer: Callable[[bytes], bytes], context: ssl.SSLContext | None = None) -> Iterator[str]:
-    """A listener that sends `answer` of the first bytes of each connection, and then closes it.
-
-    Where the answer is SILENCE, the connection stays open.
-    """
-    server = socket.create_server(("127.0.0.1", 0))
-    kept: list[socket.socket] = []
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return
-            try:
-                secured = connection if context is None else context.wrap_socket(connection, server_side=True)
-                reply = answer(secured.recv(4096))
-                if reply:
-                    secured.sendall(reply)
-                    secured.close()
-                kept.append(secured)
-            except OSError:
-                connection.close()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-    finally:
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
-        thread.join()
-        for connection in kept:
-            connection.close()
 
 
 def handshake(error_code: int, *mechanisms: str) -> Callable[[bytes], bytes]:
@@ -130,7 +90,7 @@ def test_a_client_that_has_met_brokers_waits_for_them_as_long_as_before() -> Non
             return await super().request(node_id, message, deadline)
 
     client = Restarting(
-        lambda _, message: metadata() if isinstance(message, MetadataRequest) else object(),
+        answering(lambda *_: object()),
         {"default.api.timeout.ms": str(FAR), "retry.backoff.max.ms": "1"},
     )
     with client:

@@ -3,11 +3,11 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 
+from tests.broker.listener import SILENCE, listener
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic
 from tests.rigs.stack.transactions import TransactionalProducer
@@ -16,32 +16,8 @@ from tiered_stream.errors import BrokerError, BrokerUnavailableError, Configurat
 from tiered_stream.model import NO_TOPIC_ID
 
 
-@contextmanager
-def server(reply: bytes | None) -> Iterator[str]:
-    """A listener that answers each connection's first bytes with `reply` and never closes; None: says nothing."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    accepted: list[socket.socket] = []
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            accepted.append(connection)
-            if reply is not None and connection.recv(4096):
-                connection.sendall(reply)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join()
-        for connection in accepted:
-            connection.close()
+def server(reply: bytes) -> AbstractContextManager[str]:
+    return listener(lambda _: reply, closes=False)
 
 
 def client(servers: str, **properties: str) -> BrokerClient:
@@ -74,7 +50,7 @@ def test_a_host_that_has_no_address_is_named() -> None:
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 def test_a_server_that_says_nothing_is_given_up(protocol: str) -> None:
     with (
-        server(None) as servers,
+        server(SILENCE) as servers,
         client(servers, security_protocol=protocol) as broker,
         pytest.raises(BrokerUnavailableError, match="500 ms"),
     ):
@@ -108,7 +84,7 @@ def test_a_server_that_does_not_speak_tls_is_a_matter_of_configuration() -> None
 
 
 def test_closing_ends_a_call_that_waits() -> None:
-    with server(None) as servers:
+    with server(SILENCE) as servers:
         broker = client(servers, default_api_timeout_ms="60000")
         call = broker.start(lambda: broker.fetch_metadata(None, broker.deadline()))
         broker.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.scripted import ListOffsetsRequest, MetadataRequest, ScriptedClient, metadata, offsets
+from tests.broker.scripted import ListOffsetsRequest, MetadataRequest, ScriptedClient, answering, metadata, offsets
 from tiered_stream.broker import client as client_module
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
@@ -34,7 +34,7 @@ def test_a_topic_that_was_never_heard_of_is_asked_for_however_young_the_machine_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client_module, "time", SimpleNamespace(monotonic=lambda: 10.0))
-    client = ScriptedClient(lambda _, message: metadata() if isinstance(message, MetadataRequest) else offsets(42))
+    client = ScriptedClient(answering(lambda *_: offsets(42)))
 
     assert latest(client) == 42
 
@@ -59,13 +59,10 @@ def test_a_partition_that_was_not_heard_of_is_asked_for_before_it_is_believed_no
 def test_a_question_follows_the_leader_to_another_broker() -> None:
     leaders = itertools.chain([1], itertools.repeat(2))
 
-    def answer(node_id: int, message: Any) -> Any:
-        if isinstance(message, MetadataRequest):
-            return metadata(next(leaders))
+    def answer(node_id: int, _: Any) -> Any:
         return offsets(42) if node_id == 2 else offsets(-1, error_code=NOT_LEADER)
 
-    client = ScriptedClient(answer)
-
+    client = ScriptedClient(answering(answer, lambda: metadata(next(leaders))))
     assert latest(client) == 42
     assert [node_id for node_id, _ in client.asked(ListOffsetsRequest)] == [1, 2]
 
@@ -75,9 +72,7 @@ def test_a_timestamp_whose_segment_moves_to_remote_storage_meanwhile_is_found_at
     answered: tuple[int, int], offset: int | None
 ) -> None:
     answers = iter(answered)
-    client = ScriptedClient(
-        lambda _, message: metadata() if isinstance(message, MetadataRequest) else offsets(next(answers))
-    )
+    client = ScriptedClient(answering(lambda *_: offsets(next(answers))))
 
     with client:
         reader = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED)
@@ -86,7 +81,7 @@ def test_a_timestamp_whose_segment_moves_to_remote_storage_meanwhile_is_found_at
 
 def test_a_broken_connection_is_tried_again_with_new_metadata() -> None:
     answers = iter([None, None, offsets(42)])
-    client = ScriptedClient(lambda _, message: metadata() if isinstance(message, MetadataRequest) else next(answers))
+    client = ScriptedClient(answering(lambda *_: next(answers)))
 
     assert latest(client) == 42
     assert len(client.asked(MetadataRequest)) == 3
@@ -100,10 +95,7 @@ def test_a_partition_that_stays_without_a_leader_is_named_when_time_is_up() -> N
 
 
 def test_the_last_reason_is_told_when_time_is_up() -> None:
-    client = ScriptedClient(
-        lambda _, message: metadata() if isinstance(message, MetadataRequest) else offsets(-1, error_code=NOT_LEADER),
-        {"default.api.timeout.ms": "50"},
-    )
+    client = ScriptedClient(answering(lambda *_: offsets(-1, error_code=NOT_LEADER)), {"default.api.timeout.ms": "50"})
 
     with pytest.raises(BrokerUnavailableError, match="last: NOT_LEADER_OR_FOLLOWER"):
         latest(client)
@@ -111,10 +103,7 @@ def test_the_last_reason_is_told_when_time_is_up() -> None:
 
 def test_the_reason_before_the_last_one_is_told_too() -> None:
     answers = itertools.chain([offsets(-1, error_code=NOT_LEADER)], itertools.repeat(None))
-    client = ScriptedClient(
-        lambda _, message: metadata() if isinstance(message, MetadataRequest) else next(answers),
-        {"default.api.timeout.ms": "300"},
-    )
+    client = ScriptedClient(answering(lambda *_: next(answers)), {"default.api.timeout.ms": "300"})
 
     with pytest.raises(BrokerUnavailableError, match="last: .*; before that: NOT_LEADER_OR_FOLLOWER$"):
         latest(client)
@@ -130,12 +119,10 @@ def test_what_one_partition_lacks_does_not_keep_another_from_its_answer() -> Non
     both = metadata(partitions=2)
     both.topics[0].partitions[1].leader_id = 2
 
-    def answer(node_id: int, message: Any) -> Any:
-        if isinstance(message, MetadataRequest):
-            return both
+    def answer(node_id: int, _: Any) -> Any:
         return offsets(42) if node_id == 1 else offsets(-1, partition=1, error_code=TOPIC_AUTHORIZATION_FAILED)
 
-    with ScriptedClient(answer) as client:
+    with ScriptedClient(answering(answer, lambda: both)) as client:
         answers = each_latest(client, None)
         assert answers.found == {PARTITION: 42}
         assert isinstance(answers.faults[OTHER], BrokerAuthorizationError)
@@ -144,10 +131,8 @@ def test_what_one_partition_lacks_does_not_keep_another_from_its_answer() -> Non
 def test_where_a_local_log_begins_is_not_known_of_a_partition_without_a_leader() -> None:
     both = metadata(partitions=2)
     both.topics[0].partitions[1].leader_id = -1
-    with ScriptedClient(
-        lambda _, message: both if isinstance(message, MetadataRequest) else offsets(42),
-        {"default.api.timeout.ms": "3600000"},
-    ) as client:
+    brokers = answering(lambda *_: offsets(42), lambda: both)
+    with ScriptedClient(brokers, {"default.api.timeout.ms": "3600000"}) as client:
         reader = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED)
         assert reader.earliest_local([PARTITION, OTHER], 1_800_000) == {PARTITION: 42, OTHER: None}
 
@@ -157,14 +142,12 @@ def test_who_has_little_patience_does_not_wait_for_a_leader_and_others_do() -> N
     long = {"default.api.timeout.ms": "3600000"}
     elections = itertools.chain([-1, -1, -1], itertools.repeat(2))
 
-    def answer(node_id: int, message: Any) -> Any:
-        if isinstance(message, MetadataRequest):
-            both = metadata(partitions=2)
-            both.topics[0].partitions[1].leader_id = next(elections)
-            return both
-        return offsets(42, partition=node_id - 1)
+    def both() -> Any:
+        found = metadata(partitions=2)
+        found.topics[0].partitions[1].leader_id = next(elections)
+        return found
 
-    with ScriptedClient(answer, long) as client:
+    with ScriptedClient(answering(lambda node, _: offsets(42, partition=node - 1), both), long) as client:
         answers = each_latest(client, 1_800_000)
         assert answers.found == {PARTITION: 42}
         assert "no leader" in str(answers.faults[OTHER]) and answers.faults[OTHER].retriable
@@ -174,10 +157,7 @@ def test_who_has_little_patience_does_not_wait_for_a_leader_and_others_do() -> N
 def test_a_broker_that_does_not_answer_costs_its_partitions_when_patience_ends() -> None:
     both = metadata(partitions=2)
     both.topics[0].partitions[1].leader_id = 2
-    client = ScriptedClient(
-        lambda node_id, message: both if isinstance(message, MetadataRequest) else offsets(42) if node_id == 1 else None
-    )
-    with client:
+    with ScriptedClient(answering(lambda node, _: offsets(42) if node == 1 else None, lambda: both)) as client:
         answers = each_latest(client, 300)
         assert answers.found == {PARTITION: 42} and "closed" in str(answers.faults[OTHER])
 
@@ -185,10 +165,7 @@ def test_a_broker_that_does_not_answer_costs_its_partitions_when_patience_ends()
 def test_null_arrays_are_no_answer() -> None:
     broken, nothing = offsets(1), metadata()
     broken.topics = nothing.topics = None
-    client = ScriptedClient(
-        lambda _, message: metadata() if isinstance(message, MetadataRequest) else broken,
-        {"default.api.timeout.ms": "300"},
-    )
+    client = ScriptedClient(answering(lambda *_: broken), {"default.api.timeout.ms": "300"})
     with pytest.raises(BrokerUnavailableError, match="t-0: .*missing"):
         latest(client)
     with ScriptedClient(lambda *_: nothing) as client:
@@ -197,9 +174,7 @@ def test_null_arrays_are_no_answer() -> None:
 
 def test_a_topic_that_appears_late_is_waited_for() -> None:
     codes = itertools.chain([UNKNOWN_TOPIC, UNKNOWN_TOPIC], itertools.repeat(0))
-    client = ScriptedClient(
-        lambda _, message: metadata(error_code=next(codes)) if isinstance(message, MetadataRequest) else offsets(1)
-    )
+    client = ScriptedClient(answering(lambda *_: offsets(1), lambda: metadata(error_code=next(codes))))
 
     assert latest(client) == 1
 
@@ -216,9 +191,7 @@ def test_a_topic_that_appears_late_is_waited_for() -> None:
     ],
 )
 def test_an_error_that_will_not_pass_is_raised_at_once(code: int, kind: type[Exception], text: str) -> None:
-    client = ScriptedClient(
-        lambda _, message: metadata() if isinstance(message, MetadataRequest) else offsets(-1, error_code=code)
-    )
+    client = ScriptedClient(answering(lambda *_: offsets(-1, error_code=code)))
 
     with pytest.raises(kind, match=text):
         latest(client)
@@ -248,9 +221,7 @@ def test_brokers_are_asked_once_even_when_the_time_is_up() -> None:
 
 
 def test_an_answer_for_a_partition_that_was_not_asked_for_is_refused() -> None:
-    client = ScriptedClient(
-        lambda _, message: metadata() if isinstance(message, MetadataRequest) else offsets(1, partition=3)
-    )
+    client = ScriptedClient(answering(lambda *_: offsets(1, partition=3)))
 
     with pytest.raises(CorruptDataError, match="broker 1 .* t-3"):
         latest(client)

@@ -17,6 +17,7 @@ from tests.broker.scripted import (
     FetchRequest,
     MetadataRequest,
     ScriptedClient,
+    answering,
     fetched,
     metadata,
     offsets,
@@ -110,11 +111,9 @@ def test_any_bytes_give_an_offset_or_the_format_error(records: bytes) -> None:
 
 def client_of(answers: Any, *, end: int = 100, **properties: str) -> ScriptedClient:
     def answer(_: int, message: Any) -> Any:
-        if isinstance(message, MetadataRequest):
-            return metadata()
         return offsets(end) if isinstance(message, ListOffsetsRequest) else next(answers)
 
-    return ScriptedClient(answer, {name.replace("_", "."): value for name, value in properties.items()})
+    return ScriptedClient(answering(answer), {name.replace("_", "."): value for name, value in properties.items()})
 
 
 def read(client: ScriptedClient, end: int, start: int = 0, poll_timeout_ms: int = PATIENT_MS) -> list[bytes]:
@@ -237,11 +236,9 @@ def test_an_offset_outside_the_log_is_named_with_the_bounds_of_the_log() -> None
 
 def test_records_come_from_the_replica_that_the_leader_names() -> None:
     def answer(node_id: int, message: Any) -> Any:
-        if isinstance(message, MetadataRequest):
-            return metadata()
         return fetched(read_replica=2) if node_id == 1 else fetched(batch(message.topics[0].partitions[0].fetch_offset))
 
-    client = ScriptedClient(answer, {"client.rack": "r"})
+    client = ScriptedClient(answering(answer), {"client.rack": "r"})
 
     assert read(client, 4) == [batch(0), batch(2)]
     assert [node_id for node_id, _ in client.asked(FetchRequest)] == [1, 2, 2]
@@ -251,13 +248,11 @@ def test_records_come_from_the_replica_that_the_leader_names() -> None:
 @pytest.mark.parametrize("failure", [None, fetched(), fetched(error_code=OFFSET_OUT_OF_RANGE)])
 def test_a_replica_that_fails_gives_way_to_the_leader(failure: Any) -> None:
     def answer(node_id: int, message: Any) -> Any:
-        if isinstance(message, MetadataRequest):
-            return metadata()
         if node_id == 2:
             return failure
         return fetched(read_replica=2) if message.rack_id else fetched(batch(0))
 
-    assert read(ScriptedClient(answer, {"client.rack": "r"}), 2) == [batch(0)]
+    assert read(ScriptedClient(answering(answer), {"client.rack": "r"}), 2) == [batch(0)]
 
 
 def test_an_id_that_is_not_the_topic_s_is_asked_for_before_it_is_believed() -> None:
@@ -265,11 +260,9 @@ def test_an_id_that_is_not_the_topic_s_is_asked_for_before_it_is_believed() -> N
     ids = itertools.chain([TOPIC_ID], itertools.repeat(NEXT_ID))
 
     def answer(_: int, message: Any) -> Any:
-        if isinstance(message, MetadataRequest):
-            return metadata(topic_id=next(ids))
         return fetched(batch(0), topic_id=message.topics[0].topic_id)
 
-    with ScriptedClient(answer) as client:
+    with ScriptedClient(answering(answer, lambda: metadata(topic_id=next(ids)))) as client:
         client.metadata(["t"])
         terms = FetchTerms(COMMITTED, max_bytes=1, max_wait_ms=0, topic_id=NEXT_ID)
         assert fetch_records(client, PARTITION, 0, terms).records
@@ -281,26 +274,15 @@ def test_an_id_that_is_not_the_topic_s_is_asked_for_before_it_is_believed() -> N
 def test_a_topic_that_was_made_again_is_data_loss() -> None:
     ids = itertools.chain([TOPIC_ID], itertools.repeat(NEXT_ID))
 
-    def answer(_: int, message: Any) -> Any:
-        if isinstance(message, MetadataRequest):
-            return metadata(topic_id=next(ids))
-        return fetched(error_code=UNKNOWN_TOPIC_ID)
-
-    with (
-        ScriptedClient(answer) as client,
-        pytest.raises(TopicRecreatedError, match="topic 't' "),
-    ):
+    answer = answering(lambda *_: fetched(error_code=UNKNOWN_TOPIC_ID), lambda: metadata(topic_id=next(ids)))
+    with ScriptedClient(answer) as client, pytest.raises(TopicRecreatedError, match="topic 't' "):
         fetch_records(client, PARTITION, 0, FetchTerms(COMMITTED, max_bytes=1, max_wait_ms=0, topic_id=TOPIC_ID))
 
 
 def test_topics_without_an_id_are_fetched_by_name() -> None:
-    def answer(_: int, message: Any) -> Any:
-        if isinstance(message, MetadataRequest):
-            return metadata(topic_id=UUID(int=0))
-        return fetched(batch(0), topic_id=UUID(int=0))
-
+    nameless = UUID(int=0)
+    answer = answering(lambda *_: fetched(batch(0), topic_id=nameless), lambda: metadata(topic_id=nameless))
     client = ScriptedClient(answer)
-
     assert read(client, 2) == [batch(0)]
     ((_, request),) = client.asked(FetchRequest)
     assert request._max_version == 12

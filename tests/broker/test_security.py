@@ -140,9 +140,7 @@ def test_auto_needs_read_on_the_metadata_topic_and_says_so(
     }
     if locator is None:
         for fallback in ({}, {"remote.fallback": "fail"}):
-            with pytest.raises(
-                BrokerAuthorizationError, match="Grant READ and DESCRIBE on the topic __remote_log_meta"
-            ):
+            with pytest.raises(BrokerAuthorizationError, match="topic __remote_log_metadata"):
                 open_log_source(parse_options({**given, **fallback}, streaming=False))
     options = parse_options({**given, "remote.fallback": "broker"}, streaming=False)
     tier = open_log_source(options)

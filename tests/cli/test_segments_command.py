@@ -79,14 +79,10 @@ def test_a_brokers_segments_are_listed_without_any_storage_to_ask(stack: TieredS
 @pytest.mark.stack
 def test_a_gateway_names_what_counts_and_that_is_said(stack: TieredStack, topic: str, tmp_path: Path) -> None:
     tier_segments(stack, topic, [40, 30])
-    gateway = RunningGateway(tmp_path / "gateway", stack.options())
-    gateway.start()
-    try:
+    with RunningGateway(tmp_path / "gateway", stack.options()) as gateway:
         options = {"kafka.bootstrap.servers": gateway.bootstrap_servers, "subscribe": topic}
         ended, read = run("segments", options, "--json"), run("segments", options)
         everything = run("segments", {**stack.options(), "subscribe": topic}, "--json")
-    finally:
-        gateway.stop()
     assert (ended.exit_code, read.exit_code) == (0, 0), ended.output + read.output
     found = orjson.loads(ended.stdout)
     assert (found["told_by"], found["only_what_counts"]) == ("broker", True)

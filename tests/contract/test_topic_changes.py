@@ -40,14 +40,20 @@ def delete_before(stack: TieredStack, topic: str, offset: int, partition: int) -
         admin.delete_records({KafkaTopicPartition(topic, partition): offset})
 
 
+def first_landed(stack: TieredStack, runs: Runs, topic: str, count: int, given: dict[str, str]) -> dict[str, str]:
+    """Land a new topic with so many records, and return the options of the next run."""
+    create_tiered_topic(stack.broker, topic)
+    produce_batch(stack.broker, topic, records(count))
+    again = options(stack, topic, given)
+    assert runs.land(again) == rows(range(count))
+    return again
+
+
 @pytest.mark.contract("1.6 new partition above 0", "1.6 names")
 def test_an_added_partition_whose_first_records_are_gone(
     stack: TieredStack, runs: Runs, topic: str, policy: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(3))
-    given = options(stack, topic, {"failOnDataLoss": policy})
-    assert runs.land(given) == rows(range(3))
+    given = first_landed(stack, runs, topic, 3, {"failOnDataLoss": policy})
     add_partitions(stack.broker, topic, 2)
     produce_batch(stack.broker, topic, records(5), 1)
     delete_before(stack, topic, 2, 1)
@@ -58,10 +64,7 @@ def test_an_added_partition_whose_first_records_are_gone(
 def test_a_limit_is_shared_with_an_added_partition_from_its_log_start(
     stack: TieredStack, runs: Runs, topic: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(3))
-    given = options(stack, topic, {"failOnDataLoss": "false"})
-    assert runs.land(given) == rows(range(3))
+    given = first_landed(stack, runs, topic, 3, {"failOnDataLoss": "false"})
     add_partitions(stack.broker, topic, 2)
     produce_batch(stack.broker, topic, records(20))
     produce_batch(stack.broker, topic, records(90), 1)
@@ -111,10 +114,7 @@ def test_a_topic_of_a_pattern_vanishes_and_comes_back_as_a_new_one(
 def test_a_subscribed_topic_that_is_deleted_fails_the_query(
     stack: TieredStack, runs: Runs, topic: str, policy: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(3))
-    given = options(stack, topic, {"failOnDataLoss": policy, **ATTEMPTS})
-    assert runs.land(given) == rows(range(3))
+    given = first_landed(stack, runs, topic, 3, {"failOnDataLoss": policy, **ATTEMPTS})
     delete_topic(stack.broker, topic)
     with pytest.raises(StreamingQueryException, match="UnknownTopicError"):
         runs.land(given)
@@ -124,10 +124,7 @@ def test_a_subscribed_topic_that_is_deleted_fails_the_query(
 def test_the_log_start_passes_what_a_stream_was_to_read_next(
     stack: TieredStack, runs: Runs, topic: str, policy: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(3))
-    given = options(stack, topic, {"failOnDataLoss": policy})
-    assert runs.land(given) == rows(range(3))
+    given = first_landed(stack, runs, topic, 3, {"failOnDataLoss": policy})
     produce_batch(stack.broker, topic, records(5))
     delete_before(stack, topic, 6, 0)
     lands(runs, given, "COULD_NOT_READ_OFFSET_RANGE", rows(range(6, 8)))
@@ -164,21 +161,14 @@ def test_a_pattern_that_finds_nothing_at_first_reads_the_first_topic_from_its_st
 
 
 @pytest.mark.contract("2.33", "1.6 end below the start")
-@pytest.mark.parametrize("policy", ["true", "false"])
 def test_a_topic_that_was_made_again_between_two_runs_and_is_shorter(
     stack: TieredStack, runs: Runs, topic: str, policy: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(5))
-    given = options(stack, topic, {"failOnDataLoss": policy, "fetchOffset.retryIntervalMs": "100"})
-    assert runs.land(given) == rows(range(5))
+    given = first_landed(stack, runs, topic, 5, {"failOnDataLoss": policy, **ATTEMPTS})
     recreate_topic(stack.broker, topic)
     produce_batch(stack.broker, topic, records(3))
-    if policy == "true":
-        with pytest.raises(StreamingQueryException, match=r"KAFKA_DATA_LOSS\.TOPIC_RECREATED"):
-            runs.land(given)
-    else:
-        assert runs.land(given) == []
+    lands(runs, given, "TOPIC_RECREATED", [])
+    if policy == "false":
         produce_batch(stack.broker, topic, records(2))
         assert runs.land(given) == [(0, 3), (0, 4)]
 
@@ -187,10 +177,7 @@ def test_a_topic_that_was_made_again_between_two_runs_and_is_shorter(
 def test_a_topic_that_was_made_again_between_two_runs_and_is_longer(
     stack: TieredStack, runs: Runs, topic: str, policy: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(5))
-    given = options(stack, topic, {"failOnDataLoss": policy})
-    assert runs.land(given) == rows(range(5))
+    given = first_landed(stack, runs, topic, 5, {"failOnDataLoss": policy})
     recreate_topic(stack.broker, topic)
     produce_batch(stack.broker, topic, records(8))
     lands(runs, given, "TOPIC_RECREATED", rows(range(5, 8)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +14,54 @@ from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from tests.delta.made_batches import ORDERS, plain
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, describe, open_table
+from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table, describe, open_table
 from tiered_stream.delta.commit.open_table import OpenTable
 from tiered_stream.delta.commit.transaction import CommitTable
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.delta.write.data_folder import DataFolder
 from tiered_stream.delta.write.table_writer import TableWriter
 
 QUERY = "3c1e0fd4-0000-4000-8000-6a1c4c0f2b11"
 
 
-def written(files: TableSpec, count: int, first_offset: int = 0) -> list[DataFile]:
-    """A batch of `count` records."""
-    writer = TableWriter(files, 0)
-    writer.add(ORDERS, plain(count, first_offset))
-    return writer.finish()
+def written(files: TableSpec, count: int, first_offset: int = 0, *, parts: int = 1) -> list[DataFile]:
+    """A batch of `count` records, which come to the writer in so many parts."""
+    writer, size = TableWriter(files, 0), count // parts
+    for part in range(parts):
+        writer.add(ORDERS, plain(size, first_offset + part * size))
+    found = writer.finish()
+    writer.close()
+    return found
+
+
+def put(folder: DataFolder, files: Mapping[str, bytes]) -> None:
+    """Write files, and wait for none of them."""
+    for path, content in files.items():
+        file = folder.open(path)
+        file.write(content)
+        folder.finish(path, file)
+
+
+def commit_by_two_writers(files: TableSpec) -> None:
+    """Let two writers commit to a new table at once, each batch twice, and look for every record."""
+    create_table(files, table_schema(True, None), {})
+    batches, size = 4, 10
+
+    def write(writer: int) -> None:
+        commits = TableCommits(planned(files), lambda *_: None)
+        for batch in range(batches):
+            begin = (writer * batches + batch) * size
+            commits.commit(f"{QUERY}-{writer}", batch, written(files, size, begin))
+            commits.commit(f"{QUERY}-{writer}", batch, written(files, size, begin))  # as a batch that is run again
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(write, range(2)))
+    assert offsets(files) == list(range(2 * batches * size))
+    assert table(files).version() == 2 * batches
+    assert table(files).get_add_actions().num_rows == 2 * batches
 
 
 def table(files: TableSpec) -> DeltaTable:

@@ -159,15 +159,11 @@ def check(run: Drive, topics: Sequence[str]) -> None:
 def land_all(folder: Path, topics: int, kills: int, batches: int, seed: int, **given: str) -> Drive:
     """Make the topics, land them, check the tables."""
     names = topic_names(topics)
-    registry = Apicurio(folder)
-    registry.start()
-    try:
+    with Apicurio(folder) as registry:
         write_topics(folder / "tier", names, registry)
         given |= format_settings(names, registry)
         run = Drive(str(folder / "tier"), str(folder), topics * RECORDS // batches, given)
         run_all(run, topics, kills, Random(seed))
-    finally:
-        registry.stop()
     check(run, names)
     return run
 

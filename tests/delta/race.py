@@ -184,9 +184,7 @@ class Outcome:
 def race(folder: Path, commits: int, kills: int = 0, *, bare: bool = False, seed: int = 1) -> Outcome:
     """Run the race over a server of its own, the driver killed `kills` times at random; then count."""
     chance = random.Random(seed)
-    lake = VersityGateway(folder / "versitygw", folder / "lake")
-    lake.start()
-    try:
+    with VersityGateway(folder / "versitygw", folder / "lake") as lake:
         lake.client().create_bucket(Bucket=BUCKET)
         settings = s3a_settings(lake.endpoint, lake.access_key, lake.secret_key)
         session = {f"spark.hadoop.{name}": value for name, value in settings.items()}
@@ -211,8 +209,6 @@ def race(folder: Path, commits: int, kills: int = 0, *, bare: bool = False, seed
         assert run.execute(log) == 0, log.read_text()[-4000:]
         expected = commits if bare else RECORDS
         return _count(DeltaTable(f"s3://{BUCKET}/table", storage_options=storage), expected, time.monotonic() - begin)
-    finally:
-        lake.stop()
 
 
 def _count(table: DeltaTable, expected: int, seconds: float) -> Outcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,12 +10,10 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import LONG, ODD, everything, in_order, options
 from tests.delta.clouds import Cloud, keys
-from tests.delta.committing import QUERY, offsets, planned, table, written
+from tests.delta.committing import commit_by_two_writers, table
 from tiered_stream import land, replay, verify
-from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.landing.land import plan_landing
-from tiered_stream.delta.requirements.lane import Lane, table_schema
+from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 
 
@@ -58,21 +55,7 @@ def test_a_query_that_starts_again_goes_on_where_it_stopped(
 
 
 def test_two_writers_at_once_commit_every_record_once(cloud: Cloud, bucket: str) -> None:
-    files, batches, size = cloud.files(bucket, "t"), 4, 10
-    create_table(files, table_schema(True, None), {})
-
-    def write(writer: int) -> None:
-        commits = TableCommits(planned(files), lambda *_: None)
-        for batch in range(batches):
-            begin = (writer * batches + batch) * size
-            commits.commit(f"{QUERY}-{writer}", batch, written(files, size, begin))
-            commits.commit(f"{QUERY}-{writer}", batch, written(files, size, begin))  # as a batch that is run again
-
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(write, range(2)))
-    assert offsets(files) == list(range(2 * batches * size))
-    assert table(files).version() == 2 * batches
-    assert table(files).get_add_actions().num_rows == 2 * batches
+    commit_by_two_writers(cloud.files(bucket, "t"))
 
 
 def test_wrong_credentials_are_said_without_the_secret(spark: SparkSession, tmp_path: Path, cloud: Cloud) -> None:

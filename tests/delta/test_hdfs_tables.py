@@ -10,14 +10,13 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import LONG, ODD, everything, in_order, options
 from tests.delta.clouds import keys
-from tests.delta.committing import QUERY, offsets, planned, table, written
+from tests.delta.committing import commit_by_two_writers, table
 from tests.rigs.stack.hdfs import Hdfs
 from tiered_stream import land, replay, verify
-from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.committer import choose_committer
-from tiered_stream.delta.commit.deltalake_commit import create_table, describe
+from tiered_stream.delta.commit.deltalake_commit import describe
 from tiered_stream.delta.landing.land import plan_landing
-from tiered_stream.delta.requirements.lane import Lane, table_schema
+from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableSpec
 from tiered_stream.inspection.lag_report import committed_batch
 
@@ -66,21 +65,8 @@ def test_two_queries_at_once_lose_nothing_by_the_sessions_delta(spark: SparkSess
 
 @pytest.mark.usefixtures("hdfs")
 def test_two_writers_at_once_lose_nothing_by_deltalake(root: str) -> None:
-    files, batches, size = TableSpec(f"{root}/t"), 4, 10
-    create_table(files, table_schema(True, None), {})
-
-    def write(writer: int) -> None:
-        commits = TableCommits(planned(files), lambda *_: None)
-        for batch in range(batches):
-            begin = (writer * batches + batch) * size
-            commits.commit(f"{QUERY}-{writer}", batch, written(files, size, begin))
-            commits.commit(f"{QUERY}-{writer}", batch, written(files, size, begin))  # as a batch that is run again
-
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(write, range(2)))
-    assert offsets(files) == list(range(2 * batches * size))
-    assert table(files).version() == 2 * batches
-    assert table(files).get_add_actions().num_rows == 2 * batches
+    files = TableSpec(f"{root}/t")
+    commit_by_two_writers(files)
     assert all(".parquet" in key or key.startswith("_delta_log/") for key in keys(files))
 
 

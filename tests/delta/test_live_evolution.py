@@ -34,10 +34,8 @@ COLUMNS = "id BIGINT, x DOUBLE, n DOUBLE, old STRING, state STRING, offset BIGIN
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apicurio]:
-    running = Apicurio(tmp_path_factory.mktemp("apicurio"))
-    running.start()
-    yield running
-    running.stop()
+    with Apicurio(tmp_path_factory.mktemp("apicurio")) as running:
+        yield running
 
 
 def avro(fields: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -52,10 +52,8 @@ def keys(gateway: VersityGateway, bucket: str, prefix: str) -> list[str]:
 def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGateway]:
     """Where the segments are: another server than the lake, with other keys."""
     folder = tmp_path_factory.mktemp("tier")
-    gateway = VersityGateway(folder / "versitygw", folder / "buckets", "tier-user", "tier-secret")
-    gateway.start()
-    yield gateway
-    gateway.stop()
+    with VersityGateway(folder / "versitygw", folder / "buckets", "tier-user", "tier-secret") as gateway:
+        yield gateway
 
 
 def segments(tier: VersityGateway, bucket: str) -> dict[str, str]:

@@ -41,7 +41,7 @@ def test_the_file_serves_without_the_project_and_without_variables_and_ends_at_s
         with RunningGateway(tmp_path / "gateway", {"kafka.bootstrap.servers": servers, **storage}, program) as gateway:
             assert locate_all(gateway, PARTITIONS, SEGMENTS, times=1) == [PARTITIONS * SEGMENTS]
             gateway.stop()
-            assert gateway.process is not None and gateway.process.status == 0
+            assert gateway.process.status == 0
 
 
 def test_a_wrong_setting_is_refused_with_status_2(packed: Path, tmp_path: Path) -> None:

@@ -22,10 +22,8 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apicurio]:
-    running = Apicurio(tmp_path_factory.mktemp("apicurio"))
-    running.start()
-    yield running
-    running.stop()
+    with Apicurio(tmp_path_factory.mktemp("apicurio")) as running:
+        yield running
 
 
 def settings(registry: Apicurio, folder: Path) -> RegistrySettings:

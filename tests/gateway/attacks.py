@@ -41,7 +41,6 @@ class Memory:
     """The gateway's, in MiB."""
 
     def __init__(self, gateway: RunningGateway) -> None:
-        assert gateway.process is not None
         self._folder = Path(f"/proc/{gateway.process.pid}")
 
     def forget_peak(self) -> None:

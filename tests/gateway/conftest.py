@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.gateway.running import RunningGateway
+from tests.rigs.stack.processes import free_ports
 
 if TYPE_CHECKING:
     from tests.rigs.stack.tiered_stack import TieredStack
@@ -19,3 +21,17 @@ def gateway(stack: TieredStack, tmp_path_factory: pytest.TempPathFactory) -> Ite
     settings = {**stack.options(), "gateway.signed.location.lifetime.seconds": "60"}
     with RunningGateway(tmp_path_factory.mktemp("gateway"), settings) as running:
         yield running
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> dict[str, str]:
+    """Settings of a gateway before a broker that is not there."""
+    bootstrap, broker = free_ports(2)
+    return {
+        "kafka.bootstrap.servers": f"127.0.0.1:{broker}",
+        "gateway.listener.host": "127.0.0.1",
+        "gateway.advertised.host": "127.0.0.1",
+        "gateway.bootstrap.port": str(bootstrap),
+        "gateway.broker.ports": f"{broker}-{broker}",
+        "remote.storage.uri": tmp_path.as_uri(),
+    }

@@ -29,6 +29,7 @@ from tests.broker.responses import (
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tests.tier.metadata import FINISHED, segment_record
+from tests.tier.segments import described
 from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
     LocatedPartition,
@@ -41,7 +42,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     TopicIdPartition,
     metadata_partition,
 )
-from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
+from tiered_stream.model import TopicPartition
 from tiered_stream.records.flexible_versions import NO_TAGS
 
 TOPIC = "made-up"
@@ -75,9 +76,9 @@ def metadata_records(partition: TopicIdPartition, segments: int, segment_bytes: 
     """The values of the metadata topic's records that say that the partition has so many finished segments."""
     for number in range(segments):
         key = (partition.topic_id.int << 64) + (partition.topic_partition.partition << 32) + number + 1
-        segment = RemoteLogSegment(
-            partition.topic_partition, partition.topic_id, UUID(int=key), number * OFFSETS, (number + 1) * OFFSETS - 1,
-            segment_bytes, 0, (LeaderEpoch(0, 0),), transaction_index_empty=True,
+        segment = described(
+            partition.topic_partition, number * OFFSETS, (number + 1) * OFFSETS, key, topic_id=partition.topic_id,
+            size=segment_bytes, epochs=((0, 0),), max_timestamp=0, transaction_index_empty=True,
         )  # fmt: skip
         yield segment_record(segment, FINISHED)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
+from tests.archives import arrow_rows
 from tests.gateway.running import RunningGateway
 from tests.rigs.stack.rows import Row
 from tiered_stream.locate.log_source import open_log_source
@@ -43,7 +42,7 @@ def read(splits: Sequence[Split], asked: Options) -> tuple[list[Row], ReadMetric
     for split in splits:
         reader = SplitReader(split, asked)
         for batch in reader.batches():
-            rows += _rows(batch)
+            rows += arrow_rows(batch)
         metrics.add(reader.metrics)
     return sorted(rows, key=lambda row: (row.partition, row.offset)), metrics
 
@@ -64,14 +63,3 @@ def _changed(url: str, change: Mapping[str, str]) -> str:
     for before, after in change.items():
         url = url.replace(before, after)
     return url
-
-
-def _rows(batch: pa.RecordBatch) -> list[Row]:
-    times = batch["timestamp"].cast(pa.int64()).to_pylist()
-    return [
-        Row(
-            row["partition"], row["offset"], micros // 1000, row["timestampType"], row["key"], row["value"],
-            tuple((header["key"], header["value"]) for header in row["headers"] or ()),
-        )
-        for row, micros in zip(batch.to_pylist(), times, strict=True)
-    ]  # fmt: skip

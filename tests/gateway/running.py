@@ -7,22 +7,22 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from tests.rigs.stack.processes import ServiceProcess, free_ports
+from tests.rigs.stack.processes import Service, free_ports
 
 PORTS = 20
 INSTALLED = (sys.executable, "-c", "from tiered_stream.cli import app; app()", "gateway")
 
 
-class RunningGateway:
-    """A context manager; it keeps its ports over `stop` and `start`.
+class RunningGateway(Service):
+    """A gateway.
 
     Args:
         settings: what the settings file has beside ports and host: `kafka.*`, `remote.storage.*`, `gateway.*`.
         program: the command before `--config`; by default the command-line tool of this environment.
     """
+
+    grace = 20.0
 
     def __init__(self, folder: Path, settings: Mapping[str, str], program: Sequence[str] = INSTALLED) -> None:
         self.folder = folder
@@ -41,35 +41,18 @@ class RunningGateway:
             "gateway.monitor.port": str(self.monitor_port),
             **settings,
         }
-        self.process: ServiceProcess | None = None
 
     def start(self) -> None:
         """Start it and wait until it is healthy."""
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "gateway.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
-        self.process = ServiceProcess("gateway", [*self._program, "--config", str(file)], self.log_file)
-        self.process.start(lambda: self.health()[0] == 200)
-
-    @property
-    def pid(self) -> int:
-        """Of the last run."""
-        assert self.process is not None
-        return self.process.pid
+        command = [*self._program, "--config", str(file)]
+        self._serve("gateway", command, self.log_file, lambda: self.health()[0] == 200)
 
     @property
     def log_file(self) -> Path:
         return self.folder / "gateway.log"
-
-    def stop(self) -> None:
-        """Ask it to end, as an operator does."""
-        if self.process is not None:
-            self.process.stop(grace=20)
-
-    def kill(self) -> None:
-        """End it as a crash would."""
-        if self.process is not None:
-            self.process.kill()
 
     def health(self) -> tuple[int, str]:
         """Status and text; (0, "") when nobody answers."""
@@ -90,12 +73,3 @@ class RunningGateway:
                 return error.code, error.read().decode()
         except OSError:
             return 0, ""
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()

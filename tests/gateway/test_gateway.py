@@ -214,4 +214,4 @@ def test_a_gateway_asked_to_end_lets_a_request_under_way_have_its_response(
         assert answer.responses[0].partitions[0].error_code == 0
         assert time.monotonic() - began > 3
         ender.join()
-        assert ending.process is not None and not ending.process.running
+        assert not ending.process.running

@@ -75,8 +75,7 @@ def test_a_gateway_that_is_killed_at_random_gives_no_wrong_answer(
     with hammering(hammered.bootstrap_servers, topic, segments, CLIENTS) as tally:
         for _ in range(KILLS):
             tally.wait_for_more(ANSWERS // KILLS)
-            assert hammered.process is not None
-            hammered.process.kill()
+            hammered.kill()
             hammered.start()
         tally.wait_for_more(1)
     assert not tally.wrong and tally.broken
@@ -85,7 +84,6 @@ def test_a_gateway_that_is_killed_at_random_gives_no_wrong_answer(
 def held(gateway: RunningGateway) -> Held:
     """When all connections have ended."""
     wait_until(lambda: gateway.metric("connections") == 0, "the connections to end")
-    assert gateway.process is not None
     process = Path(f"/proc/{gateway.process.pid}")
     status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
     resident = int(status["VmRSS"].split()[0]) >> 10

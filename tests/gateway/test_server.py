@@ -9,25 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.rigs.stack.processes import free_ports
 from tiered_stream.gateway import server
 from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.server import Gateway
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> GatewaySettings:
-    bootstrap, broker = free_ports(2)
-    return GatewaySettings.parse(
-        {
-            "kafka.bootstrap.servers": f"127.0.0.1:{broker}",
-            "gateway.listener.host": "127.0.0.1",
-            "gateway.advertised.host": "127.0.0.1",
-            "gateway.bootstrap.port": str(bootstrap),
-            "gateway.broker.ports": f"{broker}-{broker}",
-            "remote.storage.uri": tmp_path.as_uri(),
-        }
-    )
+def settings(alone: dict[str, str]) -> GatewaySettings:
+    return GatewaySettings.parse(alone)
 
 
 def test_an_error_that_nobody_expects_is_seen_in_the_health_and_the_work_goes_on(

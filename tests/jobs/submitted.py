@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.rigs.stack.jars import jar_paths
-from tests.rigs.stack.processes import LONG
+from tests.rigs.stack.processes import LONG, Started
 from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment, write_conf
 
 
@@ -18,7 +18,7 @@ def jars(*groups: str) -> dict[str, str]:
     return {"spark.jars": ",".join(map(str, jar_paths(*groups)))}
 
 
-class SubmittedJob:
+class SubmittedJob(Started):
     """One run of a job; its output goes to `log_file`.
 
     Args:
@@ -76,6 +76,8 @@ class SubmittedJob:
             except ProcessLookupError:
                 pass
             self._process.wait()
+
+    stop = kill
 
     def send(self, number: signal.Signals, *, to_all: bool = False) -> None:
         """Send a signal to the JVM of spark-submit, or to all processes, as a terminal does at Ctrl-C."""

@@ -20,9 +20,6 @@ def test_the_job_runs_where_spark_is_told_of_an_ipv6_address(tmp_path: Path, mon
     count = build_segments(tmp_path / "bucket", "orders", [20])
     places = {TABLE: f"{tmp_path}/table", CHECKPOINT: f"{tmp_path}/checkpoint"}
     job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", topic_options(tmp_path / "bucket", "orders", places))
-    job.start()
-    try:
+    with job:
         assert job.wait(600) == 0, job.output()
-    finally:
-        job.kill()
     assert len(DeltaTable(f"{tmp_path}/table").to_pyarrow_table(columns=["offset"])) == count

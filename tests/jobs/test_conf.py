@@ -79,12 +79,8 @@ def test_table_checkpoint_and_tier_are_in_another_s3_service(lake: VersityGatewa
     archive = {**options(ODD), "remote.storage.uri": "s3://my-tier"}
     settings = {**read_settings(tmp_path / "ingest-s3-other.properties"), **archive}
     del settings["kafka.bootstrap.servers"]
-    job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", settings, spark=spark | jars("delta", "s3a"))
-    job.start()
-    try:
+    with SubmittedJob("ingest_to_delta.py", tmp_path / "job", settings, spark=spark | jars("delta", "s3a")) as job:
         assert job.wait() == 0, job.output()
-    finally:
-        job.kill()
     assert "direct lane" in job.output() and settings["rsm.config.storage.s3.region"] == REGION
     landed = landed_in(lake, "s3://lake/bronze/orders").to_pyarrow_table()
     assert in_order(landed).equals(everything(ODD))
@@ -125,12 +121,8 @@ def test_what_spark_lacks_is_said_in_one_line(
     spark: Mapping[str, str] = {"nothing": {}, "jar": jars("delta"), "delta": {**jars("delta"), **DELTA}}[has]
     table = table if table == IN_S3 else f"{tmp_path}/{table}"
     settings = {**options(ODD), TABLE: table, CHECKPOINT: f"{table}-checkpoint", LANE: "auto"}
-    submitted = SubmittedJob(job, tmp_path / "job", settings, arguments, spark)
-    submitted.start()
-    try:
+    with SubmittedJob(job, tmp_path / "job", settings, arguments, spark) as submitted:
         assert submitted.wait() == 2, submitted.output()
-    finally:
-        submitted.kill()
     printed = submitted.output()
     assert printed.splitlines()[-1].startswith(said), printed
     assert "Traceback" not in printed and "\tat " not in printed

@@ -21,15 +21,11 @@ def test_a_job_of_spark_submit_finishes_its_micro_batch_and_prints_its_sum(
 ) -> None:
     places = {"ingest.table": f"{tmp_path}/table", "ingest.checkpointLocation": f"{tmp_path}/checkpoint"}
     endless = {"maxOffsetsPerTrigger": "100", "ingest.trigger": "0 seconds"}
-    job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", options(LONG, {**places, **endless}))
-    job.start()
-    try:
+    with SubmittedJob("ingest_to_delta.py", tmp_path / "job", options(LONG, {**places, **endless})) as job:
         wait_until(lambda: "batch 1: " in job.output() or not job.running, "two micro-batches", pause=0.05)
         assert job.running, job.output()
         job.send(number, to_all=to_all)
         status = job.wait()
-    finally:
-        job.kill()
     said = job.output()
     assert status == 128 + number, said
     assert ": stopped after its micro-batch; the next run goes on" in said, said

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tests.rigs.stack.errors import StackError
-from tests.rigs.stack.processes import ServiceProcess, free_ports, listens
+from tests.rigs.stack.processes import Service, free_ports, listens
 
 REALM = "EXAMPLE.TEST"
 _SBIN = ("/usr/sbin", "/usr/local/sbin")
@@ -66,7 +66,7 @@ def _program(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *_SBIN]))
 
 
-class Kdc:
+class Kdc(Service):
     """A KDC of the realm `EXAMPLE.TEST`, and the environment of programs that use it.
 
     Args:
@@ -79,7 +79,6 @@ class Kdc:
         self.tables = Path(tempfile.mkdtemp(prefix="kdc-", dir="/tmp")) if " " in str(folder) else folder
         (self.port,) = free_ports(1)
         self.config = folder / "krb5.conf"
-        self._process: ServiceProcess | None = None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -94,18 +93,13 @@ class Kdc:
             self._run("kdb5_util", "create", "-s", "-W", "-P", "master-password")
         variables = [f"{name}={value}" for name, value in self._environment().items()]
         command = ["env", *variables, str(_program("krb5kdc")), "-n"]
-        self._process = ServiceProcess("KDC", command, self.folder / "kdc.out")
-        self._process.start(lambda: listens(self.port))
+        self._serve("KDC", command, self.folder / "kdc.out", lambda: listens(self.port))
 
     def _configure(self) -> None:
         values = {"realm": REALM, "folder": self.folder, "port": self.port}
         self.config.write_text(_CLIENT.format(**values))
         (self.folder / "kdc.conf").write_text(_SERVER.format(**values))
         (self.folder / "acl").write_text("")
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop(grace=5)
 
     def copied(self, folder: Path) -> Kdc:
         """Return a KDC with the same principals at another port. It is not started."""
@@ -172,11 +166,9 @@ class Kdc:
 @contextmanager
 def running(folder: Path) -> Iterator[Kdc]:
     """Start a KDC."""
-    kdc = Kdc(folder)
-    kdc.start()
-    try:
-        yield kdc
-    finally:
-        kdc.stop()
-        if kdc.tables != folder:
-            shutil.rmtree(kdc.tables)
+    with Kdc(folder) as kdc:
+        try:
+            yield kdc
+        finally:
+            if kdc.tables != folder:
+                shutil.rmtree(kdc.tables)

@@ -125,10 +125,7 @@ def hdfs_of(
     """Start HDFS in the realm of a KDC that has none yet. `keytab` is the key table of the principal `reader`."""
     own = settings(kdc.add(NODES), kdc.add(_WEB))
     hdfs = Hdfs(folder / "hdfs", {**own, **(more or {})}, data_nodes, [f"-Djava.security.krb5.conf={kdc.config}"])
-    try:
-        hdfs.start()
+    with hdfs:
         java = hdfs.java.jvm.org.apache.hadoop.fs
         hdfs.cluster.getFileSystem().setPermission(java.Path("/"), java.permission.FsPermission("777"))
         yield SecuredHdfs(kdc, hdfs, keytab)
-    finally:
-        hdfs.stop()

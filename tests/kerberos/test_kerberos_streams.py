@@ -29,9 +29,7 @@ def test_a_stream_outlives_its_tickets(here: Realm, topic: str, tmp_path: Path) 
     login = {f"kafka.{name}": each for name, each in here.login("GSSSHORT", here.by_keytab("streamed", short)).items()}
     own = {"ingest.table": str(table), "ingest.checkpointLocation": str(tmp_path / "checkpoint")}
     given = options(here.stack, topic, {**login, **own, "ingest.trigger": "1 second", "remote.log.locator": "none"})
-    job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", given)
-    job.start()
-    try:
+    with SubmittedJob("ingest_to_delta.py", tmp_path / "job", given) as job:
         wait_until(lambda: not job.running or rows_of(table) == rows, "the first rows")
         issued, begin = here.kdc.issued("streamed", tickets), time.monotonic()
         with RawProducer(here.stack.broker) as producer:
@@ -40,6 +38,4 @@ def test_a_stream_outlives_its_tickets(here: Realm, topic: str, tmp_path: Path) 
                 rows += 3
                 wait_until(lambda: not job.running or rows_of(table) == rows, "the rows")  # noqa: B023 - asked at once
                 assert job.running, job.output()
-    finally:
-        job.kill()
     assert offsets_of(table) == list(range(rows))

@@ -236,11 +236,8 @@ def test_a_kdc_that_is_away_is_named_and_is_waited_for(
     store = open_store(StorageOptions(uri=f"{here.uri}{tmp_path}", **here.by_keytab()))  # type: ignore[arg-type]
     with pytest.raises(StorageUnavailableError, match=r"Cannot contact any KDC.*correct krb5.conf"):
         store.get("key", SOME)
-    kdc.start()
-    try:
+    with kdc:
         assert store.get("key", SOME) == DATA[SOME.start : SOME.end]
-    finally:
-        kdc.stop()
 
 
 def test_a_golden_archive_is_read_by_the_pasted_login_of_the_plugin(here: SecuredHdfs, tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 from tests.golden import golden
 from tests.storage import golden_aiven
+from tests.tier.fetchers import PassingFetcher
 from tiered_stream.broker.leader_epochs import END_OF_LOG
 from tiered_stream.locate.index_files import parse_producer_snapshot
 from tiered_stream.locate.metadata_topic.remote_log_metadata import decode_remote_log_metadata
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.locate.visible_segments import VisibleSegments, visible_segments
-from tiered_stream.model import AbortedTransaction, ByteRange, RemoteLogSegment, SegmentLocation, TopicPartition
+from tiered_stream.model import AbortedTransaction, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.records.decoder import PartBounds, RecordBatchDecoder
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
@@ -26,23 +27,20 @@ Row = tuple[int, bytes | None]
 PLAIN = "aiven-plain"
 
 
-class CountingFetcher(RemoteStorageFetcher):
+class CountingFetcher(PassingFetcher):
     """Counts what another fetcher is asked for."""
 
     def __init__(self, fetcher: RemoteStorageFetcher) -> None:
-        self._fetcher = fetcher
+        super().__init__(fetcher)
         self.requests: Counter[str] = Counter()
 
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
         self.requests["log"] += 1
-        return self._fetcher.fetch_log_segment(segment, start, end)
+        return super().fetch_log_segment(segment, start, end)
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         self.requests["indexes"] += 1
-        return self._fetcher.fetch_indexes(segment, types)
-
-    def request_ranges(self, segment: RemoteLogSegment, wanted: ByteRange, request_bytes: int) -> Sequence[ByteRange]:
-        return self._fetcher.request_ranges(segment, wanted, request_bytes)
+        return super().fetch_indexes(segment, types)
 
 
 def golden_table(name: str) -> dict[TopicPartition, tuple[RemoteLogSegment, ...]]:

@@ -5,19 +5,18 @@ Left out: codecs, headers, several records of one key, retention by time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
-from typing import ClassVar
 from uuid import UUID
 
 from tests.records.batches import marker_batch, transactional_batch
 from tests.rigs.stack.batches import ProducerState, record_batch
 from tests.rigs.stack.rows import Record
+from tests.tier.fetchers import PassingFetcher
 from tests.tier.segments import TieredSegment, in_epoch, tiered
-from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.model import LeaderEpoch, TopicPartition
 
 PARTITION = TopicPartition("modelled", 0)
 TOPIC_ID = UUID(int=99)
@@ -164,16 +163,8 @@ def tiered_of(log: Log, ids: Iterator[UUID], *, index_interval: int, says_empty:
     )  # fmt: skip
 
 
-class CurrentFetcher(RemoteStorageFetcher):
+class CurrentFetcher(PassingFetcher):
     """For `remote.storage.fetcher.class`: whatever fetcher a test has put here."""
 
-    current: ClassVar[RemoteStorageFetcher]
-
     def __init__(self, properties: Mapping[str, str]) -> None:
-        pass
-
-    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        return self.current.fetch_log_segment(segment, start, end)
-
-    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
-        return self.current.fetch_indexes(segment, types)
+        """Leave `fetcher` to the class."""

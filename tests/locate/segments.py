@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
+from tests.tier.segments import described
 from tiered_stream.locate.locator import Locator
-from tiered_stream.model import LeaderEpoch, PartitionRanges, RemoteLogSegment, TopicPartition
+from tiered_stream.model import PartitionRanges, RemoteLogSegment, TopicPartition
 
-TOPIC_ID = UUID(int=7)
 PARTITION = TopicPartition("orders", 0)
 
 
 def segment(
     number: int, base_offset: int, end: int, epochs: tuple[tuple[int, int], ...] = (), size: int = 1000
 ) -> RemoteLogSegment:
-    """Segment `number` with the offsets from `base_offset` to `end` (exclusive); all in epoch 0 unless `epochs` say."""
-    return RemoteLogSegment(
-        topic_partition=PARTITION,
-        topic_id=TOPIC_ID,
-        segment_id=UUID(int=number),
-        base_offset=base_offset,
-        end_offset=end - 1,
-        size=size,
-        leader_epochs=tuple(LeaderEpoch(epoch, start) for epoch, start in epochs or ((0, base_offset),)),
-    )
+    """Describe a segment of one partition, as `described` does."""
+    return described(PARTITION, base_offset, end, number, size=size, epochs=epochs)
 
 
 def segment_ends(locator: Locator, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:

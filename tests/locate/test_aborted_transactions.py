@@ -10,18 +10,19 @@ import google_crc32c
 import pytest
 
 from tests.locate.segments import segment
+from tests.tier.fetchers import IndexesOnly
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.aborted_transactions import AbortedSearch, find_aborted
 from tiered_stream.locate.index_files import IndexCache
 from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import AbortedTransaction, OffsetRange, RemoteLogSegment
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.fetcher import IndexType
 
 FIRST, SECOND, THIRD = segment(1, 0, 100), segment(2, 100, 200), segment(3, 200, 300)
 WANTED = OffsetRange(10, 90)
 
 
-class IndexFetcher(RemoteStorageFetcher):
+class IndexFetcher(IndexesOnly):
     """Gives indexes of (producer id, first, last, last stable offset), and of where open transactions began; no log."""
 
     def __init__(
@@ -30,9 +31,6 @@ class IndexFetcher(RemoteStorageFetcher):
         self.aborted = aborted
         self.still_open = still_open or {}
         self.asked: list[int] = []
-
-    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        raise NotImplementedError
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         number = segment.segment_id.int

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.broker.scripted import TOPIC_ID, MetadataRequest, ScriptedClient, fetched, metadata
+from tests.broker.scripted import TOPIC_ID, MetadataRequest, ScriptedClient, answering, fetched, metadata
 from tests.broker.wire.test_location_messages import segment
 from tests.locate.segments import segment_ends
 from tiered_stream.broker.wire.location_messages import (
@@ -63,11 +63,7 @@ def locator(
     answer: Callable[[Any], Any], *, signed_only: bool = False, part_bytes: int = 500, falls_back: bool = False
 ) -> tuple[BrokerLocator, ScriptedClient]:
     """One whose broker gives `answer` to each Fetch."""
-
-    def answered(node_id: int, message: Any) -> Any:
-        return metadata() if isinstance(message, MetadataRequest) else answer(message)
-
-    client = ScriptedClient(answered, {"request.timeout.ms": "100"})
+    client = ScriptedClient(answering(lambda _, message: answer(message)), {"request.timeout.ms": "100"})
     made = BrokerLocator(
         client, IsolationLevel.READ_COMMITTED, part_bytes=part_bytes, signed_only=signed_only, falls_back=falls_back
     )
@@ -138,15 +134,20 @@ def test_an_answer_that_contradicts_itself_is_corrupt(entries: list[Any]) -> Non
         made.locate(ALL)
 
 
-def test_an_answer_that_is_no_list_of_segments_is_corrupt() -> None:
-    def broken(message: Any) -> Any:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [(lambda segments: segments[:-3], "segment"), (lambda _: encode_segments([]), "empty list")],
+    ids=["cut", "empty"],
+)
+def test_an_answer_without_a_whole_list_of_segments_is_corrupt(change: Callable[[bytes], bytes], said: str) -> None:
+    def broken(_: Any) -> Any:
         answer = located(whole(0))
         (topic,) = answer.responses
         (partition,) = topic.partitions
-        cut = replace(partition, remote_log_segments=partition.remote_log_segments[:-3])
-        return replace(answer, responses=[replace(topic, partitions=[cut])])
+        changed = replace(partition, remote_log_segments=change(partition.remote_log_segments))
+        return replace(answer, responses=[replace(topic, partitions=[changed])])
 
-    with pytest.raises(CorruptDataError, match="segment"):
+    with pytest.raises(CorruptDataError, match=said):
         locator(broken)[0].locate(ALL)
 
 
@@ -398,18 +399,6 @@ def test_an_answer_about_offsets_before_the_range_is_corrupt(entries: list[Any],
     made, _ = locator(lambda _: located(*entries, end=end))
     with pytest.raises(CorruptDataError, match=said):
         made.locate({PARTITION: OffsetRange(500, 1000)})
-
-
-def test_an_answer_with_a_list_of_no_segments_is_corrupt() -> None:
-    def empty(_: Any) -> Any:
-        answer = located(whole(0))
-        (topic,) = answer.responses
-        (partition,) = topic.partitions
-        named = replace(partition, remote_log_segments=encode_segments([]))
-        return replace(answer, responses=[replace(topic, partitions=[named])])
-
-    with pytest.raises(CorruptDataError, match="empty list"):
-        locator(empty)[0].locate(ALL)
 
 
 def test_an_empty_range_is_asked_of_nobody() -> None:

@@ -9,15 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.locate.segments import segment
+from tests.tier.fetchers import IndexesOnly
 from tiered_stream.errors import StorageUnavailableError
 from tiered_stream.locate.index_files import IndexCache
 from tiered_stream.model import RemoteLogSegment
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.fetcher import IndexType
 
 OFFSET = (IndexType.OFFSET,)
 
 
-class CountingFetcher(RemoteStorageFetcher):
+class CountingFetcher(IndexesOnly):
     """Gives `size` bytes for every index, once `gate` is open; has no log."""
 
     def __init__(self, size: int = 10) -> None:
@@ -26,9 +27,6 @@ class CountingFetcher(RemoteStorageFetcher):
         self.gate = threading.Event()
         self.gate.set()
         self.error: Exception | None = None
-
-    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        raise NotImplementedError
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         self.asked.append(segment.segment_id.int)

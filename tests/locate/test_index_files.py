@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -48,22 +49,6 @@ class TestOffsetIndex:
         index = parse_offset_index(offset_index((10, 500), (0, 0), (0, 0)), BASE, SIZE)
         assert index.offsets.tolist() == [BASE + 10]
 
-    @pytest.mark.parametrize(
-        ("data", "message"),
-        [
-            (b"\0" * 7, "7 bytes"),
-            (offset_index((10, 500), (10, 600)), "offsets that do not ascend"),
-            (offset_index((10, 500), (11, 500)), "positions that do not ascend"),
-            (offset_index((10, SIZE)), "in a segment of"),
-            (offset_index((10, -1)), "positions -1"),
-            (offset_index((-1, 10)), "below the segment's base"),
-            (offset_index((0, 0), (0, 0), (10, 500)), "do not ascend"),
-        ],
-    )
-    def test_a_malformed_index_is_named(self, data: bytes, message: str) -> None:
-        with pytest.raises(CorruptDataError, match=message):
-            parse_offset_index(data, BASE, SIZE)
-
     @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 99), st.integers(1, 4)), max_size=30), st.data())
     def test_the_bytes_hold_every_batch_with_a_wanted_offset(
         self, batches: list[tuple[int, int, int]], data: st.DataObject
@@ -89,19 +74,6 @@ class TestTimeIndex:
         index = parse_time_index(time_index((100, 3), (200, 7)), BASE)
         assert [index.floor_offset(time) - BASE for time in (0, 99, 100, 199, 200, 999)] == [0, 0, 3, 3, 7, 7]
 
-    @pytest.mark.parametrize(
-        ("data", "message"),
-        [
-            (b"\1" * 13, "13 bytes"),
-            (time_index((100, 3), (100, 4)), "timestamps that do not ascend"),
-            (time_index((100, 3), (101, 2)), "offsets that descend"),
-            (time_index((100, -3)), "below the segment's base"),
-        ],
-    )
-    def test_a_malformed_index_is_named(self, data: bytes, message: str) -> None:
-        with pytest.raises(CorruptDataError, match=message):
-            parse_time_index(data, BASE)
-
     @given(st.lists(st.tuples(st.integers(-1, 50), st.integers(0, 3)), max_size=20), st.integers(-2, 60))
     def test_lookup_equals_a_plain_search(self, steps: list[tuple[int, int]], wanted: int) -> None:
         timestamps = sorted({timestamp for timestamp, _ in steps})
@@ -118,24 +90,40 @@ class TestTransactionIndex:
         assert first.transaction == AbortedTransaction(7, 900, 1005)
         assert (second.transaction, second.last_stable_offset) == (AbortedTransaction(8, 1001, 1010), 1011)
 
-    @pytest.mark.parametrize(
-        ("data", "message"),
-        [
-            (b"\0" * 35, "35 bytes"),
-            (transaction_index((0, 7, 900, 1005, 1), (0, 8, 901, 1005, 1)), "last offsets that do not ascend"),
-            (transaction_index((0, 7, 900, 999, 1)), "ended at 999"),
-            (transaction_index((0, 7, 1006, 1005, 1)), "ends before its start"),
-            (transaction_index((0, 7, -1, 1005, 1)), "ends before its start"),
-            (transaction_index((0, 7, 900, 1005, -1)), "negative last stable offset"),
-        ],
-    )
-    def test_a_malformed_index_is_named(self, data: bytes, message: str) -> None:
-        with pytest.raises(CorruptDataError, match=message):
-            parse_transaction_index(data, BASE)
-
     def test_another_version_is_not_guessed_at(self) -> None:
         with pytest.raises(UnsupportedDataError, match="version 1"):
             parse_transaction_index(transaction_index((1, 7, 900, 1005, 1)), BASE)
+
+
+@pytest.mark.parametrize(
+    ("parse", "data", "message"),
+    [
+        (parse_offset_index, b"\0" * 7, "7 bytes"),
+        (parse_offset_index, offset_index((10, 500), (10, 600)), "offsets that do not ascend"),
+        (parse_offset_index, offset_index((10, 500), (11, 500)), "positions that do not ascend"),
+        (parse_offset_index, offset_index((10, SIZE)), "in a segment of"),
+        (parse_offset_index, offset_index((10, -1)), "positions -1"),
+        (parse_offset_index, offset_index((-1, 10)), "below the segment's base"),
+        (parse_offset_index, offset_index((0, 0), (0, 0), (10, 500)), "do not ascend"),
+        (parse_time_index, b"\1" * 13, "13 bytes"),
+        (parse_time_index, time_index((100, 3), (100, 4)), "timestamps that do not ascend"),
+        (parse_time_index, time_index((100, 3), (101, 2)), "offsets that descend"),
+        (parse_time_index, time_index((100, -3)), "below the segment's base"),
+        (parse_transaction_index, b"\0" * 35, "35 bytes"),
+        (
+            parse_transaction_index,
+            transaction_index((0, 7, 900, 1005, 1), (0, 8, 901, 1005, 1)),
+            "last offsets that do not ascend",
+        ),
+        (parse_transaction_index, transaction_index((0, 7, 900, 999, 1)), "ended at 999"),
+        (parse_transaction_index, transaction_index((0, 7, 1006, 1005, 1)), "ends before its start"),
+        (parse_transaction_index, transaction_index((0, 7, -1, 1005, 1)), "ends before its start"),
+        (parse_transaction_index, transaction_index((0, 7, 900, 1005, -1)), "negative last stable offset"),
+    ],
+)
+def test_a_malformed_index_is_named(parse: Callable[..., object], data: bytes, message: str) -> None:
+    with pytest.raises(CorruptDataError, match=message):
+        parse(data, BASE, *[SIZE] * (parse is parse_offset_index))
 
 
 @given(st.binary(max_size=200))

@@ -170,8 +170,8 @@ def check_ranges(data: st.DataObject, history: History, isolation: IsolationLeve
     """What is tiered of any ranges is read as the model has it."""
     log, committed = history.log, isolation is IsolationLevel.READ_COMMITTED
     start = data.draw(st.integers(0, log.end))
-    CurrentFetcher.current = MemoryBucket([*history.segments, *history.lost]).fetcher()
-    locator = ModelLocator(history, CurrentFetcher.current, isolation, start)
+    CurrentFetcher.fetcher = MemoryBucket([*history.segments, *history.lost]).fetcher()
+    locator = ModelLocator(history, CurrentFetcher.fetcher, isolation, start)
     try:
         end = log.last_stable(log.end) if committed else log.end
         held = [offset for piece in locator.visible for offset in range(piece.offsets.start, piece.offsets.end)]
@@ -194,8 +194,8 @@ def check_ranges(data: st.DataObject, history: History, isolation: IsolationLeve
 @given(data=st.data(), history=histories())
 def test_what_is_located_is_read_whichever_indexes_are_missing(data: st.DataObject, history: History) -> None:
     bucket = MemoryBucket([*history.segments, *history.lost])
-    CurrentFetcher.current = bucket.fetcher()
-    locator = ModelLocator(history, CurrentFetcher.current, IsolationLevel.READ_COMMITTED, falls_back=True)
+    CurrentFetcher.fetcher = bucket.fetcher()
+    locator = ModelLocator(history, CurrentFetcher.fetcher, IsolationLevel.READ_COMMITTED, falls_back=True)
     indexes = sorted(key for key in bucket.objects if key.endswith(".indexes"))
     for key in data.draw(st.sets(st.sampled_from(indexes)) if indexes else st.just(set[str]())):
         del bucket.objects[key]
@@ -222,10 +222,10 @@ def test_of_an_archive_that_ends_anywhere_all_is_read_that_is_decided(
     left = history.segments[: data.draw(st.integers(1, len(history.segments)))]
     end = left[-1].segment.end_offset + 1
     bucket = MemoryBucket(left)
-    CurrentFetcher.current = bucket.fetcher()
-    archive = Archive(bucket, CurrentFetcher.current)
-    locator = ArchiveLocator(archive, CurrentFetcher.current, isolation)
-    offsets = ArchiveOffsetReader(archive, CurrentFetcher.current, isolation)
+    CurrentFetcher.fetcher = bucket.fetcher()
+    archive = Archive(bucket, CurrentFetcher.fetcher)
+    locator = ArchiveLocator(archive, CurrentFetcher.fetcher, isolation)
+    offsets = ArchiveOffsetReader(archive, CurrentFetcher.fetcher, isolation)
     try:
         end = log.last_stable(end) if committed else end
         assert offsets.latest([PARTITION]) == {PARTITION: end}

@@ -10,22 +10,20 @@ from itertools import pairwise
 import pytest
 
 from tests.locate.segments import segment
+from tests.tier.fetchers import IndexesOnly
 from tiered_stream.locate.index_files import IndexCache
 from tiered_stream.locate.locator import SegmentShare
 from tiered_stream.locate.offset_index import SegmentPositions
 from tiered_stream.model import AbortedTransaction, ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, touching
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.fetcher import IndexType
 
 BATCH_BYTES = 100
 BATCHES = 20
 SEGMENT = segment(1, 1000, 1000 + 10 * BATCHES, size=BATCH_BYTES * BATCHES)
 
 
-class MadeUpLog(RemoteStorageFetcher):
+class MadeUpLog(IndexesOnly):
     """Twenty batches of ten records and a hundred bytes, every second indexed; of the log nobody gets a byte."""
-
-    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        raise AssertionError(f"the log was asked for, from byte {start} to {end}")
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         entries = [(10 * at + 9, BATCH_BYTES * at) for at in range(2, BATCHES, 2)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from uuid import UUID
 
+from tests.tier.segments import described
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.locate.visible_segments import VisibleSegment
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
@@ -110,12 +111,7 @@ class MadeUpTier(Locator):
 
     @staticmethod
     def _segment(partition: TopicPartition, log: TieredLog) -> RemoteLogSegment:
-        return RemoteLogSegment(
-            topic_partition=partition,
-            topic_id=MADE_UP_ID,
-            segment_id=UUID(int=log.start),
-            base_offset=log.start,
-            end_offset=log.end - 1,
-            size=log.bytes_of(OffsetRange(log.start, log.end)).end,
-            max_timestamp=log.max_timestamp,
+        size = log.bytes_of(OffsetRange(log.start, log.end)).end
+        return described(
+            partition, log.start, log.end, log.start, topic_id=MADE_UP_ID, size=size, max_timestamp=log.max_timestamp
         )

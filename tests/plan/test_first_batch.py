@@ -130,26 +130,18 @@ def test_a_first_batch_without_news_is_followed_by_none() -> None:
 @pytest.mark.contract("1.4 file of initial offsets")
 @BOTH
 @pytest.mark.parametrize("given", STARTS, ids=STARTS_IDS)
-def test_nothing_is_lost_or_read_twice_where_nothing_changed(given: dict[str, str], go_on: dict[str, str]) -> None:
+@pytest.mark.parametrize("came", [0, 7], ids=["the same partitions", "another partition"])
+def test_nothing_is_lost_or_read_twice_and_a_new_partition_is_in_the_second_batch(
+    given: dict[str, str], go_on: dict[str, str], came: int
+) -> None:
     reader = InMemoryOffsets({"t": [Log(0, 50, TIMES), Log(0, 20, TIMES)]})
     starts = planner(reader, given).initial()
     end = logged(reader, {**given, **go_on})
     reader.log(T0).latest = 60
-    assert all_read(*again(reader, {**given, **go_on}, end)) == {
-        T0: list(range(starts[T0], 60)), T1: list(range(starts[T1], 20))
-    }  # fmt: skip
-
-
-@BOTH
-@pytest.mark.parametrize("given", STARTS, ids=STARTS_IDS)
-def test_a_partition_that_came_since_is_read_by_the_second_batch(given: dict[str, str], go_on: dict[str, str]) -> None:
-    reader = InMemoryOffsets({"t": [Log(0, 50, TIMES), Log(0, 20, TIMES)]})
-    starts = planner(reader, given).initial()
-    end = logged(reader, {**given, **go_on})
-    reader.logs["t"].append(Log(0, 7))
-    assert all_read(*again(reader, {**given, **go_on}, end)) == {
-        T0: list(range(starts[T0], 50)), T1: list(range(starts[T1], 20)), T2: list(range(7))
-    }  # fmt: skip
+    reader.logs["t"] += [Log(0, came)] * (came > 0)
+    expected = {T0: list(range(starts[T0], 60)), T1: list(range(starts[T1], 20)), T2: list(range(came))}
+    found = all_read(*again(reader, {**given, **go_on}, end))
+    assert {T2: [], **found} == expected
 
 
 @pytest.mark.parametrize("given", STARTS, ids=STARTS_IDS)

@@ -16,6 +16,7 @@ import pytest
 
 from tests.gateway.made_up_cluster import OFFSETS, TOPIC
 from tests.gateway.planning import made_up_cluster
+from tests.tier.fetchers import IndexesOnly
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
@@ -25,7 +26,7 @@ from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.fetcher import IndexType
 
 pytestmark = pytest.mark.stack
 
@@ -34,14 +35,11 @@ BATCH_OFFSETS = 10
 """Of ten megabytes; each is in the index."""
 
 
-class MadeUpIndexes(RemoteStorageFetcher):
+class MadeUpIndexes(IndexesOnly):
     """Counts the indexes that are asked for. Whoever asks for the log of a segment fails the test."""
 
     def __init__(self) -> None:
         self.asked = 0
-
-    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        raise AssertionError("the driver asked for a log's bytes")
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         self.asked += 1

@@ -149,8 +149,6 @@ def test_no_more_is_decoded_together_than_the_target_and_the_batch_that_reaches_
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_batch_has_no_more_records_than_the_limit_whether_compressed_or_not(codec: str) -> None:
     log = record_batch(TEN, codec, base_offset=7)
-    with pytest.raises(
-        DataLimitError, match=r"topic-3 at offset 7: the batch's records: 10.*remote\.max\.batch\.records"
-    ):
+    with pytest.raises(DataLimitError, match=r"topic-3 at offset 7: .*10.*remote\.max\.batch\.records"):
         read(log, limits(batch_records=9))
     assert read(log, limits(batch_records=10)) == 10

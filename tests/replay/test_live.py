@@ -85,16 +85,13 @@ def guarded(tmp_path: Path) -> Iterator[KafkaBroker]:
     broker = KafkaBroker(
         tmp_path / "broker", tmp_path / "tier", listeners={"SASL": "SASL_PLAINTEXT"}, properties=properties
     )
-    broker.start()
-    try:
+    with broker:
         create_tiered_topic(broker, "guarded")
         with RawProducer(broker) as producer:
             producer.send("guarded", [Record(value=b"v")])
         with broker.admin() as admin:
             admin.create_acls(grant("bob", "guarded", ACLOperation.DESCRIBE))
         yield broker
-    finally:
-        broker.stop()
 
 
 def test_a_topic_that_may_not_be_read_is_refused_and_nothing_is_written(

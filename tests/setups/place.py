@@ -54,12 +54,8 @@ class Place:
         """The settings of an endpoint that refuses as AWS does what needs one of these permissions."""
         (port,) = free_ports(1)
         handler = type("Handler", (RefusingS3,), {"missing": permissions})
-        front = HttpFront(port, self.site.tier_by_lake.port, handler)
-        front.start()
-        try:
+        with HttpFront(port, self.site.tier_by_lake.port, handler):
             yield {"rsm.config.storage.s3.endpoint.url": f"http://127.0.0.1:{port}"}
-        finally:
-            front.stop()
 
 
 @contextmanager

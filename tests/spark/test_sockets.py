@@ -93,7 +93,7 @@ def test_each_socket_of_a_query_is_in_the_list_of_sockets_and_only_loopback_is_o
 @pytest.mark.stack
 def test_a_gateway_listens_where_its_settings_say_and_nowhere_else() -> None:
     with made_up_gateway(partitions=1, segments=1) as gateway:
-        found = listening(gateway.pid)
+        found = listening(gateway.process.pid)
     ports = int(gateway.bootstrap_servers.rpartition(":")[2]), gateway.broker_port, gateway.monitor_port
     assert {(each.protocol, each.place) for each in found} == {("tcp", f"127.0.0.1:{port}") for port in ports}
     assert ("tcp", "gateway") in listed()

@@ -105,11 +105,8 @@ def test_the_same_bucket_in_s3_is_read_with_the_plugins_s3_properties(spark: Spa
         "rsm.config.storage.aws.access.key.id": proxy.access_key,
         "rsm.config.storage.aws.secret.access.key": proxy.secret_key,
     }
-    proxy.start()
-    try:
+    with proxy:
         read = by_partition(batch(spark, archive_options(TRANSFORMED, storage=in_s3)))
-    finally:
-        proxy.stop()
     assert read == consumed(TRANSFORMED, COMMITTED)
 
 

@@ -9,7 +9,6 @@ import socket
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self
 
 import pytest
@@ -72,9 +71,7 @@ class ScriptedHttp:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         while self._thread.is_alive():  # a client may keep a connection on which it asks for nothing
             for connection in (self._server, *self._accepted):
                 with suppress(OSError):

@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Self
 
 import pytest
 
+from tests.dripping import dripping
 from tests.storage.clouds import CLOUDS, Cloud, answer, part
 from tests.storage.scripted_http import SILENCE, ScriptedHttp, error
 from tiered_stream.errors import (
@@ -39,33 +39,10 @@ def cloud(request: pytest.FixtureRequest) -> Cloud:
     return CLOUDS[request.param]
 
 
-class TricklingHttp:
-    """An endpoint that sends a byte of a large answer every 50 ms."""
-
-    def __init__(self) -> None:
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self._thread = threading.Thread(target=self._serve)
-        self._ended = threading.Event()
-        self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._server.close()
-
-    def _serve(self) -> None:
-        connection, _ = self._server.accept()
-        with connection, suppress(OSError):
-            request = connection.recv(65536)
-            ranged = b"\r\nrange:" in request.lower()
-            head = part(b"", length=1 << 20).replace(b"bytes 0--1/1000", b"bytes 0-1048575/1048576")
-            connection.sendall(head if ranged else head.replace(b"206", b"200"))
-            while not self._ended.wait(0.05):
-                connection.sendall(b"x")
+def head_of_large(request: bytes) -> bytes:
+    """The head of a large answer."""
+    head = part(b"", length=1 << 20).replace(b"bytes 0--1/1000", b"bytes 0-1048575/1048576")
+    return head if b"\r\nrange:" in request.lower() else head.replace(b"206", b"200")
 
 
 @contextmanager
@@ -187,8 +164,8 @@ def test_a_request_that_stalls_is_sent_again(cloud: Cloud, has_fallback: bool, a
 @pytest.mark.parametrize("by", ["range", "whole"])
 def test_a_response_that_trickles_in_ends_with_the_time_of_the_request(cloud: Cloud, by: str) -> None:
     """No piece of it keeps the reader waiting for long."""
-    with TricklingHttp() as server:
-        store = cloud.store(server.url, request_timeout_ms=300, read_timeout_ms=200)
+    with dripping(head_of_large, b"x", seconds=0.05) as (url, _):
+        store = cloud.store(url, request_timeout_ms=300, read_timeout_ms=200)
         with pytest.raises(StorageReadTimeoutError, match=r"remote\.fetch\.request\.timeout\.ms, 0\.3 s"):
             store.get("key", Limit("x", 1 << 30) if by == "whole" else ByteRange(0, 1 << 20))
 

@@ -22,9 +22,7 @@ STEP = BLOCK_BYTES // 3
 def test_data_nodes_that_die_between_ranges_cost_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HADOOP_CONF_DIR", "HADOOP_HOME", "HADOOP_USER_NAME"):
         monkeypatch.delenv(name, raising=False)
-    hdfs = Hdfs(tmp_path / "hdfs", {"dfs.replication": "2"}, data_nodes=2)
-    try:
-        hdfs.start()
+    with Hdfs(tmp_path / "hdfs", {"dfs.replication": "2"}, data_nodes=2) as hdfs:
         store = open_store(StorageOptions(uri=f"{hdfs.uri}/folder"))
         assert isinstance(store, HdfsStore)
         store.put("key", DATA)
@@ -41,5 +39,3 @@ def test_data_nodes_that_die_between_ranges_cost_no_byte(tmp_path: Path, monkeyp
             hdfs.cluster.stopDataNode(0)
         with pytest.raises(StorageUnavailableError, match=r"data nodes .*127\.0\.0\.1:\d+, 127\.0\.0\.1:\d+"):
             store.get("key", ByteRange(0, len(DATA)))
-    finally:
-        hdfs.stop()

@@ -2,4 +2,5 @@
 
 `segments` does a broker's part, `layouts` a storage plugin's, `metadata` the part of `__remote_log_metadata`, and
 `topics` writes a topic that an archive query reads. `test_broker_tiers` compares all of them with real brokers.
+`fetchers` has bases of fetchers for segments that exist by their metadata alone (`described`).
 """

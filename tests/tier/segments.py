@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 import google_crc32c
@@ -23,6 +23,7 @@ from tiered_stream.model import (
 )
 from tiered_stream.storage.fetcher import IndexType
 
+TOPIC_ID = UUID(int=7)
 _HEADER = struct.Struct(">qiibIhiqqqhi")
 _CONTROL, _ABORTS, _COORDINATOR_EPOCH = 0x20, slice(68, 70), slice(73, 77)
 """Attribute of a control batch, and where its one record has the marker's type and the coordinator's epoch."""
@@ -92,6 +93,20 @@ class TieredSegment:
         end = len(self.batches) if end is None else end
         offsets, part = OffsetRange(starts[first], starts[end]), ByteRange(positions[first], positions[end])
         return SegmentLocation(self.segment, offsets, part, aborted_transactions=aborted)
+
+
+def described(
+    partition: TopicPartition, start: int, end: int, number: int, *, topic_id: UUID = TOPIC_ID, size: int = 1000,
+    epochs: Iterable[tuple[int, int]] = (), **others: Any,
+) -> RemoteLogSegment:  # fmt: skip
+    """Describe a segment of the offsets from `start` to `end` (exclusive), of whose bytes and indexes there are none.
+
+    All offsets are of epoch 0 unless `epochs` has epochs and their starts. `number` becomes the segment's id.
+    """
+    entries = tuple(LeaderEpoch(*each) for each in epochs or ((0, start),))
+    return RemoteLogSegment(
+        partition, topic_id, UUID(int=number), start, end - 1, size, leader_epochs=entries, **others
+    )
 
 
 def in_epoch(batch: bytes, leader_epoch: int) -> bytes:

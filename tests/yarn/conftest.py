@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.dist.packed_environment import pack
-from tests.rigs.stack.yarn import Yarn, started
+from tests.rigs.stack.yarn import Yarn
 
 
 @pytest.fixture(scope="session")
@@ -18,5 +18,5 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
     """YARN with one node manager, and local folders as its file system."""
-    with started(Yarn(tmp_path_factory.mktemp("yarn"))) as cluster:
+    with Yarn(tmp_path_factory.mktemp("yarn")) as cluster:
         yield cluster

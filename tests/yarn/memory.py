@@ -17,7 +17,7 @@ from tests.rigs.stack.bulk import produce_bulk
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, roll, wait_until_tiered
-from tests.rigs.stack.yarn import Yarn, started
+from tests.rigs.stack.yarn import Yarn
 from tests.yarn.submitted import YarnJob
 
 EXECUTOR = b"YarnCoarseGrainedExecutorBackend"
@@ -28,7 +28,7 @@ def main(records: int, cores: int) -> None:
     with tempfile.TemporaryDirectory(prefix="yarn-memory-") as name:
         folder = Path(name)
         archive = pack(folder / "dist")
-        with TieredStack(folder / "stack") as stack, started(Yarn(folder / "yarn")) as yarn:
+        with TieredStack(folder / "stack") as stack, Yarn(folder / "yarn") as yarn:
             create_tiered_topic(stack.broker, "bulk", partitions=4)
             produce_bulk(stack.broker, "bulk", records)
             roll(stack.broker, "bulk")

@@ -11,7 +11,7 @@ import pyspark
 
 from tests.dist.packed_environment import with_python_by_path
 from tests.jobs.submitted import jars
-from tests.rigs.stack.processes import LONG
+from tests.rigs.stack.processes import LONG, Started
 from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED_JVM, SPARK_SUBMIT, write_conf
 from tests.rigs.stack.spark_cluster import BARE_PATH
 from tests.rigs.stack.yarn import Yarn
@@ -19,7 +19,7 @@ from tests.rigs.stack.yarn import Yarn
 ENVIRONMENT_PYTHON = "./environment/bin/python"
 
 
-class YarnJob:
+class YarnJob(Started):
     """One submission of `jobs/ingest_to_delta.py`; the output of `spark-submit` goes to `log_file`.
 
     Args:

@@ -19,7 +19,7 @@ from tests.reading import options
 from tests.rigs.stack.hdfs import Hdfs
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.shared import shared
-from tests.rigs.stack.yarn import Yarn, started
+from tests.rigs.stack.yarn import Yarn
 from tests.services import SERVICE
 from tests.yarn.submitted import YarnJob
 
@@ -45,7 +45,7 @@ def test_the_job_lands_an_archive_by_the_packed_environment_alone(
 @pytest.fixture(scope="module")
 def over_hdfs(tmp_path_factory: pytest.TempPathFactory, hdfs: Hdfs) -> Iterator[Yarn]:
     """YARN with one node manager, and HDFS as its file system."""
-    with started(Yarn(tmp_path_factory.mktemp("yarn-over-hdfs"), hdfs)) as cluster:
+    with Yarn(tmp_path_factory.mktemp("yarn-over-hdfs"), hdfs) as cluster:
         yield cluster
 
 
@@ -126,16 +126,12 @@ def test_executors_that_the_node_manager_kills_lose_and_repeat_no_record(
 ) -> None:
     place = InHdfs(hdfs, f"kills-{mode}-{lane}")
     given = settings(place.uri, LONG, maxOffsetsPerTrigger="500", ingest_lane=lane)
-    job = YarnJob(over_hdfs, tmp_path / "job", mode, given, packed, spark=place.spark(**PERSISTENT))
-    job.start()
-    try:
+    with YarnJob(over_hdfs, tmp_path / "job", mode, given, packed, spark=place.spark(**PERSISTENT)) as job:
         for number in range(1, KILLS + 1):
             wait_until(partial(place.has_done, job, 3 * number), f"{3 * number} micro-batches")
             assert job.running, job.output()
             over_hdfs.kill(over_hdfs.executors()[0])
         assert job.wait() == 0, job.output()
-    finally:
-        job.stop()
 
     assert landed(place.table).equals(everything(LONG))
 
@@ -145,15 +141,11 @@ def test_a_driver_that_the_node_manager_kills_goes_on_in_another_attempt(
 ) -> None:
     place = InHdfs(hdfs, "attempts")
     given = settings(place.uri, LONG, maxOffsetsPerTrigger="1000")
-    job = YarnJob(over_hdfs, tmp_path / "job", "cluster", given, packed, spark=place.spark())
-    job.start()
-    try:
+    with YarnJob(over_hdfs, tmp_path / "job", "cluster", given, packed, spark=place.spark()) as job:
         wait_until(partial(place.has_done, job, 3), "three micro-batches")
         (master,) = [each for each in over_hdfs.containers() if each not in over_hdfs.executors()]
         over_hdfs.kill(master)
         assert job.wait() == 0, job.output()
-    finally:
-        job.stop()
 
     assert landed(place.table).equals(everything(LONG))
 

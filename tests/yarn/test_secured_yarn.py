@@ -21,7 +21,7 @@ from tests.rigs.stack.produce import RawProducer
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.shared import shared
 from tests.rigs.stack.spark import SHORT_LIVED_JVM
-from tests.rigs.stack.yarn import Yarn, started
+from tests.rigs.stack.yarn import Yarn
 from tests.yarn.submitted import YarnJob
 
 pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
@@ -93,7 +93,7 @@ def services(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder, nodes = tmp_path_factory.mktemp("realm"), f"{NODES}@{REALM}"
     principals = {"yarn.resourcemanager.principal": nodes, "yarn.nodemanager.principal": nodes}
     secured: SecuredHdfs = request.getfixturevalue("secured_hdfs")
-    with started(Yarn(folder / "yarn", secured.hdfs, principals)) as yarn:
+    with Yarn(folder / "yarn", secured.hdfs, principals) as yarn:
         short = secured.kdc.add(SHORT, f"{LIFE_SECONDS} seconds")
         yield Services(shared(realm), secured, yarn, short)
 

@@ -75,30 +75,23 @@ def test_java_key_stores_are_opened_with_their_passwords(store: str, key_passwor
     context(keystore_location=str(STORES / store), keystore_password="store-secret", **given)
 
 
-@pytest.mark.parametrize("store", ["key.jks", "key.p12"])
-@pytest.mark.parametrize("given", [{}, {"keystore_password": "hunter2"}])
-def test_a_key_store_without_its_password_names_the_setting(store: str, given: dict[str, str]) -> None:
-    with pytest.raises(ConfigurationError, match=r"kafka.ssl.keystore.password") as raised:
-        context(keystore_location=str(STORES / store), **given)
-
-    assert store in str(raised.value)
-    assert "hunter2" not in str(raised.value)
-
-
-@pytest.mark.parametrize("store", ["key.jks", "key.p12"])
-def test_a_wrong_key_password_names_the_setting(store: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"kafka.ssl.key.password") as raised:
-        context(keystore_location=str(STORES / store), keystore_password="store-secret", key_password="hunter2")
-
-    assert "hunter2" not in str(raised.value)
-
-
-@pytest.mark.parametrize("store", ["trust.jks", "trust.p12"])
-def test_a_wrong_trust_store_password_names_the_setting(store: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"kafka.ssl.truststore.password") as raised:
-        context(truststore_location=str(STORES / store), truststore_password="hunter2")
-
-    assert "hunter2" not in str(raised.value)
+@pytest.mark.parametrize("kind", ["jks", "p12"])
+@pytest.mark.parametrize(
+    ("store", "given", "named"),
+    [
+        ("key", {}, "keystore"),
+        ("key", {"keystore_password": "hunter2"}, "keystore"),
+        ("key", {"keystore_password": "store-secret", "key_password": "hunter2"}, "key"),
+        ("trust", {"truststore_password": "hunter2"}, "truststore"),
+    ],
+)
+def test_a_missing_or_wrong_password_of_a_store_names_the_setting(
+    kind: str, store: str, given: dict[str, str], named: str
+) -> None:
+    location = str(STORES / f"{store}.{kind}")
+    with pytest.raises(ConfigurationError, match=rf"kafka\.ssl\.{named}\.password") as raised:
+        context(**{f"{store}store_location": location, **given})
+    assert f"{store}.{kind}" in str(raised.value) and "hunter2" not in str(raised.value)
 
 
 def test_a_key_store_that_has_no_key_and_a_trust_store_that_has_no_certificate_say_so() -> None:

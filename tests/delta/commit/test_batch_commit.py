@@ -34,13 +34,6 @@ from tiered_stream.formats.columns.conform import mark_grown
 from tiered_stream.model import TopicPartition, uuid_to_text
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> TableSpec:
-    made = TableSpec((tmp_path / "table").as_uri())
-    create_table(made, table_schema(True, None), {})
-    return made
-
-
 @pytest.fixture(autouse=True, params=[False, True], ids=["", "prepared"])
 def prepared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever happens to the table between two commits, it makes no difference that it was opened before that."""

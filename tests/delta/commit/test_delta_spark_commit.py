@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -273,21 +274,22 @@ def test_in_a_local_folder_deltalake_and_delta_spark_exclude_each_other(
     assert done.is_set() and table(files).version() == 1
 
 
+@contextmanager
+def opened_meanwhile(by_delta: Any, files: TableSpec, overwrites: bool) -> Iterator[None]:
+    """Delta-spark's lock, at whose end somebody opens the table; the commit is overwritten if `overwrites`."""
+    with by_delta.lock():
+        yield
+        by_delta.begin()
+        if overwrites and table(files).version() == 1:
+            overwrite(files, 1, [{"commitInfo": {"timestamp": 1, "operation": "WRITE", "operationParameters": {}}}])
+
+
 @pytest.mark.parametrize("overwrites", [False, True])
 def test_columns_that_come_while_somebody_opens_the_table_are_looked_for_again(
     spark: SparkSession, files: TableSpec, overwrites: bool
 ) -> None:
-    by_delta = spark_table(spark, files)
-
-    @contextmanager
-    def opened_meanwhile() -> Iterator[None]:
-        with by_delta.lock():
-            yield
-            by_delta.begin()
-            if overwrites and table(files).version() == 1:
-                overwrite(files, 1, [{"commitInfo": {"timestamp": 1, "operation": "WRITE", "operationParameters": {}}}])
-
-    add_columns(files, StructType().add("more", LongType()), opened_meanwhile)
+    lock = partial(opened_meanwhile, spark_table(spark, files), files, overwrites)
+    add_columns(files, StructType().add("more", LongType()), lock)
     # The second commit changes nothing where the first is still there.
     assert table(files).version() == 2
     assert [each.name for each in table(files).schema().fields].count("more") == 1
@@ -325,17 +327,8 @@ def test_a_table_is_not_opened_for_a_lock_that_nobody_else_has(spark: SparkSessi
 def test_a_commit_while_somebody_opens_the_table_is_looked_for_again(
     spark: SparkSession, files: TableSpec, overwrites: bool
 ) -> None:
-    by_delta = spark_table(spark, files)
-
-    @contextmanager
-    def opened_meanwhile() -> Iterator[None]:
-        with by_delta.lock():
-            yield
-            by_delta.begin()
-            if overwrites and table(files).version() == 1:
-                overwrite(files, 1, [{"commitInfo": {"timestamp": 1, "operation": "WRITE", "operationParameters": {}}}])
-
-    commits = TableCommits(planned(files, DeltalakeTable(files, opened_meanwhile)), fail_at_gap, sleep=lambda _: None)
+    lock = partial(opened_meanwhile, spark_table(spark, files), files, overwrites)
+    commits = TableCommits(planned(files, DeltalakeTable(files, lock)), fail_at_gap, sleep=lambda _: None)
     commits.commit(QUERY, 0, written(files, 5))
     assert offsets(files) == list(range(5))
     assert table(files).version() == 1 + overwrites

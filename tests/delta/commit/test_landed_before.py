@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -11,19 +10,10 @@ import pytest
 from tests.delta.committing import QUERY, planned, table
 from tests.delta.made_batches import ORDERS, plain
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.deltalake_commit import create_table
-from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import FAIL, LAND, TableSpec
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import TableError
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> TableSpec:
-    made = TableSpec((tmp_path / "table").as_uri())
-    create_table(made, table_schema(True, None), {})
-    return made
 
 
 def records(files: TableSpec, start: int, end: int) -> list[DataFile]:

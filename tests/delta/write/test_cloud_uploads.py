@@ -11,12 +11,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.delta import committing
 from tests.delta.clouds import Cloud, keys, stored
+from tests.delta.committing import put
 from tests.delta.made_batches import ORDERS, plain
 from tests.storage.scripted_http import ScriptedHttp, error
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write.cloud_uploads import CloudUploads
-from tiered_stream.delta.write.data_folder import MEMORY_BYTES, DataFolder, UploadThreads
+from tiered_stream.delta.write.data_folder import MEMORY_BYTES, UploadThreads
 from tiered_stream.delta.write.table_writer import TableWriter, open_data_folder
 from tiered_stream.errors import TableError
 
@@ -29,19 +31,12 @@ def files(cloud: Cloud, tmp_path: Path) -> TableSpec:
     return cloud.files("contract", f"uploads/{tmp_path.name}")
 
 
-def write(folder: DataFolder, path: str, content: bytes) -> None:
-    file = folder.open(path)
-    file.write(content)
-    folder.finish(path, file)
-
-
 def test_written_files_are_in_the_store_when_all_are_waited_for(files: TableSpec) -> None:
     folder = open_data_folder(files, UploadThreads())
     assert isinstance(folder, CloudUploads)
     sizes = {f"day=2026-01-0{number}/part-{number}": number * MEMORY_BYTES // 2 for number in range(5)}
     written = {path: bytes([7]) * size for path, size in sizes.items()}
-    for path, content in written.items():
-        write(folder, path, content)
+    put(folder, written)
     folder.wait()
     folder.close()
     assert keys(files) == sorted(written)
@@ -49,11 +44,7 @@ def test_written_files_are_in_the_store_when_all_are_waited_for(files: TableSpec
 
 
 def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableSpec) -> None:
-    writer = TableWriter(replace(files, target_bytes=150_000, compression="none"), 0)
-    for start in range(0, 40_000, 10_000):
-        writer.add(ORDERS, plain(10_000, start))
-    written = writer.finish()
-    writer.close()
+    written = committing.written(replace(files, target_bytes=150_000, compression="none"), 40_000, parts=4)
     assert len(written) > 1 and [len(stored(files, file.path)) for file in written] == [file.size for file in written]
     assert sum(pq.read_metadata(io.BytesIO(stored(files, file.path))).num_rows for file in written) == 40_000
 
@@ -95,7 +86,7 @@ def refused_by(answers: list[bytes], **access: str) -> str:
         endpoint = f"{server.url}/mine"
         storage = TableStorage(azure_account_name="mine", azure_endpoint_url=endpoint, **access)  # type: ignore[arg-type]
         folder = open_data_folder(TableSpec("az://lake/t", storage), UploadThreads())
-        write(folder, "part-0", b"content")
+        put(folder, {"part-0": b"content"})
         with pytest.raises(OSError, match="t/part-0 ") as caught:
             folder.wait()
         folder.close()
@@ -120,7 +111,7 @@ def test_a_service_that_is_not_there_is_named() -> None:
         azure_account_name="mine", azure_account_key=SECRET, azure_endpoint_url="http://127.0.0.1:1/mine"
     )
     folder = open_data_folder(TableSpec("az://lake/t", storage), UploadThreads())
-    write(folder, "part-0", b"content")
+    put(folder, {"part-0": b"content"})
     with pytest.raises(OSError, match=r"127\.0\.0\.1:1/mine \(option ingest\.storage\.azure\.endpoint\.url\) "):
         folder.wait()
     folder.close()

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.delta.clouds import Cloud
+from tests.delta.committing import put
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_folder import UploadThreads
@@ -25,10 +26,7 @@ def files(cloud: Cloud, tmp_path: Path) -> TableSpec:
 
 def fill(files: TableSpec, objects: dict[str, bytes]) -> None:
     folder = open_data_folder(files, UploadThreads())
-    for path, content in objects.items():
-        file = folder.open(path)
-        file.write(content)
-        folder.finish(path, file)
+    put(folder, objects)
     folder.wait()
     folder.close()
 

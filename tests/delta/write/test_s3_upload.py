@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tests.delta import committing
+from tests.delta.committing import put
 from tests.delta.made_batches import ORDERS, plain
 from tests.rigs.stack.customer_keys import KEY, CustomerKeyHandler
 from tests.rigs.stack.http_front import HttpFront
@@ -24,7 +26,7 @@ from tests.rigs.stack.s3_client import REGION
 from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write import data_folder, s3_upload
-from tiered_stream.delta.write.data_folder import MEMORY_BYTES, DataFolder, UploadThreads
+from tiered_stream.delta.write.data_folder import MEMORY_BYTES, UploadThreads
 from tiered_stream.delta.write.file_systems import deltalake_place, open_folder
 from tiered_stream.delta.write.s3_upload import S3Uploads
 from tiered_stream.delta.write.table_writer import TableWriter, open_data_folder
@@ -63,12 +65,6 @@ def keys(lake: VersityGateway, files: TableSpec) -> list[str]:
     return [each["Key"].removeprefix(prefix) for each in found]
 
 
-def write(folder: DataFolder, path: str, content: bytes) -> None:
-    file = folder.open(path)
-    file.write(content)
-    folder.finish(path, file)
-
-
 def rows(files: TableSpec, lake: VersityGateway, paths: list[str]) -> int:
     return sum(pq.read_metadata(io.BytesIO(stored(lake, files, path))).num_rows for path in paths)
 
@@ -78,19 +74,14 @@ def test_what_was_written_is_in_the_bucket_when_all_files_are_waited_for(
 ) -> None:
     folder = open_data_folder(files, UploadThreads())
     written = {f"part-{number}": bytes([number]) * (number * MEMORY_BYTES // 2) for number in range(5)}
-    for path, content in written.items():
-        write(folder, path, content)
+    put(folder, written)
     folder.wait()
     folder.close()
     assert {path: stored(lake, files, path) for path in written} == written
 
 
 def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableSpec, lake: VersityGateway) -> None:
-    writer = TableWriter(replace(files, target_bytes=150_000, compression="none"), 0)
-    for start in range(0, 40_000, 10_000):
-        writer.add(ORDERS, plain(10_000, start))
-    written = writer.finish()
-    writer.close()
+    written = committing.written(replace(files, target_bytes=150_000, compression="none"), 40_000, parts=4)
     assert len(written) > 1
     assert [len(stored(lake, files, file.path)) for file in written] == [file.size for file in written]
     assert rows(files, lake, [file.path for file in written]) == 40_000
@@ -101,11 +92,7 @@ def test_a_file_gets_no_larger_than_one_put_may_be(
 ) -> None:
     monkeypatch.setattr(S3Uploads, "max_bytes", 150_000)
     monkeypatch.setattr("tiered_stream.delta.write.table_writer.ROW_GROUP_BYTES", 100_000)
-    writer = TableWriter(replace(files, target_bytes=8 << 30, compression="none"), 0)
-    for start in range(0, 40_000, 10_000):
-        writer.add(ORDERS, plain(10_000, start))
-    written = writer.finish()
-    writer.close()
+    written = committing.written(replace(files, target_bytes=8 << 30, compression="none"), 40_000, parts=4)
     assert len(written) > 1
     assert rows(files, lake, [file.path for file in written]) == 40_000
 
@@ -141,7 +128,7 @@ def test_a_bit_that_flips_on_the_disk_or_on_the_way_is_noticed(
 ) -> None:
     monkeypatch.setattr(s3_upload, "_Body", Flipped)
     folder = open_data_folder(files, UploadThreads())
-    write(folder, "part-0", content)
+    put(folder, {"part-0": content})
     with pytest.raises(OSError, match="part-0 .*(BadDigest|checksum)"):
         folder.wait()
     folder.close()
@@ -208,8 +195,7 @@ def test_a_service_without_checksums_of_the_newer_kind_gets_the_md5_digest(
     storage = replace(files.storage, s3_endpoint_url=f"http://127.0.0.1:{port}")
     folder = open_data_folder(replace(files, storage=storage), UploadThreads())
     written = {f"part-{number}": bytes([number]) * (number * MEMORY_BYTES) for number in range(1, 3)}
-    for path, content in written.items():
-        write(folder, path, content)
+    put(folder, written)
     if flips:
         with pytest.raises(OSError, match="part-1 .*BadDigest"):
             folder.wait()
@@ -233,7 +219,7 @@ def locked(lake: VersityGateway, files: TableSpec) -> Iterator[TableSpec]:
 
 def test_files_log_and_segments_are_written_and_read_with_the_key_of_ones_own(locked: TableSpec) -> None:
     folder = open_data_folder(locked, UploadThreads())
-    write(folder, "a", b"content")
+    put(folder, {"a": b"content"})
     folder.wait()
     uri, options = deltalake_place(locked)
     write_deltalake(uri, pa.table({"number": [1, 2, 3]}), storage_options=options)
@@ -247,7 +233,7 @@ def test_files_log_and_segments_are_written_and_read_with_the_key_of_ones_own(lo
 def test_no_object_is_given_without_the_key_of_ones_own(locked: TableSpec) -> None:
     without = replace(locked, storage=replace(locked.storage, s3_customer_key=None))
     folder = open_data_folder(without, UploadThreads())
-    write(folder, "a", b"content")
+    put(folder, {"a": b"content"})
     with pytest.raises(OSError, match="The key is missing"):
         folder.wait()
     with pytest.raises(StorageError, match="400 InvalidRequest"):
@@ -262,7 +248,7 @@ def test_objects_get_the_acl_the_class_and_the_encryption_that_the_session_asks_
     for storage in (asked, files.storage):
         folder = S3Uploads(replace(files, storage=storage), UploadThreads())
         monkeypatch.setattr(folder._client, "put_object", lambda **given: seen.append(given))
-        write(folder, "a", b"a")
+        put(folder, {"a": b"a"})
         folder.wait()
     extra = [{name: each[name] for name in each.keys() - {"Bucket", "Key", "Body", "ChecksumCRC32C"}} for each in seen]
     assert extra == [{"ACL": "private", "StorageClass": "STANDARD_IA", "ServerSideEncryption": "AES256"}, {}]

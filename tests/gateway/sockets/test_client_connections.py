@@ -12,7 +12,6 @@ import pytest
 
 from tests.broker.certificates import CertificateAuthority
 from tests.gateway.requests import location_fetch
-from tests.rigs.stack.processes import free_ports
 from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.protocol.frames import frame
 from tiered_stream.gateway.server import Gateway
@@ -20,15 +19,9 @@ from tiered_stream.gateway.sockets import client_connections, frame_memory
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> dict[str, str]:
-    bootstrap, broker = free_ports(2)
+def given(tmp_path: Path, alone: dict[str, str]) -> dict[str, str]:
     return {
-        "kafka.bootstrap.servers": f"127.0.0.1:{broker}",
-        "gateway.listener.host": "127.0.0.1",
-        "gateway.advertised.host": "127.0.0.1",
-        "gateway.bootstrap.port": str(bootstrap),
-        "gateway.broker.ports": f"{broker}-{broker}",
-        "remote.storage.uri": tmp_path.as_uri(),
+        **alone,
         "gateway.listener.security.protocol": "SSL",
         "gateway.listener.ssl.keystore.location": str(
             CertificateAuthority().issue("gateway").write(tmp_path / "gateway.pem")

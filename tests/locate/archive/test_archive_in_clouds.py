@@ -32,9 +32,7 @@ def pasted(**properties: str) -> dict[str, str]:
 def azure(tmp_path: Path) -> Iterator[tuple[dict[str, str], Put]]:
     if missing := why_no_azurite():
         pytest.skip(missing)
-    server = Azurite(tmp_path / "azurite")
-    server.start()
-    try:
+    with Azurite(tmp_path / "azurite") as server:
         server.create_container("tier")
         client = AzureContainer(StorageOptions(**server.options(), uri="az://tier")).connect(60)  # type: ignore[arg-type]
         yield (
@@ -44,17 +42,13 @@ def azure(tmp_path: Path) -> Iterator[tuple[dict[str, str], Put]]:
             ),
             lambda key, data: obstore.put(client, key, data),
         )  # fmt: skip
-    finally:
-        server.stop()
 
 
 @pytest.fixture
 def google(tmp_path: Path) -> Iterator[tuple[dict[str, str], Put]]:
     if missing := why_no_fake_gcs():
         pytest.skip(missing)
-    server = FakeGcs(tmp_path / "gcs")
-    server.start()
-    try:
+    with FakeGcs(tmp_path / "gcs") as server:
         server.create_bucket("tier")
         yield (
             pasted(
@@ -63,8 +57,6 @@ def google(tmp_path: Path) -> Iterator[tuple[dict[str, str], Put]]:
             ),
             lambda key, data: server.upload("tier", key, data),
         )  # fmt: skip
-    finally:
-        server.stop()
 
 
 @pytest.fixture

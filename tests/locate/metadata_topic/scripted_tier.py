@@ -27,6 +27,7 @@ from tests.broker.scripted import BROKERS, ScriptedClient
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tests.tier import metadata
+from tests.tier.segments import described
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.list_offsets import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
@@ -35,7 +36,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     TopicIdPartition,
     metadata_partition,
 )
-from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
+from tiered_stream.model import RemoteLogSegment, TopicPartition
 
 METADATA_PARTITIONS = 4
 METADATA_TOPIC_ID = UUID(int=1)
@@ -50,11 +51,17 @@ def segment_record(
     topic: str, topic_id: UUID, number: int, end_offset: int | None = None, state: int = 1, epoch: int = 0
 ) -> bytes:
     """The metadata record that says that the partition's segment of this number is finished, or in another state."""
-    segment = RemoteLogSegment(
-        TopicPartition(topic, 0), topic_id, UUID(int=topic_id.int + number + 1), number * OFFSETS,
-        end_offset or (number + 1) * OFFSETS - 1, 100, 0, (LeaderEpoch(epoch, 0),), transaction_index_empty=True,
+    return metadata.segment_record(tiered_segment(topic, topic_id, number, end_offset, epoch), state)
+
+
+def tiered_segment(
+    topic: str, topic_id: UUID, number: int, end_offset: int | None = None, epoch: int = 0
+) -> RemoteLogSegment:
+    return described(
+        TopicPartition(topic, 0), number * OFFSETS, (end_offset or (number + 1) * OFFSETS - 1) + 1,
+        topic_id.int + number + 1, topic_id=topic_id, size=100, epochs=((epoch, 0),), max_timestamp=0,
+        transaction_index_empty=True,
     )  # fmt: skip
-    return metadata.segment_record(segment, state)
 
 
 class _Client(ScriptedClient):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
@@ -11,8 +11,16 @@ import pytest
 
 from tests.golden import NAMES, golden
 from tests.locate.golden_locator import golden_table
-from tests.locate.metadata_topic.scripted_tier import COMPACTED_AWAY, LOG_END, OFFSETS, ScriptedTier, segment_record
+from tests.locate.metadata_topic.scripted_tier import (
+    COMPACTED_AWAY,
+    LOG_END,
+    OFFSETS,
+    ScriptedTier,
+    segment_record,
+    tiered_segment,
+)
 from tests.storage import golden_aiven
+from tests.tier.fetchers import IndexesOnly
 from tiered_stream.errors import BrokerUnavailableError, StorageObjectNotFoundError, StorageUnavailableError
 from tiered_stream.locate.metadata_topic.compacted_segments import CompactedSegments
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
@@ -26,16 +34,15 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     encode_remote_log_metadata,
 )
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
-from tiered_stream.model import LeaderEpoch, OffsetRange, RemoteLogSegment, TopicPartition
+from tiered_stream.model import OffsetRange, RemoteLogSegment, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 PARTITION = TopicPartition("orders", 0)
 ALL = {PARTITION: OffsetRange(0, LOG_END)}
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
-class Keeper(RemoteStorageFetcher):
+class Keeper(IndexesOnly):
     """Keeps the metadata of segments by base offset, and counts what it is asked for."""
 
     def __init__(self, kept: Mapping[int, RemoteLogSegment]) -> None:
@@ -51,12 +58,6 @@ class Keeper(RemoteStorageFetcher):
             raise StorageObjectNotFoundError("there is no such object")
         return self.kept[segment.base_offset]
 
-    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        raise AssertionError("nobody reads a log here")
-
-    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
-        raise AssertionError("nobody reads an index here")
-
 
 @pytest.fixture
 def tier() -> ScriptedTier:
@@ -65,11 +66,7 @@ def tier() -> ScriptedTier:
 
 def segment_of(tier: ScriptedTier, number: int) -> RemoteLogSegment:
     """As `ScriptedTier` numbers them."""
-    topic_id = tier.topics["orders"]
-    return RemoteLogSegment(
-        PARTITION, topic_id, UUID(int=topic_id.int + number + 1), number * OFFSETS, (number + 1) * OFFSETS - 1, 100,
-        leader_epochs=(LeaderEpoch(0, 0),), transaction_index_empty=True,
-    )  # fmt: skip
+    return tiered_segment("orders", tier.topics["orders"], number)
 
 
 def finished(tier: ScriptedTier, number: int, end_offset: int | None = -1) -> bytes:

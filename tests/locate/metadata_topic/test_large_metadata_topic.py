@@ -17,12 +17,8 @@ CLUSTER = Cluster(topics=3, partitions=5, segments=4_000)
 def test_a_query_knows_its_segments_at_first_and_by_what_was_kept(tmp_path: Path) -> None:
     assert CLUSTER.records > 100_000
     not_tiered = {"remote.log.storage.system.enable": "false"}
-    broker = KafkaBroker(tmp_path / "broker", tmp_path / "tier", properties=not_tiered)
-    broker.start()
-    try:
+    with KafkaBroker(tmp_path / "broker", tmp_path / "tier", properties=not_tiered) as broker:
         fill_metadata_topic(broker, CLUSTER)
         times = measure_metadata_topic(broker, CLUSTER, tmp_path / "kept", runs=1)
-    finally:
-        broker.stop()
     assert times.segments == CLUSTER.partitions * CLUSTER.segments
     assert any((tmp_path / "kept" / "0").iterdir())

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.golden import NAMES, golden
+from tests.locate.log_model import TOPIC_ID
 from tests.locate.metadata_topic.messages import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
     RemotePartitionDeleteMetadataRecord,
 )
-from tests.locate.segments import PARTITION, TOPIC_ID
+from tests.locate.segments import PARTITION
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     PartitionDelete,

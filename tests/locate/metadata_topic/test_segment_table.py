@@ -11,7 +11,8 @@ import pytest
 
 from tests.golden import NAMES, golden
 from tests.locate.golden_locator import golden_table
-from tests.locate.segments import PARTITION, TOPIC_ID, segment
+from tests.locate.log_model import TOPIC_ID
+from tests.locate.segments import PARTITION, segment
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     PartitionDelete,
     RemoteLogMetadata,

@@ -30,9 +30,7 @@ IN_HDFS, IN_FOLDER = "HDFS", "a folder"
 def measure(rig: Rig, runs: int) -> Iterator[Row]:
     """A row for each sink."""
     shape = rig.topic("A")
-    hdfs = Hdfs(rig.folder / "hdfs", {"dfs.blocksize": str(128 << 20)})
-    hdfs.start()
-    try:
+    with Hdfs(rig.folder / "hdfs", {"dfs.blocksize": str(128 << 20)}) as hdfs:
         _copy(rig, shape, hdfs)
         sides = {IN_HDFS: (f"{hdfs.uri}/tier", hdfs.uri), IN_FOLDER: (rig.stack.tier_dir.as_uri(), str(rig.folder))}
         options = {side: {**rig.options(shape), "remote.storage.uri": tier} for side, (tier, _) in sides.items()}
@@ -47,8 +45,6 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
             for side, (_, root) in sides.items()
         }
         yield from rows_of([Claim("H A", IN_HDFS, IN_FOLDER, 0.9, 1)], landings, runs)
-    finally:
-        hdfs.stop()
 
 
 def _landed(rig: Rig, shape: Shape, root: str, options: Mapping[str, str]) -> float:

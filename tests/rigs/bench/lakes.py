@@ -31,13 +31,9 @@ def serving(folder: Path) -> Iterator[tuple[Lake, Lake]]:
     """Both, while the server runs."""
     tables = folder / "tables"
     tables.mkdir()
-    server = VersityGateway(folder / "versitygw", folder / "buckets")
-    server.start()
-    try:
+    with VersityGateway(folder / "versitygw", folder / "buckets") as server:
         server.client().create_bucket(Bucket=BUCKET)
         yield Lake("in a folder", tables, str(tables)), _in_s3(server)
-    finally:
-        server.stop()
 
 
 def _in_s3(server: VersityGateway) -> Lake:

@@ -18,7 +18,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.rigs.bench.bare import read_and_write
@@ -157,12 +157,17 @@ def kafka_into(rig: Rig, shape: Shape) -> Start:
     return kafka_lands(rig.spark, {**rig.kafka_options(shape), **TUNED})
 
 
-def kafka_lands(spark: SparkSession, options: Mapping[str, str], interval: str | None = None) -> Start:
-    """With a trigger so long, or what is there now."""
+def kafka_lands(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    interval: str | None = None,
+    select: Callable[[DataFrame], DataFrame] = lambda records: records,
+) -> Start:
+    """With a trigger so long, or what is there now; `select` says what of the records is landed."""
     trigger: dict[str, Any] = {"processingTime": interval} if interval else {"availableNow": True}
 
     def start(table: str, checkpoint: Path) -> StreamingQuery:
-        rows = spark.readStream.format("kafka").options(**options).load()
+        rows = select(spark.readStream.format("kafka").options(**options).load())
         writer = rows.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
         return writer.trigger(**trigger).start(table)
 

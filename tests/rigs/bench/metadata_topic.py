@@ -143,13 +143,9 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
     """On a broker of its own, of which the log is written."""
     cluster = Cluster(segments=max(1, round(Cluster.segments * rig.scale)))
     not_tiered = {"remote.log.storage.system.enable": "false"}
-    broker = KafkaBroker(rig.folder / "metadata-broker", rig.folder / "no-tier", properties=not_tiered)
-    broker.start()
-    try:
+    with KafkaBroker(rig.folder / "metadata-broker", rig.folder / "no-tier", properties=not_tiered) as broker:
         fill_metadata_topic(broker, cluster)
         yield from rows_of(CLAIMS, _contenders(broker, cluster, rig.folder / "metadata-kept"), runs)
-    finally:
-        broker.stop()
 
 
 def _contenders(broker: KafkaBroker, cluster: Cluster, folder: Path) -> dict[str, Contender]:

@@ -6,14 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-
-from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.rigs.bench.figures import Row
-from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, Start, landing, lane_into
+from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, kafka_lands, landing, lane_into
 from tests.rigs.bench.rig import TUNED, Rig
-from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of
 
 WORKLOAD, WITH_SQL = "T-sql", "direct lane with SQL"
@@ -30,20 +26,11 @@ def measure(rig: Rig, name: str, runs: int) -> Iterator[Row]:
     lake, shape = rig.lakes[0], rig.topic("A")
     settle = partial(rig.settle, shape)
     sql = {"ingest.select": ", ".join(SELECT), "ingest.where": WHERE}
+    options = {**rig.kafka_options(shape), **TUNED}
+    by_spark = kafka_lands(rig.spark, options, select=lambda rows: rows.where(WHERE).selectExpr(*SELECT))
     contenders: dict[str, Contender] = {
         WITH_SQL: landing(lane_into(rig, shape, DIRECT, sql), lake, shape.rows, settle, whole=False),
         DIRECT: landing(lane_into(rig, shape, DIRECT), lake, shape.rows, settle),
-        KAFKA_TUNED: landing(sparks_into(rig, shape), lake, shape.rows, settle, whole=False),
+        KAFKA_TUNED: landing(by_spark, lake, shape.rows, settle, whole=False),
     }
     yield from rows_of(CLAIMS, contenders, runs)
-
-
-def sparks_into(rig: Rig, shape: Shape) -> Start:
-    options = {**rig.kafka_options(shape), **TUNED}
-
-    def start(table: str, checkpoint: Path) -> StreamingQuery:
-        rows = rig.spark.readStream.format("kafka").options(**options).load().where(WHERE).selectExpr(*SELECT)
-        writer = rows.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
-        return writer.trigger(availableNow=True).start(table)
-
-    return start

@@ -6,16 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.rigs.bench.documents import AVRO, DDL
 from tests.rigs.bench.figures import Row
-from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, Start, landing, lane_into
+from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, Start, kafka_lands, landing, lane_into
 from tests.rigs.bench.rig import TUNED, Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of
@@ -47,15 +45,10 @@ def ours_into(rig: Rig, shape: Shape, name: str) -> Start:
 
 
 def sparks_into(rig: Rig, shape: Shape, name: str) -> Start:
-    options = {**rig.kafka_options(shape), **TUNED}
+    def select(records: DataFrame) -> DataFrame:
+        return records.select(_decoded(name).alias("v"), *KAFKA_COLUMNS).select("v.*", *KAFKA_COLUMNS)
 
-    def start(table: str, checkpoint: Path) -> StreamingQuery:
-        records = rig.spark.readStream.format("kafka").options(**options).load()
-        rows = records.select(_decoded(name).alias("v"), *KAFKA_COLUMNS).select("v.*", *KAFKA_COLUMNS)
-        writer = rows.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
-        return writer.trigger(availableNow=True).start(table)
-
-    return start
+    return kafka_lands(rig.spark, {**rig.kafka_options(shape), **TUNED}, select=select)
 
 
 def _decoded(name: str) -> Column:

@@ -10,7 +10,6 @@ import errno
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 _SIZE = "16m"
@@ -33,9 +32,7 @@ class SmallDisk:
             self.mounted = all(_done(command) for command in (["mount", "--make-rprivate", "/"], mount))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.mounted:
             _done(["umount", "--lazy", str(self.folder)])
 

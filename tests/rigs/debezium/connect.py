@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +12,11 @@ from kafka.admin import NewTopic
 
 from tests.rigs.debezium.postgres import DATABASE, USER, Postgres
 from tests.rigs.stack.broker import KafkaBroker
-from tests.rigs.stack.built import built
+from tests.rigs.stack.built import unpacked
 from tests.rigs.stack.errors import StackError
-from tests.rigs.stack.jars import CONF, jar_paths, pinned_jars
+from tests.rigs.stack.jars import CONF, jar_paths
 from tests.rigs.stack.java import java_command
-from tests.rigs.stack.processes import LONG, ServiceProcess, free_ports, wait_until
+from tests.rigs.stack.processes import LONG, Service, free_ports, wait_until
 
 
 @dataclass(frozen=True)
@@ -58,18 +57,19 @@ class Connector:
         }
 
 
-class Connect:
-    """A worker that keeps its offsets in a file over `kill` and `start`.
+class Connect(Service):
+    """A worker that keeps its offsets in a file. After `kill`, it repeats records whose offsets it had not stored.
 
     Args:
         folder: for its configuration, its offsets and its log.
     """
 
+    grace = 30.0
+
     def __init__(self, folder: Path, broker: KafkaBroker, database: Postgres, connectors: Sequence[Connector]) -> None:
         (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
         self._folder, self._broker, self._database, self._connectors = folder, broker, database, connectors
-        self._process: ServiceProcess | None = None
 
     def start(self) -> None:
         """Start it, and wait until each connector runs its task.
@@ -83,7 +83,7 @@ class Connect:
         worker = {
             "bootstrap.servers": self._broker.bootstrap_servers,
             "listeners": self.url,
-            "plugin.path": str(_plugins()),
+            "plugin.path": str(unpacked("debezium")[1]),
             "offset.storage.file.filename": str(self._folder / "offsets"),
             "offset.flush.interval.ms": "1000",
             "key.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -98,8 +98,8 @@ class Connect:
         command = java_command(
             "org.apache.kafka.connect.cli.ConnectStandalone", path, [str(file) for file in files], ("-Xmx512m",)
         )
-        self._process = ServiceProcess("Kafka Connect", command, self._folder / "connect.log")
-        self._process.start(lambda: all(self._runs(connector) for connector in self._connectors))
+        log_file = self._folder / "connect.log"
+        self._serve("Kafka Connect", command, log_file, lambda: all(map(self._runs, self._connectors)))
 
     def wait_until_delivered(self) -> None:
         """Wait until Kafka has every change that is committed now, as the database knows from its replication slots.
@@ -120,15 +120,6 @@ class Connect:
             return self._database.execute(touch + behind).strip() == "0"
 
         wait_until(passed, f"Debezium to pass {end}", pause=0.5)
-
-    def kill(self) -> None:
-        """End it as a crash would: Debezium sends records again whose offsets it had not stored."""
-        if self._process is not None:
-            self._process.kill()
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
 
     def _make_pulse(self, connector: Connector) -> None:
         table = f"CREATE TABLE IF NOT EXISTS {connector.pulse} (id int PRIMARY KEY, beats int)"
@@ -153,17 +144,6 @@ class Connect:
         if failed := [state for state in states if state["state"] == "FAILED"]:
             raise StackError(f"{connector.name} failed: {failed[0].get('trace', '')[:2000]}")
         return len(states) > 1 and all(state["state"] == "RUNNING" for state in states)
-
-
-def _plugins() -> Path:
-    (archive,) = pinned_jars(["debezium"])
-    return built(archive.name, archive.version, _unpack)
-
-
-def _unpack(folder: Path) -> None:
-    (packed,) = jar_paths("debezium")
-    with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")
 
 
 def _write(file: Path, properties: Mapping[str, str]) -> Path:

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from tests.rigs.stack.errors import StackError
-from tests.rigs.stack.processes import ServiceProcess, free_ports
+from tests.rigs.stack.processes import Service, free_ports
 
 DATABASE, USER = "shop", "rig"
 UNPRIVILEGED = ("postgres", "nobody")
@@ -39,19 +39,20 @@ def _program(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join(map(str, reversed(folders)))) or shutil.which(name)
 
 
-class Postgres:
+class Postgres(Service):
     """A server with the database `shop`. Its data is deleted when it stops.
 
     Args:
         folder: for its log.
     """
 
+    grace = 30.0
+
     def __init__(self, folder: Path) -> None:
         (self.port,) = free_ports(1)
         self._log_file = folder / "postgres.log"
         # A folder of TMPDIR may be closed to the user that root starts the server as.
         self._data = Path(tempfile.mkdtemp(prefix="postgres-", dir="/tmp" if os.geteuid() == 0 else None))
-        self._process: ServiceProcess | None = None
 
     def start(self) -> None:
         """Make the database, and start the server.
@@ -75,15 +76,14 @@ class Postgres:
             raise StackError(f"initdb failed: {(done.stdout + done.stderr)[-2000:]}")
         settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
         command = [*run_as, str(_program("postgres")), "-D", str(self._data), "-p", str(self.port), *settings]
-        self._process = ServiceProcess("PostgreSQL", command, self._log_file)
-        self._process.start(self._answers)
+        self._serve("PostgreSQL", command, self._log_file, self._answers)
         self.execute(f"CREATE DATABASE {DATABASE}", database="postgres")
 
     def stop(self) -> None:
         """Stop it without waiting for its clients, and delete its data."""
         if self._process is not None and self._process.running:
             os.kill(self._process.pid, signal.SIGINT)  # a fast shutdown
-            self._process.stop()
+            super().stop()
         shutil.rmtree(self._data, ignore_errors=True)
 
     def execute(self, statements: str, database: str = DATABASE) -> str:

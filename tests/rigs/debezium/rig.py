@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kafka.protocol.consumer.offsets import OffsetSpec
@@ -103,9 +102,7 @@ class Rig:
             self._closing = closing.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closing.close()
 
     def land(self, job: LandingJob, kills: int, rate: float) -> Counter[str]:

@@ -18,12 +18,8 @@ from tests.rigs.stack.errors import StackError
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     if missing := why_no_postgres():
         pytest.skip(missing)
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
-    try:
-        server.start()
+    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.mark.stack

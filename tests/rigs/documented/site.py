@@ -127,13 +127,10 @@ def _broker(folder: Path) -> Iterator[Site]:
         ports={name: port for name, (_, port) in _LISTENERS.items()},
         advertised={name: f"{host}:{port}" for name, (host, port) in _LISTENERS.items()},
     )  # fmt: skip
-    broker.start()
-    try:
+    with broker:
         _fill(broker)
         _authorize(broker)
         yield Site(broker, storage / BUCKET, authority.write(folder / "ca.pem"))
-    finally:
-        broker.stop()
 
 
 def _authorize(broker: KafkaBroker) -> None:

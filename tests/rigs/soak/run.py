@@ -132,7 +132,7 @@ class Run:
         assert self._driver.running, f"the driver has ended, see {self._driver.log_file}"
 
     def _figures(self) -> dict[str, float]:
-        driver, gateway = self._driver.pid, self._gateway.pid
+        driver, gateway = self._driver.pid, self._gateway.process.pid
         processes = family(driver)
         jvm = [pid for pid, name in processes.items() if name == "java"]
         workers = [pid for pid, name in processes.items() if name.startswith("python")]
@@ -152,7 +152,9 @@ class Run:
 
     def _cpu_seconds(self) -> float:
         ours = [self._driver.pid, *family(self._driver.pid)]
-        return cpu_seconds([*ours, self._gateway.pid, self._stack.broker.process.pid, self._stack.s3proxy.process.pid])
+        return cpu_seconds(
+            [*ours, self._gateway.process.pid, self._stack.broker.process.pid, self._stack.s3proxy.process.pid]
+        )
 
     def _last_batch(self, lane: str) -> int:
         """The newest that the checkpoint counts as done; -1 before the first."""

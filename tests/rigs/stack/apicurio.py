@@ -4,45 +4,35 @@ from __future__ import annotations
 
 import os
 import signal
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import urllib3
 
-from tests.rigs.stack.built import built
-from tests.rigs.stack.jars import jar_paths, pinned_jars
+from tests.rigs.stack.built import unpacked
 from tests.rigs.stack.java import java_executable
-from tests.rigs.stack.processes import LONG, ServiceProcess, free_ports
+from tests.rigs.stack.processes import LONG, Service, free_ports
 
 
-class Apicurio:
+class Apicurio(Service):
     """A schema registry. After another start it has the same port, and no schemas."""
 
     def __init__(self, folder: Path) -> None:
         (self.port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}/apis/ccompat/v7"
         self._folder = folder
-        self._process: ServiceProcess | None = None
 
     def start(self) -> None:
-        (jar,) = pinned_jars(["apicurio"])
-        program = built(jar.name, jar.version, _unpack)
+        jar, program = unpacked("apicurio")
         settings = {"quarkus.http.host": "127.0.0.1", "quarkus.http.port": str(self.port)}
         command = [str(java_executable()), "-Xmx256m", "-XX:TieredStopAtLevel=1",
                    *(f"-D{name}={value}" for name, value in settings.items()),
                    "-jar", str(program / f"{jar.name}-{jar.version}-runner.jar")]  # fmt: skip
-        self._process = ServiceProcess("Apicurio", command, self._folder / "apicurio.log")
-        self._process.start(self._answers)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop(grace=10.0)
+        self._serve("Apicurio", command, self._folder / "apicurio.log", self._answers)
 
     def hold(self, held: bool) -> None:
         """Let it stand still, or go on."""
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGSTOP if held else signal.SIGCONT)
+        os.kill(self.process.pid, signal.SIGSTOP if held else signal.SIGCONT)
 
     def register(self, subject: str, schema: str, **more: Any) -> int:
         """The id that the schema gets. `more`: `schemaType`, `references`."""
@@ -58,9 +48,3 @@ class Apicurio:
             return urllib3.request("GET", f"{self.url}/subjects", retries=False, timeout=5).status == 200
         except urllib3.exceptions.HTTPError:
             return False
-
-
-def _unpack(folder: Path) -> None:
-    (packed,) = jar_paths("apicurio")
-    with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")

@@ -16,7 +16,7 @@ from tests.rigs.stack.azure_listing import AzureListingHandler
 from tests.rigs.stack.built import built, built_folder, missing_program, run_build
 from tests.rigs.stack.errors import StackError
 from tests.rigs.stack.http_front import HttpFront
-from tests.rigs.stack.processes import ServiceProcess, free_ports, listens
+from tests.rigs.stack.processes import Service, free_ports, listens
 
 VERSION = "3.35.0"
 INTEGRITY = "sha512-GzKmi+/5U0baNRjEEVtBMLpLuIKEJ0uSh0VWBzOI4qe4f5ziJyoZQmcTO7QhxZTF6+rphj7TZS3PtJY7uiiacA=="
@@ -50,14 +50,13 @@ def azurite_program() -> Path:
     return built("azurite", VERSION, _build) / "node_modules" / ".bin" / "azurite-blob"
 
 
-class Azurite:
+class Azurite(Service):
     """One server behind a front for listings, whose blobs are in `folder`."""
 
     def __init__(self, folder: Path, key: str = KEY) -> None:
         self.folder = folder
         self.key = key
         self.port, self._own_port = free_ports(2)
-        self._process: ServiceProcess | None = None
         self._front: HttpFront | None = None
 
     @property
@@ -82,16 +81,14 @@ class Azurite:
             str(azurite_program()), "--blobHost", "127.0.0.1", "--blobPort", str(self._own_port),
             "--location", str(self.folder), "--silent", "--disableTelemetry", "--skipApiVersionCheck",
         ]  # fmt: skip
-        self._process = ServiceProcess("azurite", command, self.folder / "azurite.log")
-        self._process.start(lambda: listens(self._own_port))
+        self._serve("azurite", command, self.folder / "azurite.log", lambda: listens(self._own_port))
         self._front = HttpFront(self.port, self._own_port, AzureListingHandler)
         self._front.start()
 
     def stop(self) -> None:
         if self._front is not None:
             self._front.stop()
-        if self._process is not None:
-            self._process.stop(grace=10.0)
+        super().stop()
 
     def create_container(self, name: str) -> None:
         """Create a container, by a request that is signed with the account's key (Azure: Shared Key)."""

@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 from tests.rigs.stack.errors import StackError
 from tests.rigs.stack.jars import CONF, jar_paths
 from tests.rigs.stack.java import java_command
-from tests.rigs.stack.processes import ServiceProcess, free_ports
+from tests.rigs.stack.processes import Service, free_ports
 
 JVM_OPTIONS = (
     "-Xmx700m", "-XX:+UseG1GC", "-Djava.awt.headless=true",
@@ -26,7 +26,7 @@ JVM_OPTIONS = (
 CONTROLLER_NODE = 1
 
 
-class KafkaBroker:
+class KafkaBroker(Service):
     """A broker that keeps its data and its ports over `stop`, `kill` and `start`.
 
     Args:
@@ -41,6 +41,8 @@ class KafkaBroker:
         joins: another broker, whose cluster this one is to be in; without it, it is the controller of a cluster of its
             own. Brokers of a cluster share the folder that they tier into.
     """
+
+    grace = 30.0
 
     def __init__(
         self,
@@ -68,7 +70,6 @@ class KafkaBroker:
         self.node_id: int = joins.node_id + 1 if joins else CONTROLLER_NODE
         self._controller_port: int = joins._controller_port if joins else controller
         self._cluster_id: str = joins._cluster_id if joins else _new_cluster_id()
-        self._process: ServiceProcess | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -82,17 +83,6 @@ class KafkaBroker:
         """A new admin client, to be closed by the caller."""
         return KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
 
-    @property
-    def process(self) -> ServiceProcess:
-        """The last run.
-
-        Raises:
-            StackError: there was none.
-        """
-        if self._process is None:
-            raise StackError("the broker was never started")
-        return self._process
-
     def start(self) -> None:
         """Start it, format its storage the first time, and wait for its response to a Metadata request."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -100,18 +90,7 @@ class KafkaBroker:
         if not (self.logs_dir / "meta.properties").exists():
             self._format()
         command = self._command("kafka.Kafka", str(self._file), jvm_options=self._jvm_options)
-        self._process = ServiceProcess("Kafka broker", command, self.folder / "broker.log")
-        self._process.start(self._answers)
-
-    def stop(self) -> None:
-        """A controlled shutdown."""
-        if self._process is not None:
-            self._process.stop()
-
-    def kill(self) -> None:
-        """End it as a crash would."""
-        if self._process is not None:
-            self._process.kill()
+        self._serve("Kafka broker", command, self.folder / "broker.log", self._answers)
 
     @property
     def _file(self) -> Path:

@@ -7,12 +7,13 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.rigs.stack.errors import StackError
-from tests.rigs.stack.jars import cache_dir
+from tests.rigs.stack.jars import Jar, cache_dir, jar_paths, pinned_jars
 
 
 def built_folder(name: str, version: str) -> Path:
@@ -70,3 +71,32 @@ def check_module(built_of: str, program: str, version: str, checksum: str) -> No
     module = next((line.split() for line in built_of.splitlines() if line.split()[:1] == ["mod"]), [])
     if module[2:] != [version, checksum]:
         raise StackError(f"{program} is built of {' '.join(module[1:])}, not of {version} {checksum}: refused")
+
+
+def go_program(name: str, module: str, version: str, checksum: str) -> Path:
+    """Return a Go program, and build it first if the cache lacks it.
+
+    Go checks the dependencies of the module against its checksum database.
+
+    Raises:
+        StackError: it could not be built, or the module is another one than `go.sum` has.
+    """
+
+    def build(folder: Path) -> None:
+        run_build(["go", "install", "-buildvcs=false", f"{module}@{version}"], folder, {"GOBIN": str(folder)})
+        built_of = subprocess.check_output(["go", "version", "-m", f"{folder}/{name}"], text=True)
+        check_module(built_of, name, version, checksum)
+
+    return built(name, version, build) / name
+
+
+def unpacked(group: str) -> tuple[Jar, Path]:
+    """Return the archive of a group of `jars.tsv` that has one, and the folder with what is packed in it."""
+    (jar,) = pinned_jars([group])
+
+    def unpack(folder: Path) -> None:
+        (packed,) = jar_paths(group)
+        with tarfile.open(packed) as archive:
+            archive.extractall(folder, filter="data")
+
+    return jar, built(jar.name, jar.version, unpack)

@@ -7,15 +7,14 @@ XML API are translated in front of it (`gcs_xml.py`).
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
-from tests.rigs.stack.built import built, built_folder, check_module, missing_program, run_build
+from tests.rigs.stack.built import built_folder, go_program, missing_program
 from tests.rigs.stack.gcs_xml import GcsXmlHandler
 from tests.rigs.stack.http_front import HttpFront
-from tests.rigs.stack.processes import ServiceProcess, free_ports, listens
+from tests.rigs.stack.processes import Service, free_ports, listens
 
 MODULE = "github.com/fsouza/fake-gcs-server"
 VERSION = "v1.56.1"
@@ -28,19 +27,9 @@ def why_no_fake_gcs() -> str | None:
     return None if built_folder("fake-gcs-server", VERSION).exists() else missing_program("go")
 
 
-def _build(folder: Path) -> None:
-    run_build(["go", "install", "-buildvcs=false", f"{MODULE}@{VERSION}"], folder, {"GOBIN": str(folder)})
-    built_of = subprocess.check_output(["go", "version", "-m", f"{folder}/fake-gcs-server"], text=True)
-    check_module(built_of, "fake-gcs-server", VERSION, CHECKSUM)
-
-
 def fake_gcs_executable() -> Path:
-    """Return the program, and build it first if the cache lacks it.
-
-    Raises:
-        StackError: it could not be built.
-    """
-    return built("fake-gcs-server", VERSION, _build) / "fake-gcs-server"
+    """Return the program, as `go_program`."""
+    return go_program("fake-gcs-server", MODULE, VERSION, CHECKSUM)
 
 
 def key_without_token(endpoint: str) -> str:
@@ -49,13 +38,12 @@ def key_without_token(endpoint: str) -> str:
     return json.dumps({"gcs_base_url": endpoint, "disable_oauth": True, **nobody})
 
 
-class FakeGcs:
+class FakeGcs(Service):
     """One server behind a front for the XML API; its log is in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port, self._json_port = free_ports(2)
-        self._process: ServiceProcess | None = None
         self._front: HttpFront | None = None
 
     @property
@@ -84,16 +72,14 @@ class FakeGcs:
             "-host", "127.0.0.1", "-port", str(self._json_port), "-public-host", f"127.0.0.1:{self._json_port}",
             "-backend", "memory",
         ]  # fmt: skip
-        self._process = ServiceProcess("fake-gcs-server", command, self.folder / "fake-gcs-server.log")
-        self._process.start(lambda: listens(self._json_port))
+        self._serve("fake-gcs-server", command, self.folder / "fake-gcs-server.log", lambda: listens(self._json_port))
         self._front = HttpFront(self.port, self._json_port, GcsXmlHandler)
         self._front.start()
 
     def stop(self) -> None:
         if self._front is not None:
             self._front.stop()
-        if self._process is not None:
-            self._process.stop(grace=10.0)
+        super().stop()
 
     def create_bucket(self, name: str) -> None:
         self._post("storage/v1/b?project=any", json.dumps({"name": name}).encode(), "application/json")

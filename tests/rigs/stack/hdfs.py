@@ -17,7 +17,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from tests.rigs.stack.jars import CONF, jar_paths
 from tests.rigs.stack.java import java_command
-from tests.rigs.stack.processes import ServiceProcess, free_ports, listens
+from tests.rigs.stack.processes import Service, Started, free_ports, listens
 
 BLOCK_BYTES = 1 << 20
 """Size of a block in bytes: small, so that files of tests have many."""
@@ -37,14 +37,13 @@ _CLUSTER = "tests.cluster"
 """System property of the JVM that holds the cluster, so that each process with a connection finds it."""
 
 
-class HadoopJvm:
+class HadoopJvm(Service):
     """One JVM with Hadoop's test clusters on its class path, whose objects are `jvm.org.apache.hadoop…`."""
 
     def __init__(self, folder: Path, heap: str = "512m", options: Sequence[str] = ()) -> None:
         self.folder = folder
         self._heap = heap
         self._options = options
-        self._process: ServiceProcess | None = None
         self._port = 0
         self._gateway: Any = None
 
@@ -59,11 +58,6 @@ class HadoopJvm:
             self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=self._port, auto_convert=True))
         return self._gateway.jvm
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, "it is not started"
-        return self._process.pid
-
     def start(self) -> None:
         """Start it and wait until Py4J is reached."""
         # Parts of Hadoop read the client's settings from the class path, as YARN's localizer does.
@@ -77,17 +71,15 @@ class HadoopJvm:
         command = java_command("py4j.GatewayServer", class_path, [str(self._port)], options)
         # `MiniYARNCluster` writes into the folder `target` of the folder that it runs in.
         in_folder = ["env", "-C", str(self.folder), *command]
-        self._process = ServiceProcess("Hadoop", in_folder, self.folder / "hadoop.log")
-        self._process.start(lambda: listens(self._port))
+        self._serve("Hadoop", in_folder, self.folder / "hadoop.log", lambda: listens(self._port))
 
     def stop(self) -> None:
         if self._gateway is not None:
             self._gateway.close()
-        if self._process is not None:
-            self._process.kill()  # its clusters are thrown away
+        self.kill()  # its clusters are thrown away
 
 
-class Hdfs:
+class Hdfs(Started):
     """One file system, whose files, log and client settings (`conf`) are in `folder`.
 
     Args:

@@ -9,11 +9,13 @@ from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
+from tests.rigs.stack.processes import Started
+
 _OWN_HEADERS = frozenset(("connection", "content-length", "transfer-encoding"))
 """Headers of one connection, which are not passed on."""
 
 
-class HttpFront:
+class HttpFront(Started):
     """Server on `port` in front of an emulator on `backend_port`; each request goes to a new `handler`."""
 
     def __init__(self, port: int, backend_port: int, handler: type[FrontHandler]) -> None:

@@ -10,8 +10,10 @@ import signal
 import socket
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar, Self
 
 from tests.rigs.stack.errors import StackError
 
@@ -174,3 +176,73 @@ class ServiceProcess:
     def _check_own(self) -> None:
         if self._foreign_pid is not None:
             raise StackError(f"{self.name} is shared by all processes of this run: a test that stops it needs its own")
+
+
+class Closing(ABC):
+    """Context manager that closes itself at its end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End everything that it has opened."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Started(ABC):
+    """Context manager that runs from `start` to `stop`, which is also called if `start` fails."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End it. No-op when it is not running."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class Service(Started):
+    """One process at a time. A service keeps its ports over `stop`, `kill` and `start`."""
+
+    grace: ClassVar[float] = 10.0
+    """Seconds that `stop` waits for the process to end by itself."""
+    _process: ServiceProcess | None = None
+
+    @property
+    def process(self) -> ServiceProcess:
+        """The last run.
+
+        Raises:
+            StackError: there was none.
+        """
+        if self._process is None:
+            raise StackError(f"{type(self).__name__} was never started")
+        return self._process
+
+    def stop(self) -> None:
+        """Ask it to end, as an operator does. No-op when it is not running."""
+        if self._process is not None:
+            self._process.stop(self.grace)
+
+    def kill(self) -> None:
+        """End it as a crash would. No-op when it is not running."""
+        if self._process is not None:
+            self._process.kill()
+
+    def _serve(self, name: str, command: Sequence[str], log_file: Path, ready: Callable[[], bool]) -> None:
+        self._process = ServiceProcess(name, command, log_file)
+        self._process.start(ready)

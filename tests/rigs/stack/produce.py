@@ -9,14 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from types import TracebackType
-from typing import Self
 
 from kafka.errors import NotLeaderForPartitionError, UnknownTopicOrPartitionError
 from kafka.protocol.producer.produce import ProduceRequest
 
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.broker import KafkaBroker
+from tests.rigs.stack.processes import Closing
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.wire import NODE, BrokerConnection, check
 
@@ -67,7 +66,7 @@ def send_batch(
     return int(result.base_offset)
 
 
-class RawProducer:
+class RawProducer(Closing):
     """Producer of ready batches over one connection."""
 
     def __init__(self, broker: KafkaBroker) -> None:
@@ -95,14 +94,6 @@ class RawProducer:
 
     def close(self) -> None:
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def produce_batch(

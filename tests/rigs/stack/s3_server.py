@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.rigs.stack.errors import StackError
-from tests.rigs.stack.processes import ServiceProcess, free_ports
+from tests.rigs.stack.processes import Service, free_ports
 from tests.rigs.stack.s3_client import REGION, answers, s3_client
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 
-class S3Server(ABC):
+class S3Server(Service):
     """One endpoint over `base_dir`; it keeps its port over `stop` and `start`. Its log is in `folder`."""
 
     name: str
@@ -26,7 +25,6 @@ class S3Server(ABC):
         self.access_key = access_key
         self.secret_key = secret_key
         (self.port,) = free_ports(1)
-        self._process: ServiceProcess | None = None
 
     @property
     def endpoint(self) -> str:
@@ -36,32 +34,11 @@ class S3Server(ABC):
     def command(self) -> Sequence[str]:
         """Return the command that runs it; both folders exist."""
 
-    @property
-    def process(self) -> ServiceProcess:
-        """The last run.
-
-        Raises:
-            StackError: there was none.
-        """
-        if self._process is None:
-            raise StackError(f"{self.name} was never started")
-        return self._process
-
     def start(self) -> None:
         """Start it and wait for its response to a ListBuckets request."""
         for each in (self.folder, self.base_dir):
             each.mkdir(parents=True, exist_ok=True)
-        self._process = ServiceProcess(self.name, self.command(), self.folder / f"{self.name.lower()}.log")
-        self._process.start(lambda: answers(self.client))
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop(grace=10.0)
-
-    def kill(self) -> None:
-        """End it as a crash would."""
-        if self._process is not None:
-            self._process.kill()
+        self._serve(self.name, self.command(), self.folder / f"{self.name.lower()}.log", lambda: answers(self.client))
 
     def options(self) -> dict[str, str]:
         """The options with which `tiered_stream` reads a bucket of this server."""

@@ -19,7 +19,6 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from tests.rigs.stack.errors import StackError
@@ -73,9 +72,7 @@ class ServicesOfRun:
         threading.Thread(target=self._listen, daemon=True, name="shared services").start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listener.close()
         for each in reversed(self._running.values()):
             each.stop()

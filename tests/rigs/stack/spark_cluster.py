@@ -8,13 +8,11 @@ import sys
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pyspark
 
 from tests.rigs.stack.java import java_command
-from tests.rigs.stack.processes import ServiceProcess, free_ports
+from tests.rigs.stack.processes import ServiceProcess, Started, free_ports
 from tests.rigs.stack.spark import ROOT
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
@@ -23,7 +21,7 @@ BARE_PATH = "/usr/bin:/bin"
 _JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 
 
-class SparkCluster:
+class SparkCluster(Started):
     """A context manager; each worker has one core and 1 GiB for executors.
 
     Args:
@@ -48,20 +46,11 @@ class SparkCluster:
             f"Spark {role.lower()}", ["env", *self._environment, *command], self._folder / f"{role}.log"
         )
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Start the master and the workers, and wait until the master knows them."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        try:
-            for number, process in enumerate(self._processes):
-                process.start(lambda: self._workers() >= number)  # noqa: B023 - it is asked before the next turn
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        for number, process in enumerate(self._processes):
+            process.start(lambda: self._workers() >= number)  # noqa: B023 - it is asked before the next turn
 
     def stop(self) -> None:
         """End the workers, with their executors, and the master."""

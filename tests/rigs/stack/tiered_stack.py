@@ -6,11 +6,10 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.rigs.stack.broker import JVM_OPTIONS, KafkaBroker
 from tests.rigs.stack.jars import jar_paths
+from tests.rigs.stack.processes import Started
 from tests.rigs.stack.s3proxy import S3Proxy
 
 BUCKET = "kafka-tiered-storage"
@@ -26,7 +25,7 @@ REPLICATED_TOPICS = (
 """Kafka's own, which are on every broker, so that each may be stopped."""
 
 
-class TieredStack:
+class TieredStack(Started):
     """A context manager: all services run inside it.
 
     Args:
@@ -77,16 +76,12 @@ class TieredStack:
         self.secret_key = self.s3proxy.secret_key
 
     def start(self) -> None:
-        """Start them; when one fails, none is left running."""
-        try:
-            jar_paths(self._jars, "s3")  # all downloads in one go
-            self.tier_dir.mkdir(parents=True, exist_ok=True)
-            self.s3proxy.start()
-            for broker in self.brokers:
-                broker.start()
-        except BaseException:
-            self.stop()
-            raise
+        """Start the S3 endpoint and the brokers."""
+        jar_paths(self._jars, "s3")  # all downloads in one go
+        self.tier_dir.mkdir(parents=True, exist_ok=True)
+        self.s3proxy.start()
+        for broker in self.brokers:
+            broker.start()
 
     def stop(self) -> None:
         """Stop them; the controller last, without which a broker does not shut down in order."""
@@ -95,15 +90,6 @@ class TieredStack:
         self.s3proxy.stop()
         if not self._keeps:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def options(self) -> dict[str, str]:
         """The options with which `tiered_stream` reads from this stack, but for the subscription."""

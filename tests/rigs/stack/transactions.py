@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from kafka.errors import ConcurrentTransactionsError, RetriableError, for_code
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
@@ -15,7 +14,7 @@ from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest, EndTx
 from tests.rigs.stack.batches import ProducerState, record_batch
 from tests.rigs.stack.broker import KafkaBroker
 from tests.rigs.stack.errors import StackError
-from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.processes import Closing, wait_until
 from tests.rigs.stack.produce import send_batch
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.wire import BrokerConnection, check
@@ -26,7 +25,7 @@ NEWEST_END = 4
 """The last version that leaves the producer its epoch: transactions of the kind that all clients know."""
 
 
-class TransactionalProducer:
+class TransactionalProducer(Closing):
     """One transactional id. A transaction begins with the first `send` after the last `commit` or `abort`.
 
     Markers carry the broker's clock: records after one need later timestamps where `segment.ms` is to roll segments.
@@ -65,14 +64,6 @@ class TransactionalProducer:
     def close(self) -> None:
         """Drop the connection. An open transaction stays open until it times out."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _has_coordinator(self) -> bool:
         request = FindCoordinatorRequest(

@@ -5,11 +5,10 @@ It is a Go program. The pinned version is built once, by `go install`.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.rigs.stack.built import built, built_folder, check_module, missing_program, run_build
+from tests.rigs.stack.built import built_folder, go_program, missing_program
 from tests.rigs.stack.s3_client import REGION
 from tests.rigs.stack.s3_server import S3Server
 
@@ -25,18 +24,8 @@ def why_no_versitygw() -> str | None:
 
 
 def versitygw_executable() -> Path:
-    """Return the program, and build it first if the cache lacks it.
-
-    Raises:
-        StackError: it could not be built.
-    """
-    return built("versitygw", VERSION, _build) / "versitygw"
-
-
-def _build(folder: Path) -> None:
-    run_build(["go", "install", "-buildvcs=false", f"{MODULE}@{VERSION}"], folder, {"GOBIN": str(folder)})
-    built_of = subprocess.check_output(["go", "version", "-m", f"{folder}/versitygw"], text=True)
-    check_module(built_of, "versitygw", VERSION, CHECKSUM)
+    """Return the program, as `go_program`."""
+    return go_program("versitygw", MODULE, VERSION, CHECKSUM)
 
 
 class VersityGateway(S3Server):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from kafka.errors import for_code
 from kafka.net.manager import KafkaConnectionManager
@@ -11,10 +10,12 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import MetadataRequest
 
+from tests.rigs.stack.processes import Closing
+
 NODE = 1
 
 
-class BrokerConnection:
+class BrokerConnection(Closing):
     """Connection that sends kafka-python's request objects and waits for each response. It is not thread-safe."""
 
     def __init__(self, bootstrap_servers: str) -> None:
@@ -34,14 +35,6 @@ class BrokerConnection:
     def close(self) -> None:
         self._manager.close()
         self._net.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def check(error_code: int, what: str) -> None:

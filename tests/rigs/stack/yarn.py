@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.rigs.stack.hdfs import HadoopJvm, Hdfs, write_site
 from tests.rigs.stack.java import java_executable
-from tests.rigs.stack.processes import wait_until
+from tests.rigs.stack.processes import Started, wait_until
 
 _SETTINGS = {
     "yarn.scheduler.capacity.root.queues": "default",
@@ -39,7 +38,7 @@ _EXCEEDED_MEMORY = -104
 """Exit status of a container that its node manager kills for its memory (`ContainerExitStatus`)."""
 
 
-class Yarn:
+class Yarn(Started):
     """One cluster, whose logs and client settings (`conf_dir`) are in `folder`.
 
     Args:
@@ -137,13 +136,3 @@ class Yarn:
     def logs(self) -> list[Path]:
         """Return the files into which containers have written standard output and standard error."""
         return sorted(path for name in ("stdout", "stderr") for path in self.java.folder.rglob(f"container_*/{name}"))
-
-
-@contextmanager
-def started(cluster: Yarn) -> Iterator[Yarn]:
-    """The cluster, running."""
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()

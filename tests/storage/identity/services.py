@@ -8,8 +8,6 @@ import re
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
-from types import TracebackType
-from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
 from tests.local_http import Answer, LocalHttp, respond
@@ -29,7 +27,7 @@ def signer(authorization: str) -> str:
     return name if name not in ("", "Bearer") else "nobody"
 
 
-class CloudServices:
+class CloudServices(LocalHttp):
     """`seen` has who signed the requests for objects; `asked` the requests for tokens, as paths with their queries.
 
     `refusal` is the answer of the token service, if it is not a token.
@@ -49,19 +47,9 @@ class CloudServices:
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815
 
-        self._server = LocalHttp(Handler)
+        super().__init__(Handler)
         self._lock = threading.Lock()
-        self.url = self._server.url
         self.host = self.url.removeprefix("http://")
-
-    def __enter__(self) -> Self:
-        self._server.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.__exit__(kind, error, trace)
 
     def answer(self, path: str, body: str, authorization: str) -> Answer:
         parts, form = urlsplit(path), {name: values[0] for name, values in parse_qs(body).items()}

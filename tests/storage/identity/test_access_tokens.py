@@ -91,9 +91,7 @@ def test_threads_do_not_wait_for_a_silent_token_service_one_after_the_other(clou
     store = open_store(azure(cloud))
     with ThreadPoolExecutor(16) as threads:
         for request in [threads.submit(store.size, "key") for _ in range(16)]:
-            with pytest.raises(
-                StorageAccessError, match=r"an access token of the service principal app .*0\.4 s in all"
-            ):
+            with pytest.raises(StorageAccessError, match=r"principal app .*0\.4 s"):
                 request.result(timeout=3)  # 16 times 0.4 s are more
     ended.set()
 
