@@ -7,6 +7,7 @@ import csv
 import gzip
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -173,6 +174,22 @@ def test_a_time_range_has_the_records_of_that_time_and_no_other(tmp_path: Path) 
     assert ended.exit_code == 0, ended.output
     rows = [row for batch in pq.read_table(tmp_path / "day.parquet").to_batches() for row in arrow_rows(batch)]
     assert rows == [row for _, row in expected() if start <= row.timestamp_ms < end]
+
+
+def test_a_condition_of_sql_compares_bytes_with_texts_and_times_with_their_text(tmp_path: Path) -> None:
+    key = next(row.key.decode() for _, row in expected() if row.key and row.key.isalnum())
+    times = sorted(row.timestamp_ms for _, row in expected())
+    later = datetime.fromtimestamp(times[len(times) // 2] / 1000, UTC).isoformat(timespec="milliseconds")
+    ended = exported(
+        tmp_path / "some.parquet", "--where", f"key = '{key}' OR timestamp >= '{later}' AND offset % 2 = 0"
+    )
+    assert ended.exit_code == 0, ended.output
+    rows = [row for batch in pq.read_table(tmp_path / "some.parquet").to_batches() for row in arrow_rows(batch)]
+    assert rows == [
+        row
+        for _, row in expected()
+        if row.key == key.encode() or (row.timestamp_ms >= times[len(times) // 2] and row.offset % 2 == 0)
+    ]
 
 
 @pytest.mark.parametrize(

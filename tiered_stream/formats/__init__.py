@@ -1,7 +1,7 @@
 """Decoding of keys and values to the columns of a table's rows, on Arrow and without Spark.
 
 Other packages use `row_decoder`, `open_decoder`, and the modules that the `__init__` of a package in here names.
-Nothing here knows the names of a job's settings: a caller that reads settings names them in its errors.
+Errors say what is wrong with a schema or a value. A caller that has read settings adds which setting it was.
 
     open_decoder   decoder of a table's keys or values, by their format
     row_decoder    records to rows and dead letters, in the tasks that read

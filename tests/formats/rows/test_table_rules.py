@@ -85,6 +85,13 @@ def test_a_row_passes_where_a_check_is_true_and_not_where_it_is_null() -> None:
     assert rules.apply(ROWS)[1] == {2: "the column s is NOT NULL", 3: "the constraint positive does not hold"}
 
 
+def test_a_check_of_a_column_whose_value_is_not_known_breaks_no_row() -> None:
+    texts = pa.RecordBatch.from_pydict({"Body": ["x", "x", "y"]})
+    rules = RowRules(TableRules(checks=(("c", "body <> 'x'"),)), texts.schema)
+    unavailable = pa.array([["body"], None, None], pa.list_(pa.string()))
+    assert list(rules.apply(texts, unavailable)[1]) == [1]
+
+
 def test_of_a_tables_rules_those_remain_that_can_be_asked_of_the_columns() -> None:
     rules = TableRules(("day", "n"), (("known", "n > 0"), ("other", "reverse(s) > 'a'"), ("absent", "gone > 0")))
     assert certain_rules(rules, ROWS.schema) == TableRules(("n",), (("known", "n > 0"),))

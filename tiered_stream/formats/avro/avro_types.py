@@ -1,8 +1,9 @@
 """Arrow types of Avro schemas, and growth of a reader's schema with the schemas of its writers.
 
-The types are those of Spark's `from_avro` (`SchemaConverters.toSqlType`). All columns are nullable, as in Spark's mode
-PERMISSIVE. A union of null and one type becomes that type. A union of int and long becomes a long, a union of float and
-double a double. Any other union becomes a struct of `member0`, `member1` and so on, one of which is not null.
+The types are equal to the types of Spark's `from_avro` (`SchemaConverters.toSqlType`). All columns are nullable, as in
+Spark's mode PERMISSIVE. A union of null and one type becomes that type. A union of int and long becomes a long, a union
+of float and double a double. Any other union becomes a struct of `member0`, `member1` and so on, one of which is not
+null.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 field does not fit its type, Spark returns null for the field. Here, the whole value becomes null and has a reason.
 `docs/guides/json-types.md` lists the types and the differences from Spark.
 
-`WideningJsonDecoder` widens the type of an integer column if a document has a number that does not fit, as far as the
-document needs, and only if the document then decodes. Later documents are decoded to the wider type.
+`WideningJsonDecoder` widens the type of an integer column if a document has a number that does not fit. The type
+becomes as wide as the document needs, and only if the document then decodes. Later documents are decoded to the wider
+type.
 """
 
 from __future__ import annotations

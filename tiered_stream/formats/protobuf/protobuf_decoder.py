@@ -1,12 +1,12 @@
 """Decoder of protobuf messages to the column that Spark's `from_protobuf` would return.
 
-Types are those of Spark (`protobuf.utils.SchemaConverters`). Unsigned numbers have the column types of signed numbers,
-and enums are strings. `Timestamp` becomes a timestamp and `Duration` a duration. A message without fields has no
-column. Recursive messages and groups are refused.
+Types are equal to Spark's (`protobuf.utils.SchemaConverters`). Unsigned numbers have the column types of signed
+numbers, and enums are strings. `Timestamp` becomes a timestamp and `Duration` a duration. A message without fields has
+no column. Recursive messages and groups are refused.
 
-Compiled code (`protobuf_kernels.py`, which lists the exceptions) decodes messages in the usual form, by a program:
-tables of the message's fields by number, and of the column's node that each field fills. Google's library decodes all
-other values in Python, one by one, and decides whether these are messages.
+Compiled code (`protobuf_kernels.py`, which lists the exceptions) decodes messages in the usual form. Its program has
+the message's fields by number, and the column's node that each field fills. Google's library decodes all other values
+in Python, one by one, and decides whether these are messages.
 """
 
 from __future__ import annotations

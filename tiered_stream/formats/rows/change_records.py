@@ -5,8 +5,8 @@ Layout of an envelope (Debezium: `io.debezium.data.Envelope`): `before`, `after`
 the row after the change, with up to 3 added columns for `op`, `source` and `ts_ms`. They have the names that Debezium's
 `ExtractNewRecordState` gives them.
 
-In a table of the latest state, a record with a null value (a tombstone) deletes the row of its key, and so does
-Debezium's event with the op `d`, or with `__deleted` if events are flattened. All other records insert or update a row.
+In a table of the latest state, a record with a null value (a tombstone) deletes the row of its key. So does Debezium's
+event with the op `d`, or with `__deleted` if events are flattened. All other records insert or update a row.
 
 PostgreSQL logs no value of a large column (TOAST) that an update leaves as it is, and Oracle no LOB. Debezium then
 writes a placeholder (`unavailable.value.placeholder`) in the form of the column's type (Debezium:

@@ -258,7 +258,8 @@ class RowRules:
 
         The returned rows include rows that break a rule. Their `CHAR(n)` texts are padded, which happens before CHECK
         constraints are evaluated. A row that breaks several rules has the reason of one of them. `unavailable` has the
-        names of each row's columns whose value is not known; rules of these columns are not checked for the row.
+        names, in lower case, of each row's columns whose value is not known; rules of these columns are not checked for
+        the row.
         """
         too_long: list[_Broken] = []
         columns = list(batch.columns)
@@ -269,8 +270,9 @@ class RowRules:
         batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
         reasons: dict[int, str] = {}
         for marks, reason, names in chain(self._broken_values(batch), too_long, self._nulls(batch)):
+            lower = {name.lower() for name in names}
             for row in pc.indices_nonzero(marks).to_pylist() if marks.true_count else ():
-                if unavailable is None or not set(names).intersection(unavailable[row].as_py() or ()):
+                if unavailable is None or not lower.intersection(unavailable[row].as_py() or ()):
                     reasons[row] = reason
         return batch, reasons
 
