@@ -178,7 +178,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
         assert not list(tmp_path.iterdir())
 
     refused(UnknownTopicError, f"the target {topic} does not exist: create it")
-    refused(ConfigurationError, "no topic's name", "a/b")
+    refused(ConfigurationError, "not a topic's name", "a/b")
     refused(ConfigurationError, f"the target {ODD} is the topic that is replayed", "{topic}")
     create_tiered_topic(stack.broker, topic, 2)
     refused(ConfigurationError, f"{topic} has 2 partitions, but partition 2 of {ODD} .* give it 3 partitions")
