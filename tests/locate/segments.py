@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.tier.segments import described
+from tests.tier.segments import TOPIC_ID, described
 from tiered_stream.locate.locator import Locator
 from tiered_stream.model import PartitionRanges, RemoteLogSegment, TopicPartition
 
@@ -13,7 +13,7 @@ def segment(
     number: int, base_offset: int, end: int, epochs: tuple[tuple[int, int], ...] = (), size: int = 1000
 ) -> RemoteLogSegment:
     """Describe a segment of one partition, as `described` does."""
-    return described(PARTITION, base_offset, end, number, size=size, epochs=epochs)
+    return described(PARTITION, base_offset, end, number, topic_id=TOPIC_ID, size=size, epochs=epochs)
 
 
 def segment_ends(locator: Locator, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
