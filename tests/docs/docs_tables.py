@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tests.docs import cloud_identities, schema_features
+from tests.docs import cloud_identities, refused_identities, schema_features
 from tests.spark import abilities
 from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES
 from tiered_stream.delta.requirements.writer_requirements import render_writer_requirements
@@ -43,6 +43,7 @@ def tables() -> dict[tuple[str, str], str]:
         ("metrics.md", "gateway metrics"): _gateway_metrics(),
         ("compatibility.md", "versions of Spark"): abilities.render(),
         **{("cloud-identities.md", cloud): cloud_identities.render(cloud) for cloud in cloud_identities.CLOUDS},
+        **{("refused-identities.md", cloud): refused_identities.render(cloud) for cloud in cloud_identities.CLOUDS},
         **{("guides/schema-features.md", name): table for name, table in schema_features.render().items()},
     }
 

@@ -38,14 +38,15 @@ def keep(cloud: str, failure: str, seconds: Mapping[str, float], says: str = "")
 
 
 def render(cloud: str) -> str:
-    """Return the table of a cloud as Markdown."""
-    titles = ["What is wrong", "Message", *(f"`{name}`" for name in _COLUMNS), "Other commands"]
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    """Return the table of a cloud as Markdown. A command that no run has measured has no column."""
     kept = read_kept().get(cloud, {})
-    for name in failures.ALL[cloud]:
-        entry = kept.get(name, {"seconds": {}})
-        seconds = {**entry["seconds"], "others": max((entry["seconds"].get(each, 0) for each in _QUICK), default=0)}
-        cells = [f"{seconds[each]:.1f} s" if each in seconds else "" for each in (*_COLUMNS, "others")]
+    columns = [name for name in _COLUMNS if any(name in entry["seconds"] for entry in kept.values())]
+    titles = ["What is wrong", "Message", *(f"`{name}`" for name in columns), "Other commands"]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for name in filter(kept.__contains__, failures.ALL[cloud]):
+        entry, seconds = kept[name], kept[name]["seconds"]
+        others = max((seconds[each] for each in _QUICK if each in seconds), default=0.0)
+        cells = [f"{seconds[each]:.1f} s" if each in seconds else "" for each in columns]
         message = entry.get("says", "").replace("|", "\\|")
-        lines.append(f"| {' | '.join([name, f'`` {message} ``', *cells])} |")
+        lines.append(f"| {' | '.join([name, f'`` {message} ``', *cells, f'{others:.1f} s'])} |")
     return "\n".join(lines) + "\n"

@@ -328,8 +328,11 @@ class S3Session:
         known = getattr(error, "kwargs", {})
         says = " ".join(str(known[name]) for name in _SHOWN if name in known)
         if isinstance(error, aws.ClientError):
-            service = "AWS STS" if error.operation_name.startswith("AssumeRole") else "AWS"
-            says = f"{service} refused {error.operation_name} with {error.response['Error'].get('Code', '')}"
+            service, what = "AWS", error.operation_name
+            if what.startswith("AssumeRole"):
+                role = os.environ.get("AWS_ROLE_ARN") or self._session.get_scoped_config().get("role_arn", "a role")
+                service, what = "AWS STS", f"{what} for {role}"
+            says = f"{service} refused {what} with {error.response['Error'].get('Code', '')}"
         elif isinstance(error, OSError):
             says = str(error)
         elif known.get("provider") == ProcessProvider.METHOD:

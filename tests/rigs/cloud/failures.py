@@ -78,9 +78,11 @@ AWS: Mapping[str, Failure] = {
     "no credentials": Failure(_nobody, ("no credentials for s3://", "credential chain")),
     "wrong secret": Failure(_wrong_secret, ("SignatureDoesNotMatch", r"correct .*remote\.storage\.aws\.secret")),
     "expired token": Failure(_expired, ("ExpiredToken", "AWS_SESSION_TOKEN")),
-    "STS refuses the role": Failure(_role_denied, ("AWS STS refused AssumeRole with AccessDenied", "check ")),
+    "STS refuses the role": Failure(
+        _role_denied, (r"AWS STS refused AssumeRole for \S+:role/reader with AccessDenied", "check ")
+    ),
     "STS refuses the token": Failure(
-        _token_denied, ("AWS STS refused AssumeRoleWithWebIdentity with InvalidIdentityToken", "check ")
+        _token_denied, (r"AWS STS .*WithWebIdentity for \S+:role/reader with InvalidIdentityToken", "check ")
     ),
     "STS is unreachable": Failure(_unreachable, (r"https://sts\.eu-west-1\.amazonaws\.com", "check ")),
     "no token file": Failure(_no_token_file, ("No such file", "token", "check ")),
@@ -114,7 +116,6 @@ def _no_role(azure: Any, folder: Path) -> Given:
 
 _MACHINE = "managed identity of a machine"
 AZURE: Mapping[str, Failure] = {
-    # First, because a process keeps the failure to get a token for a second.
     "identity without a role": Failure(_no_role, ("AuthorizationPermissionMismatch", "Storage Blob Data Reader")),
     "Entra refuses the secret": Failure(
         _entra, (r"by-secret.*login\.microsoftonline\.com responded with 401.*AADSTS7000215", "correct its")
