@@ -25,7 +25,7 @@ from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.errors import ConfigurationError, StorageAccessError, TableAccessError
-from tiered_stream.process.shared import PerProcess
+from tiered_stream.process.caches import PerProcess
 from tiered_stream.storage.identity import access_tokens, google_auth
 
 SLOW = "`credential_process` hangs"

@@ -11,7 +11,7 @@ from typing import Any
 from tests.delta.committing import table as open_table
 from tests.rigs.stack.spark import SHORT_LIVED, spark_session
 from tiered_stream import land, scan, verify
-from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 
 WAYS = (("direct", "auto"), ("spark", "auto"), ("direct", "deltalake"))
 """Lanes, and values of `ingest.commit`."""
@@ -45,7 +45,7 @@ def main(asked: Mapping[str, Any]) -> None:
 
 def in_table(uri: str) -> list[tuple[int, int]]:
     """Return partition and offset of all rows of a table, in order."""
-    found = open_table(TableFiles(uri, TableStorage())).to_pyarrow_table(columns=["partition", "offset"])
+    found = open_table(TableSpec(uri, TableStorage())).to_pyarrow_table(columns=["partition", "offset"])
     return sorted(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))
 
 
