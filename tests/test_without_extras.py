@@ -39,10 +39,10 @@ for module in pkgutil.walk_packages(tiered_stream.__path__, "tiered_stream.", on
             print(module.name)
 """
 OF_SPARK = (
-    "cli.spark_commands", "delta.", "doctor.landed_records", "doctor.table_checks", "ingest.", "replay.", "spark.",
-    "verification.comparison", "verification.latest_comparison", "verification.latest_rows_source",
-    "verification.latest_state", "verification.scope", "verification.statistics_comparison",
-    "verification.sums_source", "verification.verify_table",
+    "cli.spark_commands", "delta.", "doctor.table_checks", "ingest.", "replay.", "spark.",
+    "verification.latest_comparison", "verification.latest_rows_source", "verification.record_comparison",
+    "verification.scope", "verification.statistics_comparison", "verification.sums_source",
+    "verification.verify_latest", "verification.verify_table",
 )  # fmt: skip
 """The modules, or by a dot the packages, that nobody imports without Spark."""
 

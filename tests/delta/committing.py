@@ -72,7 +72,7 @@ def table(files: TableSpec) -> DeltaTable:
 
 def planned(files: TableSpec, by: CommitTable | None = None, schema: StructType | None = None) -> OpenTable:
     """As a query would that starts now."""
-    spec = replace(files, schema=schema or table_schema(True, files.day_column))
+    spec = replace(files, columns=schema or table_schema(True, files.day_column))
     return OpenTable(spec, by or DeltalakeTable(files), describe(table(files)))
 
 

@@ -261,7 +261,9 @@ def plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | No
 
 def _place(layout: StorageLayout, rsm_config: Mapping[str, str]) -> tuple[str, str | None]:
     """Return the property that names the segments' place, and the place's URI; ("", None): no property names one."""
-    places = ((name, uri_of(rsm_config[name])) for name, uri_of in _PLACES[layout].items() if name in rsm_config)
+    places = (
+        (name, uri_of(rsm_config[name])) for name, uri_of in _PLACES.get(layout, {}).items() if name in rsm_config
+    )
     return next(((name, uri) for name, uri in places if uri is not None), ("", None))
 
 

@@ -4,7 +4,8 @@ The package has the same name as its function `run_replay.replay`. A call of the
 command line imports `run_replay`, `dry_run`, `progress_display`, `targets` and `times`; exports import `times`.
 
 - `run_replay`: function `replay`, and the run of a planned replay.
-- `replay_plan`: plan of a replay, and its files in the checkpoint.
+- `replay_plan`: plan of a replay.
+- `store`: the replay's files in its checkpoint.
 - `times_to_offsets`: new plan, whose times become offsets.
 - `times`: parser of times.
 - `left_to_query`: limit to offsets that the ingest query has landed.

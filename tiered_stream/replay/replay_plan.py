@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from uuid import UUID
 
 import orjson
 
-from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.settings.ingest_settings import LAND, ON_LANDED_OFFSETS
-from tiered_stream.errors import ConfigurationError, CorruptDataError, naming
+from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, uuid_from_text, uuid_to_text
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
@@ -26,6 +23,8 @@ from tiered_stream.options.offset_ranges import Ranges, ends_of, starting_at
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.settings_files import POSITIONS, without
 
+PLAN = "replay.json"
+"""Name of the plan's file in the checkpoint."""
 _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _NAME_LENGTH = 12
@@ -182,57 +181,3 @@ def check_name(name: str) -> str:
     if not _NAME.fullmatch(name) or not name.strip("."):
         raise ConfigurationError(f"--name {name!r}: use letters, digits, '.', '_' and '-', at most 100")
     return name
-
-
-PLAN, FINISHED = "replay.json", "finished.json"
-
-
-class ReplayStore(CheckpointFolder):
-    """Checkpoint folder of a replay, with the files `replay.json` and `finished.json` in addition to Spark's files.
-
-    `replay.json` has the plan, and is written once. `finished.json` exists after the replay has finished. All methods
-    raise TableError if the folder cannot be reached.
-    """
-
-    def plan(self) -> ReplayPlan | None:
-        """Return the stored plan, or None if no plan is stored, because the replay is new.
-
-        Raises:
-            CorruptDataError: the file is not a plan, or has an unknown version.
-        """
-        text = self.read(PLAN)
-        if text is None:
-            return None
-        with naming(f"{self.folder}/{PLAN}"):
-            return ReplayPlan.from_json(text)
-
-    def keep(self, plan: ReplayPlan) -> ReplayPlan:
-        """Store the plan unless the folder has a plan already; return the plan that the folder has."""
-        self.write(PLAN, plan.to_json())
-        return self.plan() or plan
-
-    def reached(self, plan: ReplayPlan) -> bool:
-        """Return True if the last committed micro-batch ends at the plan's end offsets, or if all ranges are empty.
-
-        Raises:
-            UnsupportedDataError: the checkpoint's offsets have an unknown version.
-            CorruptDataError: the checkpoint's offsets are damaged.
-        """
-        if not plan.offsets:
-            return True
-        last = SparkCheckpoint(self).committed()
-        return last is not None and last[1].positions == ends_of(plan.ranges)
-
-    @property
-    def finished(self) -> bool:
-        """Return True if `finish` was called for this folder."""
-        return self.read(FINISHED) is not None
-
-    def finish(self, records: int) -> None:
-        """Mark the replay as finished; `records` is the number of records that the last run read."""
-        self.write(FINISHED, orjson.dumps({"finishedAtMs": time.time_ns() // 1_000_000, "records": records}))
-
-    @property
-    def begun(self) -> bool:
-        """Return True if a micro-batch was planned, so that records may have been written."""
-        return SparkCheckpoint(self).last_planned() is not None

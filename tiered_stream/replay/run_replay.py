@@ -25,7 +25,8 @@ from tiered_stream.plan.read_cost import Prices
 from tiered_stream.replay.dry_run import Estimate, estimate
 from tiered_stream.replay.left_to_query import limit_to_landed
 from tiered_stream.replay.progress_display import Follow, follower
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, ReplayStore, check_name
+from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name
+from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.targets import DeltaTarget, target_of, with_byte_rate
 from tiered_stream.replay.times import parse_range

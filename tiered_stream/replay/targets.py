@@ -36,7 +36,8 @@ from tiered_stream.options.remote_options import MAX_BYTES_PER_SECOND
 from tiered_stream.options.settings_files import without
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.options.types import LONG_MAX
-from tiered_stream.replay.replay_plan import ReplayPlan, ReplayStore
+from tiered_stream.replay.replay_plan import ReplayPlan
+from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import CHECKPOINTS, Target, checkpoint_in, kind_and_place
 from tiered_stream.replay.topic_target import TopicTarget
 from tiered_stream.spark.session import refuse_connect

@@ -16,7 +16,7 @@ LEFT = "_delta_log/.00000000000000000000.json.a222257f-dd56-49be-82e4-505f6a8191
 
 
 def create(spark: SparkSession, table: Path) -> None:
-    target = TableSpec("", schema=StructType.fromDDL("id BIGINT"))
+    target = TableSpec("", columns=StructType.fromDDL("id BIGINT"))
     create_by_spark(spark, find_address(spark, str(table)), target)
 
 

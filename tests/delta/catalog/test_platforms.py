@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog import platforms
-from tiered_stream.delta.catalog.platforms import Platform, find_platform, log_platform, platform_of
+from tiered_stream.delta.catalog.platforms import Platform, find_platform
+from tiered_stream.delta.catalog.session_platform import log_platform, platform_of
 
 SPARK_DELTA = "org.apache.spark.sql.delta.DeltaLog"
 DATABRICKS_DELTA = "com.databricks.sql.transaction.tahoe.DeltaLog"

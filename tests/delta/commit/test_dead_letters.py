@@ -333,7 +333,7 @@ def test_no_setting_of_the_session_lets_letters_or_rows_be_left_out_where_they_a
     spark: SparkSession, tmp_path: Path, ignored: str
 ) -> None:
     folder = tmp_path / "dead"
-    target = TableSpec(folder.as_uri(), name=str(folder), schema=dead_letter_columns())
+    target = TableSpec(folder.as_uri(), name=str(folder), columns=dead_letter_columns())
     spark.range(10).write.format("delta").save(str(folder))
     damage(folder, ignored)
     which, rows = sql.col("id") == 3, spark.range(3, 4)

@@ -106,7 +106,7 @@ def test_deltalake_makes_the_tables_that_delta_spark_makes(spark: SparkSession, 
         for name in sorted(CREATED_ALIKE)
     }
     schema = StructType([StructField("n", LongType())])
-    target = TableSpec("", schema=schema, own_properties=tuple(given.items()))
+    target = TableSpec("", columns=schema, own_properties=tuple(given.items()))
     create_by_spark(spark, find_address(spark, f"{tmp_path}/spark"), target)
     create_table(TableSpec((tmp_path / "lake").as_uri()), schema, given)
     assert first_actions(tmp_path / "spark") == first_actions(tmp_path / "lake")

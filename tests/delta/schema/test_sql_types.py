@@ -64,7 +64,7 @@ def test_a_schemas_text_means_the_same_whatever_the_session_says(spark: SparkSes
 def test_a_table_that_spark_makes_has_instants_whatever_the_session_says(spark: SparkSession, tmp_path: Path) -> None:
     schema = StructType([each for each in EVERYWHERE if each.name != "a `b"])
     with configured(spark, LOCAL):
-        create_by_spark(spark, find_address(spark, f"{tmp_path}/table"), TableSpec("", schema=schema))
+        create_by_spark(spark, find_address(spark, f"{tmp_path}/table"), TableSpec("", columns=schema))
     assert spark.read.format("delta").load(f"{tmp_path}/table").schema.simpleString() == schema.simpleString()
 
 

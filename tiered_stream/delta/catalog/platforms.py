@@ -7,17 +7,9 @@ Java classes that exist only there.
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
-
-from py4j.java_gateway import JavaPackage
-from pyspark.sql import SparkSession
-
-from tiered_stream.spark.session import is_connect
 
 _DATABRICKS_DELTA = "com.databricks.sql.transaction.tahoe.DeltaLog"
 _DATAPROC_JARS = "/usr/local/share/google/dataproc/lib"
@@ -90,26 +82,3 @@ log = logging.getLogger(__name__)
 
 
 # Detection of the managed platform on which a session's driver runs.
-
-
-@lru_cache(maxsize=1)
-def platform_of(spark: SparkSession) -> Platform | None:
-    """Return the managed platform on which the session's driver runs; None: there is no sign of a known platform.
-
-    With Spark Connect, only the environment variables of this process count, because a client cannot see the server's.
-    """
-    if is_connect(spark):
-        return find_platform(os.environ, lambda _: None, "", lambda _: False)
-    jvm: Any = spark._jvm
-    return find_platform(
-        os.environ,
-        lambda name: spark.conf.get(name, None),
-        spark.version,
-        lambda name: not isinstance(getattr(jvm, name), JavaPackage),
-    )
-
-
-def log_platform(spark: SparkSession) -> None:
-    """Log the platform on which the session's driver runs, and what follows; log nothing if it is not known."""
-    if (platform := platform_of(spark)) is not None:
-        log.info("the platform is %s", platform)

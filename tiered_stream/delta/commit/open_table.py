@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import CREATION_WAITS, TableAddress, replace_columns
-from tiered_stream.delta.catalog.platforms import platform_of
+from tiered_stream.delta.catalog.session_platform import platform_of
 from tiered_stream.delta.commit.committer import (
     choose_committer,
     lock_for_creation,
@@ -190,7 +190,7 @@ def open_or_create(
     by, reason = choose_committer(spark, spec, description)
     if rows:
         rows = fitted_rows(rows, description, spec)
-        spec = replace(spec, schema=shared_columns(rows.values(), spec.day_column))
+        spec = replace(spec, columns=shared_columns(rows.values(), spec.day_column))
     grow = growth_of(spark, address, spec, by)
     _check_widening(address, spec, description)
     if grow is not None and grow(description.fields, spec.schema):

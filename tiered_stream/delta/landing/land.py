@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
-from tiered_stream.delta.catalog.platforms import log_platform
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
+from tiered_stream.delta.catalog.session_platform import log_platform
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, limited, query_id_of
 from tiered_stream.delta.commit.committer import find_table
 from tiered_stream.delta.commit.dead_letters import check_files
@@ -218,7 +218,7 @@ def plan_landing(
     spec, rows = table_spec(options), plan_topics(options, parsed.include_headers, time_zone(spark))
     for row_format in rows.values():
         check_by_spark(spark, row_format)
-    spec = replace(spec, name=str(address), schema=shared_columns(rows.values(), spec.day_column))
+    spec = replace(spec, name=str(address), columns=shared_columns(rows.values(), spec.day_column))
     create = partial(create_by_spark, spark, spec=spec)
     if address.uri is None:
         create(address)
@@ -255,7 +255,7 @@ def _plan_spark_lane(lane: SparkLane, create: Callable[[TableAddress], None], wh
         create(address)
     known = _description(spark, address, spec)
     rows = _rows_for_spark(spark, lane.rows, known, spec)
-    spec = replace(spec, schema=shared_columns(rows.values(), spec.day_column))
+    spec = replace(spec, columns=shared_columns(rows.values(), spec.day_column))
     reason = why + _null_columns(known, spec)
     by_spark = replace(lane, spec=spec, rows=rows)
     return Landing(spark, lane.run, reason, lane.bounded, by_spark, table=str(address))

@@ -149,7 +149,7 @@ class Routing:
         spec, row_format = table_spec(settings), self._row_format(topic, settings)
         return replace(
             spec, uri=route.uri_for(topic), storage=self.spec.storage, tasks=self.spec.tasks,
-            name=table_for(route.table, topic), schema=written_columns(row_format, spec.day_column),
+            name=table_for(route.table, topic), columns=written_columns(row_format, spec.day_column),
             row_format=row_format,
         )  # fmt: skip
 
@@ -171,7 +171,7 @@ def dead_letters_of(spec: TableSpec, uri: str) -> TableSpec:
     """Return the table for the dead letters of the table `spec`, which has one; `uri` is the URI of its folder."""
     return replace(
         spec, uri=uri, name=spec.rows.dead_letter_table or "", day_column=None, cluster_by=(), keys=(),
-        schema=spark_columns(DEAD_LETTER_SCHEMA, None), row_format=None,
+        columns=spark_columns(DEAD_LETTER_SCHEMA, None), row_format=None,
         on_landed_offsets=LAND,  # a record may become a dead letter of several queries
         # With ADD, a table for dead letters that an earlier version of this package created gets the missing columns.
         rows=replace(spec.rows, schema_evolution=Evolution.ADD),

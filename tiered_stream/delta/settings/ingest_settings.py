@@ -230,12 +230,6 @@ _STORAGE_SECRETS = "ingest.secret.storage."
 """Prefix by which secrets of `TableStorage` travel to the tasks: Spark redacts values of names with `secret`."""
 
 
-def _no_columns() -> StructType:
-    from pyspark.sql.types import StructType  # late, because most commands do not need Spark
-
-    return StructType()
-
-
 @dataclass(frozen=True, slots=True)
 class TableSpec:
     """Everything that a user wants of one table: its place, access, files, rows, keys, dead letters and properties.
@@ -268,10 +262,19 @@ class TableSpec:
     """Delta table properties that the user sets for a new table (`ingest.tableProperty.*`)."""
     name: str = ""
     """Path, or name in the catalog, as the user wrote it."""
-    schema: StructType = field(default_factory=_no_columns)
-    """Columns of the table's rows, with the day column. Empty: they are not planned yet."""
+    columns: StructType | None = None
+    """Columns of the table's rows, with the day column. None: they are not planned yet."""
     row_format: RowFormat | None = None
     """Format by which records become rows. None: it is not planned yet, or the table is for dead letters."""
+
+    @property
+    def schema(self) -> StructType:
+        """`columns`; empty if they are not planned yet."""
+        if self.columns is not None:
+            return self.columns
+        from pyspark.sql.types import StructType  # late, because most commands do not need Spark
+
+        return StructType()
 
     @property
     def key(self) -> str:
