@@ -41,7 +41,7 @@ def render(cloud: str) -> str:
     """Return the table of a cloud as Markdown. A command that no run has measured has no column."""
     kept = read_kept().get(cloud, {})
     columns = [name for name in _COLUMNS if any(name in entry["seconds"] for entry in kept.values())]
-    titles = ["What is wrong", "Message", *(f"`{name}`" for name in columns), "Other commands"]
+    titles = ["Fault", "Message", *(f"`{name}`" for name in columns), "Other commands"]
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for name in filter(kept.__contains__, failures.ALL[cloud]):
         entry, seconds = kept[name], kept[name]["seconds"]

@@ -54,8 +54,8 @@ def test_a_table_that_asks_nothing_special_takes_the_direct_lane(found: TableDes
         (
             described(configuration={"delta.constraints.short": "soundex(topic) = 'A'"}),
             "the table has the constraint short, which only Spark checks (\"soundex(topic) = 'A'\" is no SQL of the "
-            "list (docs/guides/typed-tables.md#sql): the function soundex is not on the list, which has what all engines "
-            "compute alike)",
+            "list (docs/guides/typed-tables.md#sql): the function soundex is not on the list, which has what all "
+            "engines compute alike)",
         ),
         (described(configuration={"delta.columnMapping.mode": "name"}), "the table has column mapping"),
         (
@@ -64,8 +64,8 @@ def test_a_table_that_asks_nothing_special_takes_the_direct_lane(found: TableDes
                 configuration={"delta.constraints.noted": "note = 'x'"},
             ),
             "the table has the constraint noted, which only Spark checks (\"note = 'x'\" is refused: there is no "
-            "column note, or it is not clear: none of this name. Known are key, value, topic, partition, offset, timestamp, "
-            "timestampType, headers)",
+            "column note, or it is not clear: none of this name. Known are key, value, topic, partition, offset, "
+            "timestamp, timestampType, headers)",
         ),
         (described(changed={"offset": {"metadata": {"delta.invariants": "{}"}}}), "the column offset has an invariant"),
         (
