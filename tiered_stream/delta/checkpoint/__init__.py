@@ -1,0 +1,10 @@
+"""Checkpoint of a query: Spark's own files in it, and the files of queries that write many tables.
+
+Files that other packages import:
+
+- `checkpoint_folder`: access to the files in a checkpoint's folder through Spark's JVM
+- `query_run`: start of a streaming query
+- `query_tables`: state of a query that writes many tables
+- `spark_checkpoint`: reader of Spark's own files in a query's checkpoint
+- `stored_folder`: access without Spark to a checkpoint's folder, local or in an object store
+"""

@@ -1,0 +1,26 @@
+"""Commits to tables, exactly once: by delta-spark or deltalake, to one table or to many.
+
+Files that other packages import:
+
+- `batch_commit`: the driver's commits into one table
+- `committer`: choice of the library that commits to a table, delta-spark or deltalake (`ingest.commit`)
+- `dead_letters`: commits of a query's dead letters to a table for dead letters
+- `delta_spark_commit`: commits by the session's own delta-spark, through py4j
+- `deltalake_commit`: access to Delta tables through the `deltalake` library, without a JVM
+- `key_order`: SQL that finds the last row of each key among staged rows (`latest_rows.STAGED`)
+- `landed_offsets`: offsets that a table has, as its commits name them
+- `many_tables`: the driver's commits for a query that writes many tables
+- `merge`: commits to a table of the latest state
+- `open_table`: tables that are there, opened for commits in the direct lane, and created if they are missing
+- `query_commits`: the driver's commits for one query, to one table or to many
+- `table_growth`: commits that add columns and nested fields to a table, or widen columns
+- `table_log`: reader of single commit files in a table's log (Delta protocol: "Delta Log Entries")
+- `transaction`: interface of Delta transactions, independent of the library that commits: delta-spark or deltalake
+
+Files of this package alone:
+
+- `compaction`: compaction of a table's small files into larger ones, in the background
+- `deltalake_compaction`: compaction by the `deltalake` library of partitions that have many small files
+- `deltalake_merge`: commits to a table of the latest state by deltalake
+- `deltalake_statistics`: choice of the columns for which deltalake writes statistics
+"""
