@@ -29,7 +29,7 @@ from tiered_stream.delta.commit.deltalake_compaction import MIN_SMALL_FILES
 from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.requirements.lane import table_schema
-from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, TableSpec
+from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TableSpec
 from tiered_stream.delta.settings.row_settings import RowSettings
 from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.row_choices import Evolution
@@ -66,7 +66,8 @@ def fail_at_gap(last: int | None, done: int) -> None:
 
 
 def by_spark(spark: SparkSession, files: TableSpec) -> TableCommits:
-    return TableCommits(planned(files, spark_table(spark, files)), fail_at_gap, sleep=lambda _: None)
+    opened = replace(planned(files, spark_table(spark, files)), by=COMMIT_BY_SPARK)
+    return TableCommits(opened, fail_at_gap, sleep=lambda _: None)
 
 
 def test_a_batch_is_one_streaming_update_of_spark(spark: SparkSession, files: TableSpec) -> None:

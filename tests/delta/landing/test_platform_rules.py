@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import options
-from tiered_stream.delta.catalog import platforms
+from tiered_stream.delta.catalog import session_platform
 from tiered_stream.delta.catalog.platforms import Platform
 from tiered_stream.delta.commit import committer, open_table
 from tiered_stream.delta.commit.open_table import with_access
@@ -37,7 +37,7 @@ def spec(uri: str, settings: dict[str, str]) -> TableSpec:
 
 def put(monkeypatch: pytest.MonkeyPatch, platform: Platform) -> None:
     """Put the session on a platform."""
-    for module in (committer, open_table, platforms):
+    for module in (committer, open_table, session_platform):
         monkeypatch.setattr(module, "platform_of", lambda _: platform)
 
 
