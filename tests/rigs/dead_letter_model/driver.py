@@ -13,7 +13,7 @@ from tests.rigs.dead_letter_model.events import DriverKilledError
 from tests.rigs.dead_letter_model.history import DEAD_LETTERS, Land, Redrive, Run, Setup
 from tests.rigs.dead_letter_model.without_spark import Session
 from tests.rigs.dead_letter_model.world import World, time_of
-from tests.rigs.stack.spark import SHORT_LIVED_JVM
+from tests.rigs.stack.spark import FEW_ROWS, SHORT_LIVED
 from tests.tier.topics import topic_options
 from tiered_stream import land
 from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, redrive
@@ -160,16 +160,14 @@ def _outcome(error: Exception) -> Outcome:
 def session_settings() -> dict[str, str]:
     """Settings that make many tiny queries in one JVM cheap."""
     return {
-        "spark.sql.shuffle.partitions": "1",
-        "spark.databricks.delta.snapshotPartitions": "1",
+        **FEW_ROWS,
+        **SHORT_LIVED,
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
         "spark.databricks.delta.writeChecksumFile.enabled": "false",
         "spark.python.daemon.module": "tiered_stream.worker_daemon",
         "spark.log.level": "OFF",
-        "spark.driver.extraJavaOptions": SHORT_LIVED_JVM,
         "spark.sql.ui.retainedExecutions": "5",
     }
 

@@ -16,12 +16,11 @@ from random import Random
 
 from tests.rigs.hostile_names.drawing import draw
 from tests.rigs.hostile_names.execution import HostileNames
-from tests.rigs.stack.spark import SHORT_LIVED, spark_session
+from tests.rigs.stack.spark import FEW_ROWS, SHORT_LIVED, spark_session
 
 SETTINGS = {
     "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1", **SHORT_LIVED,
+    **FEW_ROWS, **SHORT_LIVED,
 }  # fmt: skip
 """For a few rows, Spark takes longer to generate and compile code than to interpret the plan."""
 

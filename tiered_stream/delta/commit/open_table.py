@@ -249,8 +249,7 @@ def replace_unused(spark: SparkSession, address: TableAddress, spec: TableSpec, 
         TableError: the table's log cannot be read, or the table cannot be replaced.
     """
     # Compared first, because the log is in a store that may be slow.
-    day = (spec.day_column,) if spec.day_column else ()
-    if _layout(description) == _layout(TableDescription(tuple(spec.schema.jsonValue()["fields"]), day)):
+    if _layout(description) == _layout(_planned_description(spec)):
         return False
     if not TableLog(spec).is_unused():
         return False
@@ -347,9 +346,14 @@ def _expected_description(spec: TableSpec, properties: Mapping[str, str]) -> Tab
         ConfigurationError: Delta refuses a column.
     """
     check_new_columns(spec.schema, properties)
-    partition_columns = (spec.day_column,) if spec.day_column else ()
     features = frozenset([CLUSTERING] if spec.cluster_by else [])
-    return TableDescription(tuple(spec.schema.jsonValue()["fields"]), partition_columns, properties, features)
+    return replace(_planned_description(spec), configuration=properties, writer_features=features)
+
+
+def _planned_description(spec: TableSpec) -> TableDescription:
+    """Return the columns and partition columns of the planned rows as a table's description."""
+    partition_columns = (spec.day_column,) if spec.day_column else ()
+    return TableDescription(tuple(spec.schema.jsonValue()["fields"]), partition_columns)
 
 
 def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription, spec: TableSpec) -> dict[str, RowFormat]:

@@ -16,7 +16,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     topic_overrides,
     with_overrides,
 )
-from tiered_stream.delta.settings.row_settings import FLAT, VALUE_COLUMNS, row_settings
+from tiered_stream.delta.settings.row_settings import FLAT, VALUE_COLUMNS
 from tiered_stream.delta.settings.upsert_settings import KEYS, check_upsert, placeholder_of
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.given_options import GivenOptions
@@ -39,7 +39,6 @@ def check_settings(options: Mapping[str, str], lane: str) -> Options:
     parsed = parse_options(source_options(options), streaming=True)
     check_all_columns(parsed)
     table_spec(options)
-    row_settings(options)
     of_topics = _of_topics(options)
     for given in (options, *of_topics):
         # Topics may all have keys of their own; a topic without keys is refused when its table is looked up.
