@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.catalog.java_errors import raised_text
+from tests.rigs.stack.spark import configured
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, raised_text
 from tiered_stream.delta.commit.merge import last_rows_sql, merge_clauses, merge_sql
 
 
+@pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize("is_analyzed", [True, False])
 def test_a_text_of_raise_error_is_found_only_if_it_was_raised(
-    spark: SparkSession, tmp_path: Path, is_analyzed: bool
+    spark: SparkSession, tmp_path: Path, is_analyzed: bool, adaptive: str
 ) -> None:
     """Spark prints a plan that it cannot analyze, and the text is in the plan of each first MERGE."""
     table = f"delta.`{tmp_path / 't'}`"
@@ -24,7 +26,8 @@ def test_a_text_of_raise_error_is_found_only_if_it_was_raised(
     spark.sql(f"SELECT 1L AS id, {'struct(2 AS a)' if is_analyzed else wrong} AS s, false AS __staged_delete"
               ).createOrReplaceTempView("found_rows")  # fmt: skip
     text = merge_sql(table, "found_rows", merge_clauses(["id", "s"], ["id"], None, None), only_insert=True)
-    with pytest.raises(PySparkException) as caught:
+    # Without adaptive execution, the error comes from within a broadcast or not, as Spark happens to plan the join.
+    with configured(spark, {"spark.sql.adaptive.enabled": adaptive}), pytest.raises(JAVA_ERRORS) as caught:
         spark.sql(text)
     assert isinstance(caught.value, AnalysisException) is not is_analyzed
     assert "the table has rows: " in str(caught.value)

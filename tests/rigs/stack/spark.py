@@ -96,10 +96,14 @@ def spark_environment() -> dict[str, str]:
 @contextmanager
 def configured(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """The session with the settings, for a while."""
+    before = {name: session.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         session.conf.set(name, value)
     try:
         yield
     finally:
-        for name in settings:
-            session.conf.unset(name)
+        for name, value in before.items():
+            if value is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, value)
