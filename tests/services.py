@@ -98,6 +98,7 @@ def cluster(folder: Path, kerberos: bool = True) -> Iterator[Cluster]:
             "AWAY": "PLAINTEXT",
         }
         properties = {
+            "num.network.threads": "1",  # for each of the many listeners
             **_authorizer(),
             **_tls(folder, authority, listeners),
             **_passwords(),

@@ -14,7 +14,7 @@ from tests.jobs.submitted import SubmittedJob, jars
 from tests.kerberos.kdc import REALM
 from tests.kerberos.secured_hdfs import SecuredHdfs, started
 from tests.rigs.stack.processes import wait_until
-from tests.rigs.stack.spark import DELTA, SHORT_LIVED_JVM
+from tests.rigs.stack.spark import DELTA, SHORT_LIVED_JAVA
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
@@ -34,7 +34,7 @@ TICKET_SECONDS, STREAM_TICKET_SECONDS = 10, 60
 
 def spark_of(here: SecuredHdfs, *, keytab: bool) -> dict[str, str]:
     """Spark's properties, with a login of the JVM by the key table, or else by the ticket cache."""
-    java = f'{SHORT_LIVED_JVM} "-Djava.security.krb5.conf={here.kdc.config}"'
+    java = f'{SHORT_LIVED_JAVA} "-Djava.security.krb5.conf={here.kdc.config}"'
     login = {"spark.kerberos.principal": f"{here.user}@{REALM}", "spark.kerberos.keytab": str(here.keytab)}
     return {**DELTA, **jars("delta"), "spark.driver.extraJavaOptions": java, **(login if keytab else {})}
 

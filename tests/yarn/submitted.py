@@ -12,7 +12,7 @@ import pyspark
 from tests.dist.packed_environment import with_python_by_path
 from tests.jobs.submitted import jars
 from tests.rigs.stack.processes import LONG, Started
-from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED_JVM, SPARK_SUBMIT, write_conf
+from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED_JAVA, SPARK_SUBMIT, write_conf
 from tests.rigs.stack.spark_cluster import BARE_PATH
 from tests.rigs.stack.yarn import Yarn
 
@@ -92,7 +92,7 @@ class YarnJob(Started):
 
 def _spark(folder: Path, mode: str) -> dict[str, str]:
     ours = {name: value for name, value in LOCAL.items() if name != "spark.master"}
-    jvm = {f"spark.{role}.extraJavaOptions": SHORT_LIVED_JVM for role in ("driver", "executor", "yarn.am")}
+    jvm = {f"spark.{role}.extraJavaOptions": SHORT_LIVED_JAVA for role in ("driver", "executor", "yarn.am")}
     if mode == "cluster":
         jvm.pop("spark.yarn.am.extraJavaOptions")  # Spark refuses it there
         jvm["spark.pyspark.python"] = ENVIRONMENT_PYTHON

@@ -20,7 +20,7 @@ from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.produce import RawProducer
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.shared import shared
-from tests.rigs.stack.spark import SHORT_LIVED_JVM
+from tests.rigs.stack.spark import SHORT_LIVED_JAVA
 from tests.rigs.stack.yarn import Yarn
 from tests.yarn.submitted import YarnJob
 
@@ -55,7 +55,7 @@ class Services:
     ) -> YarnJob:
         """A job that submits, stages its files and commits as `user`, by its key table."""
         config = self.kdc.environment["KRB5_CONFIG"]
-        java = f"{SHORT_LIVED_JVM} -Djava.security.krb5.conf={config}"
+        java = f"{SHORT_LIVED_JAVA} -Djava.security.krb5.conf={config}"
         roles = ("driver", "executor", "yarn.am")[: 3 if mode == "client" else 2]
         spark = {
             "spark.kerberos.principal": f"{user}@{REALM}",

@@ -34,7 +34,7 @@ from tests.rigs.bench.noop import OURS
 from tests.rigs.bench.rig import TUNED, Rig
 from tests.rigs.bench.shapes import Shape, fill
 from tests.rigs.soak.held import MIB
-from tests.rigs.stack.broker import JVM_OPTIONS
+from tests.rigs.stack.broker import MEASURED_JVM_OPTIONS
 from tests.rigs.stack.broker_counters import Counters, jmx_options, read_counters
 from tests.rigs.stack.build import build_folder
 from tests.rigs.stack.processes import free_ports
@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="of each side; they take turns")
     arguments = parser.parse_args()
     (port,) = free_ports(1)
-    jvm_options = (*JVM_OPTIONS, *jmx_options(port))
+    jvm_options = (*MEASURED_JVM_OPTIONS, *jmx_options(port))
     with build_folder("live-traffic") as folder, TieredStack(folder / "stack", jvm_options=jvm_options) as stack:
         warm_up, old = Shape("warm-up", 100_000), Shape("old", arguments.records)
         counters = partial(read_counters, stack.broker, port, old.topic)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from tests.rigs.bench.lakes import Lake, serving
 from tests.rigs.bench.shapes import Shape, Topics, scaled
-from tests.rigs.stack.broker import JVM_OPTIONS
+from tests.rigs.stack.broker import MEASURED_JVM_OPTIONS
 from tests.rigs.stack.broker_counters import Counters, jmx_options, read_counters
 from tests.rigs.stack.build import ROOT, build_folder
 from tests.rigs.stack.processes import free_ports
@@ -114,7 +114,7 @@ def running(scale: float, unchecked: bool) -> Iterator[Rig]:
     with (
         _held_alone(KEPT / "lock"),
         build_folder("bench") as folder,
-        TieredStack(KEPT / "stack", jvm_options=(*JVM_OPTIONS, *jmx_options(jmx_port), "-Xmx1g")) as stack,
+        TieredStack(KEPT / "stack", jvm_options=(*MEASURED_JVM_OPTIONS, *jmx_options(jmx_port), "-Xmx1g")) as stack,
         serving(folder) as lakes,
     ):
         lighter = VersityGateway(folder / "versitygw-tier", stack.tier_dir.parent)

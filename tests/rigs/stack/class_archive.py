@@ -13,13 +13,13 @@ from typing import Any
 from tests.archives import archive_options
 from tests.golden import NAMES
 from tests.rigs.stack.build import SPARK_CLASSES
-from tests.rigs.stack.spark import SHORT_LIVED_JVM, spark_session
+from tests.rigs.stack.spark import SHORT_LIVED_JAVA, spark_session
 
 
 def main() -> None:
     """Write the archive: the classes of a session that reads a stream, and writes and merges a Delta table."""
     SPARK_CLASSES.parent.mkdir(exist_ok=True)
-    dump = f'{SHORT_LIVED_JVM} "-XX:ArchiveClassesAtExit={SPARK_CLASSES}" -Xlog:cds*=off'
+    dump = f'{SHORT_LIVED_JAVA} "-XX:ArchiveClassesAtExit={SPARK_CLASSES}" -Xlog:cds*=off'
     spark = spark_session("classes", ("delta", "spark-kafka", "s3a"), {"spark.driver.extraJavaOptions": dump})
     gateway: Any = spark.sparkContext._gateway
     with tempfile.TemporaryDirectory() as folder:

@@ -14,6 +14,12 @@ from tests.rigs.stack.errors import StackError
 
 OLDEST_JAVA = 17
 """Spark 4.2 and Kafka 4.3 both ask for it."""
+SHORT_LIVED_JVM = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
+"""For tests: the JVM's second compiler costs more than it gains within minutes.
+
+Without the code cache setting the JVM has 48 MB for code. Spark fills them within minutes, and code is compiled again.
+On two cores one thread collects garbage at least as fast as several.
+"""
 
 
 @cache

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.rigs.stack.build import ROOT as ROOT
 from tests.rigs.stack.build import SPARK_CLASSES
 from tests.rigs.stack.jars import jar_paths
-from tests.rigs.stack.java import java_executable
+from tests.rigs.stack.java import SHORT_LIVED_JVM, java_executable
 from tiered_stream import register
 
 SPARK_SUBMIT = Path(sys.executable).with_name("spark-submit")
@@ -32,14 +32,9 @@ LOCAL = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tiered-stream-warehouse-{os.getpid()}",
 }
-SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-"""For tests: the JVM's second compiler costs more than it gains within minutes.
-
-Without the code cache setting the JVM has 48 MB for code. Spark fills them within minutes, and code is compiled again.
-On two cores one thread collects garbage at least as fast as several.
-"""
+SHORT_LIVED_JAVA = " ".join(SHORT_LIVED_JVM)
 _ARCHIVED = f' "-XX:SharedArchiveFile={SPARK_CLASSES}" -Xlog:cds*=off' if SPARK_CLASSES.exists() else ""
-SHORT_LIVED = {"spark.driver.extraJavaOptions": SHORT_LIVED_JVM + _ARCHIVED}
+SHORT_LIVED = {"spark.driver.extraJavaOptions": SHORT_LIVED_JAVA + _ARCHIVED}
 FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
