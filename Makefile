@@ -76,7 +76,7 @@ build/spark.jsa: $(STAMP) # the JVMs of tests take half the CPU with it
 	@$(BIN)/python -m tests.rigs.stack.class_archive
 
 test: venv java kerberos emulators build/spark.jsa ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests, TIMES=FOLDER measures
-	$(if $(SLOW),DEEP=1) $(if $(TIMES),TEST_TIMES=$(TIMES)) $(PYTEST) $(FIVE_AT_ONCE) $(if $(SLOW),-m "slow or not slow") \
+	$(if $(SLOW),DEEP=1) $(if $(TIMES),TEST_TIMES=$(TIMES)) $(PYTEST) $(FIVE_AT_ONCE) $(if $(SLOW),-m "slow or not slow",--few-cases) \
 	    $(if $(TIMES),-p tests.rigs.test_times.plugin)
 
 test-unit: venv ## Run the tests that start no service and need no network; WITHOUT="FOLDER …" leaves folders out
@@ -125,8 +125,8 @@ $(DOCS)/.installed: requirements-docs.lock
 	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.lock
 	@touch $@
 
-test-slow: venv java kerberos emulators ## Run the slow tests, which `make test` leaves out, and all examples of tests that draw them; takes PART=1/6
-	DEEP=1 $(PYTEST) $(FIVE_AT_ONCE) -m slow $(if $(PART),--slow-part $(PART)) -o faulthandler_timeout=3600
+test-slow: venv java kerberos emulators build/spark.jsa ## Run the tests and cases that `make test` leaves out, and all examples of tests that draw them; takes PART=1/6
+	DEEP=1 $(PYTEST) $(FIVE_AT_ONCE) -m slow --few-cases $(if $(PART),--slow-part $(PART)) -o faulthandler_timeout=3600
 
 # The next three take MINUTES. chaos and fuzz take a SEED, which is otherwise random and printed. With ALONE=1, chaos stalls only S3,
 # for queries without fallback. With FORKS=1, soak deletes the fork server's folder or kills the server each minute.

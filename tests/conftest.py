@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-from tests.depth import DEEP, EXAMPLES, examples
+from tests.depth import DEEP, EXAMPLES, examples, left_out
 from tests.rigs.cloud.namespace import INSIDE, CloudTests, is_inside, why_not_inside
 from tests.rigs.stack.shared import ServicesOfRun, folder_of_run, shared
 from tests.scheduling import Scheduling, write_groups
@@ -65,6 +65,7 @@ _OF_RUN = pytest.StashKey[ServicesOfRun]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--few-cases", action="store_true", help="take two thirds of a service test's cases for slow")
     parser.addoption("--slow-part", metavar="N/M", help="run the N-th of M equal parts of the slow tests, from 1 on")
 
 
@@ -90,10 +91,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=missing))
         if DEEP and (item.get_closest_marker("drawn") or is_hypothesis_test(getattr(item, "obj", None))):
             item.add_marker(pytest.mark.slow)
+    if config.getoption("few_cases"):
+        quick = [item for item in items if item.get_closest_marker("stack") and not item.get_closest_marker("slow")]
+        for position in left_out((item.nodeid.partition("[")[0], _values(item)) for item in quick):
+            quick[position].add_marker(pytest.mark.slow)
     if part := config.getoption("slow_part"):
         number, parts = map(int, part.split("/"))
         slow = [item for item in items if item.get_closest_marker("slow")]
         items[:] = slow[number - 1 :: parts]
+
+
+def _values(item: pytest.Item) -> dict[str, int]:
+    return item.callspec.indices if hasattr(item, "callspec") else {}
 
 
 gc.disable()  # until the tests are collected

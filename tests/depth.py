@@ -1,13 +1,16 @@
-"""How many examples the tests draw that draw them at random: few in a quick run, all in a deep run (`DEEP=1`)."""
+"""How much a run tests: few examples and few cases in a quick run, all in a deep run (`DEEP=1`)."""
 
 from __future__ import annotations
 
 import os
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 DEEP = bool(os.environ.get("DEEP"))
 EXAMPLES = 100
 """Examples in a deep run of a test of hypothesis that says no other number."""
 _QUICK_PART = 5
+_QUICK_CASES = 3
 
 
 def examples(deep: int) -> int:
@@ -17,3 +20,26 @@ def examples(deep: int) -> int:
     examples have the mark `slow`, so that `-m slow` runs them.
     """
     return deep if DEEP else -(-deep // _QUICK_PART)
+
+
+def left_out(cases: Iterable[tuple[str, Mapping[str, int]]]) -> Iterator[int]:
+    """Yield the positions of the cases that a quick run leaves out, two thirds of a test with more than two cases.
+
+    The chosen cases are those that add the most values of parameters to the values of the cases before.
+
+    Args:
+        cases: each with its test, and with the number of each parameter's value.
+    """
+    tests: dict[str, dict[int, set[tuple[str, int]]]] = defaultdict(dict)
+    for position, (test, values) in enumerate(cases):
+        tests[test][position] = set(values.items())
+    for left in tests.values():
+        seen: set[tuple[str, int]] = set()
+        for _ in range(_quick_cases(left)):
+            chosen = max(left, key=lambda position: len(left[position] - seen))
+            seen |= left.pop(chosen)
+        yield from left
+
+
+def _quick_cases(cases: Collection[int]) -> int:
+    return min(len(cases), max(2, -(-len(cases) // _QUICK_CASES)))

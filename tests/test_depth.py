@@ -18,6 +18,30 @@ def test_a_quick_run_draws_a_fifth_and_a_deep_run_all(
     assert [depth.examples(count) for count in (100, 6, 1)] == drawn
 
 
+@pytest.mark.parametrize(
+    ("lanes", "stores", "kept"),
+    [
+        (1, 1, [(0, 0)]),
+        (1, 2, [(0, 0), (0, 1)]),
+        (1, 9, [(0, 0), (0, 1), (0, 2)]),
+        (2, 2, [(0, 0), (1, 1)]),
+        (2, 3, [(0, 0), (1, 1)]),
+        (3, 3, [(0, 0), (1, 1), (2, 2)]),
+    ],
+)
+def test_a_third_of_the_cases_are_kept_with_as_many_values_as_they_can_have(
+    lanes: int, stores: int, kept: list[tuple[int, int]]
+) -> None:
+    cases = [(lane, store) for lane in range(lanes) for store in range(stores)]
+    left = set(depth.left_out(("test", {"lane": lane, "store": store}) for lane, store in cases))
+    assert [case for position, case in enumerate(cases) if position not in left] == kept
+
+
+def test_cases_of_each_test_are_counted_alone() -> None:
+    cases = [(test, {"store": store}) for store in range(3) for test in ("one", "other")]
+    assert [cases[position] for position in depth.left_out(cases)] == [("one", {"store": 2}), ("other", {"store": 2})]
+
+
 def test_a_module_that_counts_examples_itself_marks_the_tests_that_draw_them() -> None:
     for path in TESTS.rglob("test_*.py"):
         text = path.read_text("utf-8")

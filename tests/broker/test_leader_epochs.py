@@ -18,6 +18,7 @@ TOPIC = "epochs"
 PARTITION = TopicPartition(TOPIC, 0)
 
 
+@pytest.mark.slow
 def test_a_lineage_is_rebuilt_over_restarts_by_a_client_that_lived_through_them(restarted_stack: TieredStack) -> None:
     broker = restarted_stack.broker
     ends: dict[int, int] = {}

@@ -27,7 +27,7 @@ from tiered_stream.read.split_reader import read_split
 from tiered_stream.spark.source import BatchReader
 from tiered_stream.spark.split_partition import SplitPartition
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 KEYS = [*(b"%d" % number for number in range(10)), b"roll"]
 WAITS = {"remote.copy.lag.ms": "3600000", "local.retention.ms": "7200000", "local.retention.bytes": "-2"}

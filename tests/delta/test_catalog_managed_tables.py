@@ -83,6 +83,7 @@ def test_a_table_that_the_sessions_catalog_manages_is_landed_by_its_name(
         plan_landing(spark, options=options(), table=name, checkpoint="/not/yet", lane="direct")
 
 
+@pytest.mark.slow
 def test_a_replay_into_a_table_that_the_catalog_manages(spark: SparkSession, managed: tuple[str, Path]) -> None:
     name, folder = managed
     target = DeltaTarget(spark, name, options(), "auto")
@@ -91,6 +92,7 @@ def test_a_replay_into_a_table_that_the_catalog_manages(spark: SparkSession, man
     assert in_order(spark.table(name).toArrow()).equals(everything(ODD))
 
 
+@pytest.mark.slow
 def test_dead_letters_and_new_columns_of_a_table_that_the_catalog_manages(
     spark: SparkSession, tmp_path: Path, managed: tuple[str, Path]
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_path_of_such_a_table_is_not_verified(spark: SparkSession, tmp_path: P
         verify(spark, options=options(), table=str(tmp_path))
 
 
+@pytest.mark.slow
 def test_rows_that_spark_replaces_and_appends_are_written_by_the_tables_name(
     spark: SparkSession, tmp_path: Path, named: tuple[str, Path]
 ) -> None:

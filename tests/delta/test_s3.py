@@ -67,6 +67,7 @@ def segments(tier: VersityGateway, bucket: str) -> dict[str, str]:
     return options(given={**tier.options(), "remote.storage.uri": f"s3://{bucket}"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lane", ["direct", "spark"])
 def test_table_and_segments_are_in_buckets_of_one_name_on_two_servers(
     spark: SparkSession, tmp_path: Path, lake: VersityGateway, tier: VersityGateway, lane: str

@@ -82,6 +82,7 @@ def test_both_lanes_land_the_same_selected_rows_and_keep_garbage_aside(spark: Sp
     assert sum(each.filtered_records or 0 for each in observed if each is not None) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lane", LANES)
 def test_a_batch_without_rows_and_a_day_column_are_landed_like_others(
     spark: SparkSession, tmp_path: Path, lane: str

@@ -17,7 +17,7 @@ from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
 from tiered_stream.formats.registry.schema_registry import RegistrySettings, SchemaRegistry
 from tiered_stream.formats.rows.row_choices import Evolution
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

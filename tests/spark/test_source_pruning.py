@@ -118,6 +118,7 @@ def _base_offset(get: Get) -> int:
     return int(get.name.split("-")[0])
 
 
+@pytest.mark.slow
 def test_a_limit_of_a_topic_of_ten_gigabytes_takes_less_than_32_mebibytes(spark: SparkSession, tmp_path: Path) -> None:
     """All that is fetched counts, manifests and indexes too."""
     assert write_linked_topic(tmp_path / "buckets" / "tier", partitions=10, batches=16_000) > 10_000_000_000

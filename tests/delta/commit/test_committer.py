@@ -157,6 +157,7 @@ def test_a_batch_that_the_table_has_lost_is_named_at_the_next_start(
     land_all(spark, tmp_path, LONG, failOnDataLoss="false", **settings)
 
 
+@pytest.mark.slow
 def test_in_s3_sparks_delta_commits_to_a_table_that_others_write_to(
     spark: SparkSession, tmp_path: Path, lake: VersityGateway
 ) -> None:

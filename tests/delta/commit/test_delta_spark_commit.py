@@ -115,6 +115,7 @@ def test_a_repeated_batch_commits_nothing(spark: SparkSession, files: TableSpec,
     assert table(files).version() == 1 and offsets(files) == list(range(10))
 
 
+@pytest.mark.slow
 def test_batches_between_those_of_others(spark: SparkSession, files: TableSpec) -> None:
     commits = by_spark(spark, files)
     for batch_id in range(3):
@@ -212,6 +213,7 @@ def test_a_commit_that_was_overwritten_is_named(spark: SparkSession, files: Tabl
     assert offsets(files) == list(range(10))
 
 
+@pytest.mark.slow
 def test_deltas_hooks_run_after_a_commit(spark: SparkSession, tmp_path: Path) -> None:
     files = TableSpec((tmp_path / "table").as_uri())
     create_table(

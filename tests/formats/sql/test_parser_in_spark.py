@@ -83,6 +83,7 @@ def test_a_text_has_sparks_tree_or_is_refused(
     assert accepted > TEXTS * (0.04 if odd else 0.9)
 
 
+@pytest.mark.slow
 def test_each_word_of_spark_is_read_as_spark_reads_it_or_is_refused(parser: SparkParser, spark: SparkSession) -> None:
     words = [row[0] for row in spark.sql("SELECT keyword FROM sql_keywords()").collect()]
     assert len(words) > 300

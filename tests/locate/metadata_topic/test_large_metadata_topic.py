@@ -14,6 +14,7 @@ pytestmark = pytest.mark.stack
 CLUSTER = Cluster(topics=3, partitions=5, segments=4_000)
 
 
+@pytest.mark.slow
 def test_a_query_knows_its_segments_at_first_and_by_what_was_kept(tmp_path: Path) -> None:
     assert CLUSTER.records > 100_000
     not_tiered = {"remote.log.storage.system.enable": "false"}

@@ -13,6 +13,8 @@ from tests.rigs.debezium.tables import VARIANTS, tables
 from tests.rigs.debezium.workload import Workload
 from tests.rigs.stack.errors import StackError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:

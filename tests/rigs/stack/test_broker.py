@@ -14,7 +14,7 @@ from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, leaders, move_leaders
 from tests.rigs.stack.transactions import TransactionalProducer
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
 PLAIN_USERS = {
     "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
     "listener.name.sasl.plain.sasl.jaas.config": (
@@ -48,7 +48,6 @@ def test_a_broker_keeps_data_and_address_and_serves_more_listeners() -> None:
     assert not folder.exists() and not broker.process.running
 
 
-@pytest.mark.slow
 def test_the_leaders_of_two_brokers_move_and_each_broker_may_stop() -> None:
     with TieredStack(brokers=2) as stack:
         first, second = stack.brokers

@@ -101,7 +101,7 @@ class Times:
 
     def _phase(self, item: pytest.Item, phase: str) -> Iterator[None]:
         CAUSES.seconds.clear()
-        begun, cpu = time.perf_counter(), _core_seconds()
+        begun, cpu = time.perf_counter(), _core_seconds(item)
         try:
             cause = "hypothesis" if phase == "call" and _is_hypothesis(item) else OTHER
             with CAUSES.counting(cause):
@@ -112,7 +112,7 @@ class Times:
                 test=item.nodeid,
                 stack=item.get_closest_marker("stack") is not None,
                 seconds=time.perf_counter() - begun,
-                cpu=_core_seconds() - cpu,
+                cpu=_core_seconds(item) - cpu,
                 causes=dict(CAUSES.seconds),
             )
         return result
@@ -145,28 +145,31 @@ class Times:
         return result
 
 
-def _core_seconds() -> float:
+def _core_seconds(item: pytest.Item) -> float:
     """Seconds of CPU that this process and its descendants have taken; those of services belong to who started them.
 
-    The load of the machine hardly changes them.
+    The load of the machine hardly changes them. Tests without services start few processes, and wait for them.
     """
     own = os.times()
     taken = own.user + own.system + own.children_user + own.children_system
-    waiting = _children(os.getpid())
-    while waiting:
-        process = waiting.pop()
-        with suppress(OSError):  # it has ended
-            status = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-            taken += sum(map(int, status[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime
-            waiting += _children(process)
+    if item.get_closest_marker("stack"):
+        children = _processes()
+        waiting = children[os.getpid()]
+        for process, ticks in waiting:
+            taken += ticks / os.sysconf("SC_CLK_TCK")
+            waiting += children[process]
     return taken
 
 
-def _children(process: int) -> list[int]:
-    with suppress(OSError):
-        tasks = Path(f"/proc/{process}/task").iterdir()
-        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    return []
+def _processes() -> dict[int, list[tuple[int, int]]]:
+    """Return the children of each process, each with the ticks of CPU that it and its ended children have taken."""
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):  # it has ended
+                status = (folder / "stat").read_text().rpartition(")")[2].split()
+                found[int(status[1])].append((int(folder.name), sum(map(int, status[11:15]))))
+    return found
 
 
 def _is_hypothesis(item: pytest.Item) -> bool:
