@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tests.golden import golden
 from tests.kerberos.kdc import REALM, Kdc, running
 from tests.rigs.stack.hdfs import Hdfs
+from tests.rigs.stack.java import SHORT_LIVED_JVM
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.hdfs_store import HdfsStore
 from tiered_stream.storage.open_store import open_store
@@ -124,7 +125,12 @@ def hdfs_of(
 ) -> Iterator[SecuredHdfs]:
     """Start HDFS in the realm of a KDC that has none yet. `keytab` is the key table of the principal `reader`."""
     own = settings(kdc.add(NODES), kdc.add(_WEB))
-    hdfs = Hdfs(folder / "hdfs", {**own, **(more or {})}, data_nodes, [f"-Djava.security.krb5.conf={kdc.config}"])
+    hdfs = Hdfs(
+        folder / "hdfs",
+        {**own, **(more or {})},
+        data_nodes,
+        [*SHORT_LIVED_JVM, f"-Djava.security.krb5.conf={kdc.config}"],
+    )
     with hdfs:
         java = hdfs.java.jvm.org.apache.hadoop.fs
         hdfs.cluster.getFileSystem().setPermission(java.Path("/"), java.permission.FsPermission("777"))

@@ -30,7 +30,7 @@ IN_HDFS, IN_FOLDER = "HDFS", "a folder"
 def measure(rig: Rig, runs: int) -> Iterator[Row]:
     """A row for each sink."""
     shape = rig.topic("A")
-    with Hdfs(rig.folder / "hdfs", {"dfs.blocksize": str(128 << 20)}) as hdfs:
+    with Hdfs(rig.folder / "hdfs", {"dfs.blocksize": str(128 << 20)}, jvm_options=()) as hdfs:
         _copy(rig, shape, hdfs)
         sides = {IN_HDFS: (f"{hdfs.uri}/tier", hdfs.uri), IN_FOLDER: (rig.stack.tier_dir.as_uri(), str(rig.folder))}
         options = {side: {**rig.options(shape), "remote.storage.uri": tier} for side, (tier, _) in sides.items()}

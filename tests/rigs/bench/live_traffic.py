@@ -167,7 +167,10 @@ def main() -> None:
     arguments = parser.parse_args()
     (port,) = free_ports(1)
     jvm_options = (*MEASURED_JVM_OPTIONS, *jmx_options(port))
-    with build_folder("live-traffic") as folder, TieredStack(folder / "stack", jvm_options=jvm_options) as stack:
+    with (
+        build_folder("live-traffic") as folder,
+        TieredStack(folder / "stack", jvm_options=jvm_options, s3_jvm_options=()) as stack,
+    ):
         warm_up, old = Shape("warm-up", 100_000), Shape("old", arguments.records)
         counters = partial(read_counters, stack.broker, port, old.topic)
         create_tiered_topic(stack.broker, LIVE_TOPIC, 1, {"segment.bytes": str(old.segment_bytes)})

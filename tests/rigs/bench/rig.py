@@ -114,7 +114,11 @@ def running(scale: float, unchecked: bool) -> Iterator[Rig]:
     with (
         _held_alone(KEPT / "lock"),
         build_folder("bench") as folder,
-        TieredStack(KEPT / "stack", jvm_options=(*MEASURED_JVM_OPTIONS, *jmx_options(jmx_port), "-Xmx1g")) as stack,
+        TieredStack(
+            KEPT / "stack",
+            jvm_options=(*MEASURED_JVM_OPTIONS, *jmx_options(jmx_port), "-Xmx1g"),
+            s3_jvm_options=(),
+        ) as stack,
         serving(folder) as lakes,
     ):
         lighter = VersityGateway(folder / "versitygw-tier", stack.tier_dir.parent)

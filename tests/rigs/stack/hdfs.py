@@ -16,7 +16,7 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from tests.rigs.stack.jars import CONF, jar_paths
-from tests.rigs.stack.java import java_command
+from tests.rigs.stack.java import SHORT_LIVED_JVM, java_command
 from tests.rigs.stack.processes import Service, Started, free_ports, listens
 
 BLOCK_BYTES = 1 << 20
@@ -92,7 +92,7 @@ class Hdfs(Started):
         folder: Path,
         settings: Mapping[str, str] | None = None,
         data_nodes: int = 1,
-        jvm_options: Sequence[str] = (),
+        jvm_options: Sequence[str] = SHORT_LIVED_JVM,
     ) -> None:
         self.folder = folder
         self.java = HadoopJvm(folder, options=jvm_options)

@@ -7,19 +7,29 @@ from pathlib import Path
 from string import Template
 
 from tests.rigs.stack.jars import CONF, jar_paths
-from tests.rigs.stack.java import java_command
+from tests.rigs.stack.java import SHORT_LIVED_JVM, java_command
 from tests.rigs.stack.s3_server import S3Server
 
 
 class S3Proxy(S3Server):
-    """See `S3Server`."""
+    """See `S3Server`.
+
+    Args:
+        jvm_options: options of the JVM.
+    """
 
     name = "S3Proxy"
 
     def __init__(
-        self, folder: Path, base_dir: Path, access_key: str = "local-user", secret_key: str = "local-secret"
+        self,
+        folder: Path,
+        base_dir: Path,
+        access_key: str = "local-user",
+        secret_key: str = "local-secret",
+        jvm_options: Sequence[str] = SHORT_LIVED_JVM,
     ) -> None:
         super().__init__(folder, base_dir, access_key, secret_key)
+        self._jvm_options = jvm_options
 
     def command(self) -> Sequence[str]:
         properties = self.folder / "s3proxy.properties"
@@ -33,5 +43,5 @@ class S3Proxy(S3Server):
             "org.gaul.s3proxy.Main",
             [CONF, *jar_paths("s3")],
             ["--properties", str(properties)],
-            ["-Xmx300m", "-Djava.awt.headless=true"],
+            ["-Xmx300m", "-Djava.awt.headless=true", *self._jvm_options],
         )

@@ -97,8 +97,8 @@ def configured(session: SparkSession, settings: Mapping[str, str]) -> Iterator[N
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
+        for name, old in before.items():
+            if old is None:
                 session.conf.unset(name)
             else:
-                session.conf.set(name, value)
+                session.conf.set(name, old)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.rigs.stack.broker import JVM_OPTIONS, KafkaBroker
 from tests.rigs.stack.jars import jar_paths
+from tests.rigs.stack.java import SHORT_LIVED_JVM
 from tests.rigs.stack.processes import Started
 from tests.rigs.stack.s3proxy import S3Proxy
 
@@ -32,6 +33,7 @@ class TieredStack(Started):
         folder: for their data and logs, which stay; without it all is gone in the end.
         brokers: how many there are, in one cluster; the first is also its controller.
         listeners, properties, jvm_options, jars: as for `KafkaBroker`.
+        s3_jvm_options: as for `S3Proxy`.
         advertised: as for `KafkaBroker`, of the first.
     """
 
@@ -44,6 +46,7 @@ class TieredStack(Started):
         advertised: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
         jvm_options: tuple[str, ...] = JVM_OPTIONS,
+        s3_jvm_options: Sequence[str] = SHORT_LIVED_JVM,
         jars: str = "kafka",
     ) -> None:
         self._keeps = folder is not None
@@ -68,7 +71,7 @@ class TieredStack(Started):
                 )
             )
         self.broker = self.brokers[0]
-        self.s3proxy = S3Proxy(self.folder / "s3proxy", storage)
+        self.s3proxy = S3Proxy(self.folder / "s3proxy", storage, jvm_options=s3_jvm_options)
         self.bootstrap_servers = ",".join(broker.bootstrap_servers for broker in self.brokers)
         self.logs_dir = self.broker.logs_dir
         self.s3_endpoint = self.s3proxy.endpoint
