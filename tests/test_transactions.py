@@ -28,7 +28,7 @@ from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.read.split_reader import read_split
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 TOPIC = "interleaved"
 PARTITIONS = range(4)

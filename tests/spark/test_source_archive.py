@@ -93,6 +93,7 @@ def test_offsets_and_timestamps_say_where_to_start_and_end(spark: SparkSession) 
     }
 
 
+@pytest.mark.slow
 def test_the_same_bucket_in_s3_is_read_with_the_plugins_s3_properties(spark: SparkSession, tmp_path: Path) -> None:
     shutil.copytree(golden(TRANSFORMED).bucket, tmp_path / "buckets" / "tier")
     proxy = S3Proxy(tmp_path / "s3proxy", tmp_path / "buckets")

@@ -114,6 +114,7 @@ def test_an_archive_is_read_by_an_interface_endpoint(
     assert hosts <= {f"bucket.{INTERFACE}", *([] if path_style == "true" else [f"{name}.bucket.{INTERFACE}"])}
 
 
+@pytest.mark.slow
 def test_an_access_point_is_read_by_an_interface_endpoint(aws: Aws, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     bucket = aws.bucket(name, REGION)
     archive_in(aws, bucket)

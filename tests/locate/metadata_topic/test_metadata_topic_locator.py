@@ -156,6 +156,7 @@ def test_it_is_found_also_where_nothing_can_be_fetched_at_the_seam(
         left_open.abort()
 
 
+@pytest.mark.slow
 def test_segments_of_several_leaders_are_located(restarted_stack: TieredStack, topic: str) -> None:
     with locator_of(restarted_stack) as locator:
         _lead_and_locate(restarted_stack, locator, topic)
