@@ -10,9 +10,9 @@ RELEASE := build/release-venv
 MANIFESTS := build/manifests-venv
 ACTIONLINT := v1.7.12
 PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
-# Three processes run tests with Spark, and two run tests of other services (tests/scheduling.py). All share one broker and one
+# Two processes run tests with Spark, and two run tests of other services (tests/scheduling.py). All share one broker and one
 # server of each other kind. A process that ends within a test ends the run, so that the test's name is the last output.
-FIVE_AT_ONCE := -n 5 --dist loadscope --max-worker-restart=0
+AT_ONCE := -n 4 --dist loadscope --max-worker-restart=0
 # Tests without services are short and need little of their file: whoever has run its half takes from the other's.
 UNIT_AT_ONCE := -n 2 --dist worksteal --max-worker-restart=0
 # Tests of what differs between versions of Spark.
@@ -63,7 +63,7 @@ test-spark: java ## Run the demo and the tests of Spark with pyspark VERSION=4.1
 	@sh conf/spark_environment.sh $(VERSION) build/spark-$(VERSION)
 	PATH=$(CURDIR)/build/spark-$(VERSION)/bin:$$PATH build/spark-$(VERSION)/bin/python -m tests.rigs.demo
 	PATH=$(CURDIR)/build/spark-$(VERSION)/bin:$$PATH build/spark-$(VERSION)/bin/python -m pytest --basetemp=build/tests-spark \
-	    $(FIVE_AT_ONCE) $(or $(TESTS),$(SPARK_TESTS))
+	    $(AT_ONCE) $(or $(TESTS),$(SPARK_TESTS))
 	build/spark-$(VERSION)/bin/python -m tests.spark.abilities
 
 demo: venv java ## Tier a topic, read it straight from the object store, and land it in a Delta table
@@ -76,7 +76,7 @@ build/spark.jsa: $(STAMP) # the JVMs of tests take half the CPU with it
 	@$(BIN)/python -m tests.rigs.stack.class_archive
 
 test: venv java kerberos emulators build/spark.jsa ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests, TIMES=FOLDER measures
-	$(if $(SLOW),DEEP=1) $(if $(TIMES),TEST_TIMES=$(TIMES)) $(PYTEST) $(FIVE_AT_ONCE) $(if $(SLOW),-m "slow or not slow",--few-cases) \
+	$(if $(SLOW),DEEP=1) $(if $(TIMES),TEST_TIMES=$(TIMES)) $(PYTEST) $(AT_ONCE) $(if $(SLOW),-m "slow or not slow",--few-cases) \
 	    $(if $(TIMES),-p tests.rigs.test_times.plugin)
 
 test-unit: venv ## Run the tests that start no service and need no network; WITHOUT="FOLDER …" leaves folders out
@@ -126,7 +126,7 @@ $(DOCS)/.installed: requirements-docs.lock
 	@touch $@
 
 test-slow: venv java kerberos emulators build/spark.jsa ## Run the tests and cases that `make test` leaves out, and all examples of tests that draw them; takes PART=1/6
-	DEEP=1 $(PYTEST) $(FIVE_AT_ONCE) -m slow --few-cases $(if $(PART),--slow-part $(PART)) -o faulthandler_timeout=3600
+	DEEP=1 $(PYTEST) $(AT_ONCE) -m slow --few-cases $(if $(PART),--slow-part $(PART)) -o faulthandler_timeout=3600
 
 # The next three take MINUTES. chaos and fuzz take a SEED, which is otherwise random and printed. With ALONE=1, chaos stalls only S3,
 # for queries without fallback. With FORKS=1, soak deletes the fork server's folder or kills the server each minute.

@@ -1,6 +1,6 @@
 """Order in which xdist's workers run the tests.
 
-Three workers run tests with Spark, which keep a core busy for half of their time. The other workers run tests that
+Two workers run tests with Spark. The other workers run tests that
 mostly wait for a service, and then tests without services. So the cores of a small machine are busy all the time. A
 file's tests stay together, so that fixtures of a module are made once.
 """
@@ -19,7 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
-SPARK_WORKERS = frozenset({"gw0", "gw1", "gw2"})
+SPARK_WORKERS = frozenset({"gw0", "gw1"})
 SPARK, UNIT, SERVICE = "spark", "unit", "service"
 UNITS = 30
 """Tests without services that one worker gets at a time."""
