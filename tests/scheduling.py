@@ -1,8 +1,8 @@
 """Order in which xdist's workers run the tests.
 
-Two workers run tests with Spark. The other workers run tests that
-mostly wait for a service, and then tests without services. So the cores of a small machine are busy all the time. A
-file's tests stay together, so that fixtures of a module are made once.
+Two workers run tests with Spark. The other workers run tests that mostly wait for a service, and then tests without
+services. So the cores of a small machine are busy all the time. A file's tests stay together, so that fixtures of a
+module are made once.
 """
 
 from __future__ import annotations
