@@ -80,7 +80,7 @@ test: venv java kerberos emulators build/spark.jsa ## Run the tests, including t
 	    $(if $(TIMES),-p tests.rigs.test_times.plugin)
 
 test-unit: venv ## Run the tests that start no service and need no network; WITHOUT="FOLDER …" leaves folders out
-	$(PYTEST) $(UNIT_AT_ONCE) -m "not stack and not slow" $(addprefix --ignore=,$(WITHOUT))
+	$(PYTEST) $(UNIT_AT_ONCE) --few-cases -m "not stack and not slow" $(addprefix --ignore=,$(WITHOUT))
 
 dist: venv $(RELEASE)/.installed ## Build the wheel, an environment without PySpark for a cluster's workers, and the gateway as one file, into dist/
 	@$(BIN)/python conf/pack.py dist

@@ -61,11 +61,12 @@ settings.register_profile(
 )
 settings.load_profile("deep" if DEEP else "quick")
 
+_COSTLY = {"stack", "costly"}
 _OF_RUN = pytest.StashKey[ServicesOfRun]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--few-cases", action="store_true", help="take two thirds of a service test's cases for slow")
+    parser.addoption("--few-cases", action="store_true", help="take two thirds of the cases of costly tests for slow")
     parser.addoption("--slow-part", metavar="N/M", help="run the N-th of M equal parts of the slow tests, from 1 on")
 
 
@@ -92,7 +93,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if DEEP and (item.get_closest_marker("drawn") or is_hypothesis_test(getattr(item, "obj", None))):
             item.add_marker(pytest.mark.slow)
     if config.getoption("few_cases"):
-        quick = [item for item in items if item.get_closest_marker("stack") and not item.get_closest_marker("slow")]
+        marks = [{mark.name for mark in item.iter_markers()} for item in items]
+        quick = [item for item, names in zip(items, marks, strict=True) if names & _COSTLY and "slow" not in names]
         for position in left_out((item.nodeid.partition("[")[0], _values(item)) for item in quick):
             quick[position].add_marker(pytest.mark.slow)
     if part := config.getoption("slow_part"):

@@ -68,6 +68,7 @@ def managed(spark: SparkSession, named: tuple[str, Path]) -> Iterator[tuple[str,
     provider.clearBuilders()
 
 
+@pytest.mark.slow
 def test_a_table_that_the_sessions_catalog_manages_is_landed_by_its_name(
     spark: SparkSession, tmp_path: Path, managed: tuple[str, Path]
 ) -> None:

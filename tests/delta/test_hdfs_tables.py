@@ -49,6 +49,7 @@ def test_topics_are_landed_with_table_and_checkpoint_in_hdfs(spark: SparkSession
     assert verify(spark, options=options(), table=files.uri).equal
 
 
+@pytest.mark.slow
 def test_two_queries_at_once_lose_nothing_by_the_sessions_delta(spark: SparkSession, root: str) -> None:
     files, topics = TableSpec(f"{root}/t"), ODD.split(",")
     given = {"maxOffsetsPerTrigger": "300"}

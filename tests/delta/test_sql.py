@@ -138,6 +138,7 @@ def test_two_quotes_in_a_text_are_refused_if_a_setting_of_the_session_gives_them
         spark.conf.unset(setting)
 
 
+@pytest.mark.slow
 def test_verify_compares_selected_columns_and_refuses_a_condition(spark: SparkSession, tmp_path: Path) -> None:
     sql = Sql(spark, tmp_path, "direct")
     given = {"ingest.kafkaColumns": "key, topic, partition, offset", "ingest.select": "key, topic, partition AS p, "

@@ -83,6 +83,7 @@ def test_json_becomes_columns_and_dead_letters(spark: SparkSession, options: dic
     assert len(rows) + len(dead) == ALL
 
 
+@pytest.mark.slow
 def test_a_replay_repairs_the_table(
     spark: SparkSession, options: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

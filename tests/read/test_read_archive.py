@@ -35,6 +35,8 @@ from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.plan.splits import plan_splits
 from tiered_stream.storage import open_fetcher as opened
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.mark.parametrize("isolation", [COMMITTED, UNCOMMITTED])
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.read.scanner import THREAD_NAME, _ThreadedReader, follow
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
+pytestmark = pytest.mark.costly
+
 SMALL_SPLITS = {"remote.split.bytes": "20k"}
 
 

@@ -127,6 +127,7 @@ def test_what_a_packed_environment_carries_is_taken_first(folders: Path) -> None
     assert cache_folder("another") != folders / "packaged" / "another"
 
 
+@pytest.mark.slow
 def test_a_second_process_does_not_compile_again_even_from_another_folder(tmp_path: Path) -> None:
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     first = run(ship(tmp_path / "first"), DECODE, environment)
@@ -139,6 +140,7 @@ def test_a_second_process_does_not_compile_again_even_from_another_folder(tmp_pa
     assert compiled_files(tmp_path) == written
 
 
+@pytest.mark.slow
 def test_an_executor_that_can_keep_nothing_still_decodes(tmp_path: Path) -> None:
     occupy(tmp_path / "file")
     shipped = ship(tmp_path / "shipped")

@@ -61,6 +61,7 @@ def run_until(reports: QueryReports, query: object, name: str, rows: int) -> dic
     return figures
 
 
+@pytest.mark.slow
 def test_queries_of_both_lanes_and_of_ones_own_are_told_of(
     spark: SparkSession,
     reports: QueryReports,

@@ -154,6 +154,7 @@ def test_a_repeated_batch_without_dead_letters_takes_those_of_its_first_attempt_
     assert landed.offsets == ([*IDS, GARBAGE], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["direct", "many"])
 def test_a_constraint_that_comes_while_the_query_runs_stops_it_before_any_dead_letter_is_committed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str

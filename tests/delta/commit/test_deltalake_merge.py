@@ -20,6 +20,8 @@ from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
 from tiered_stream.errors import ConfigurationError
 
+pytestmark = pytest.mark.costly
+
 TEXT = ["null", "string"]
 FIELDS = {1: ("id", "note"), 2: ("id",), 3: ("id", "note", "more")}
 """Fields of each version of the schema of values."""

@@ -26,6 +26,7 @@ def landed(spark: SparkSession, folder: Path, checkpoint: str, lane: str, **give
     query.awaitTermination()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["direct", "spark"])
 @pytest.mark.parametrize("dead_letters", [False, True])
 def test_a_new_query_of_the_spark_lane_ends_if_its_table_has_its_records(

@@ -94,6 +94,7 @@ def test_each_word_of_spark_is_read_as_spark_reads_it_or_is_refused(parser: Spar
             assert ours is None or ours == parser.form(text), text
 
 
+@pytest.mark.slow
 def test_a_plain_name_is_accepted_in_back_quotes_whatever_word_it_is(parser: SparkParser, spark: SparkSession) -> None:
     for row in spark.sql("SELECT keyword FROM sql_keywords()").collect():
         assert item(f"`{row[0]}`") == parser.form(f"`{row[0]}`") == ("column", row[0])

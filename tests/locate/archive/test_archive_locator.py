@@ -37,6 +37,8 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.segment_places import Place
 
+pytestmark = pytest.mark.costly
+
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 TOPICS = ("codecs", "txn", "appendtime", "epochs", "big", "open")
 TXN, OPEN = TopicPartition("s32-txn", 0), TopicPartition("s32-open", 0)
