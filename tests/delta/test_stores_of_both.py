@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import ODD, PLAIN, everything, in_order, options
@@ -34,6 +35,7 @@ def copy_segments(put: Put) -> None:
                 put(file.relative_to(source).as_posix(), file.read_bytes())
 
 
+@pytest.mark.slow
 def test_segments_of_each_store_are_landed_in_each_store(
     spark: SparkSession, tmp_path: Path, lake: VersityGateway, azurite: Azurite, fake_gcs: FakeGcs
 ) -> None:

@@ -446,6 +446,7 @@ spark.stop()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.starts_spark
 @pytest.mark.parametrize("forgo", [True, False])
 def test_a_jobs_server_starts_before_spark_and_its_look_up_of_others_sources_can_be_spared(

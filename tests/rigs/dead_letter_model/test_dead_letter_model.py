@@ -17,7 +17,7 @@ from tiered_stream.delta.commit import dead_letters
 
 @pytest.mark.starts_spark
 @pytest.mark.parametrize(
-    ("histories", "seed"), [(3, 1), pytest.param(300, random.randrange(10_000), marks=pytest.mark.slow, id="300")]
+    ("histories", "seed"), [(3, 1), pytest.param(20, random.randrange(10_000), marks=pytest.mark.slow, id="20")]
 )
 def test_each_offset_is_once_in_its_table_or_a_dead_letter_at_every_end_of_a_random_history(
     spark: SparkSession, tmp_path: Path, histories: int, seed: int
@@ -30,7 +30,7 @@ def test_each_offset_is_once_in_its_table_or_a_dead_letter_at_every_end_of_a_ran
 
 
 @pytest.mark.parametrize(
-    ("histories", "seed"), [(5, 1), pytest.param(2000, random.randrange(10_000), marks=pytest.mark.slow, id="2000")]
+    ("histories", "seed"), [(5, 1), pytest.param(100, random.randrange(10_000), marks=pytest.mark.slow, id="100")]
 )
 def test_each_offset_is_once_in_its_table_or_a_dead_letter_if_the_direct_lane_runs_without_a_jvm(
     tmp_path: Path, histories: int, seed: int

@@ -23,9 +23,8 @@ def test_the_table_of_deltalake_is_the_models_map_after_each_run_of_a_random_his
             assert not Execution(history, tmp_path / history.name, registry, _unneeded).run()
 
 
-@pytest.mark.parametrize(
-    ("histories", "seed"), [(3, 1), pytest.param(500, random.randrange(10_000), marks=pytest.mark.slow, id="500")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("histories", "seed"), [(3, 1), pytest.param(20, random.randrange(10_000), id="20")])
 def test_the_table_is_the_models_map_after_each_run_of_a_random_history(
     spark: SparkSession, tmp_path: Path, histories: int, seed: int
 ) -> None:
