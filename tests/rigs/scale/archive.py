@@ -6,14 +6,17 @@ seconds. Its requests take no time, which a real bucket's do: a listing returns 
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import islice
+from typing import Any
 from uuid import UUID
 
+from tests.rigs.scale.made_up_topics import OFFSETS, SEGMENT_BYTES, Indexes
 from tests.rigs.scale.measured import Meter
-from tests.rigs.scale.segments import SEGMENTS
+from tests.rigs.scale.segments import SEGMENTS, warm_up
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tests.tier.layouts import PLAIN
@@ -27,37 +30,42 @@ from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.fetcher import IndexType
 from tiered_stream.storage.object_store import ObjectStore
 
 TOPIC, TOPIC_ID = "orders", UUID(int=7 << 64 | 7)
 SUFFIXES = (".indexes", ".log", ".rsm-manifest")
 _PAGE = 1000
-_OFFSETS = 1000
+_ID = UUID(int=1)
+_PARTITION, _START, _END = 111_111_111, 222_222_222, 333_333_333
+"""Numbers in the manifest in place of which each segment's own are written."""
 
 
 class MadeUpBucket(ObjectStore):
-    """Bucket of a topic with so many partitions and, in each, so many segments; all are copies of one segment."""
+    """Bucket of a topic with so many partitions and, in each, so many segments of 1 GiB; all have one manifest."""
 
     def __init__(self, partitions: int, segments: int, meter: Meter) -> None:
         self.partitions, self.segments, self._meter = partitions, segments, meter
-        batches = [[record_batch([Record()] * _OFFSETS)]]
-        (self.template,) = tiered(TopicPartition(TOPIC, 0), batches, topic_id=TOPIC_ID, segment_ids=iter([UUID(int=1)]))
-        (self._manifest,) = [data for key, data in PLAIN.objects(self.template).items() if key.endswith("manifest")]
-        assert self._manifest.count(b'"startOffset":0,"endOffset":999') == 1, self._manifest
+        batches = [[record_batch([Record()] * OFFSETS)]]
+        (self.template,) = tiered(TopicPartition(TOPIC, 0), batches, topic_id=TOPIC_ID, segment_ids=iter([_ID]))
+        (data,) = [data for key, data in PLAIN.objects(self.template).items() if key.endswith(SUFFIXES[-1])]
+        manifest: dict[str, Any] = json.loads(data)
+        chunks = manifest["chunkIndex"]
+        chunks |= {"originalFileSize": SEGMENT_BYTES, "finalTransformedChunkSize": chunks["transformedChunkSize"]}
+        metadata = manifest["remoteLogSegmentMetadata"]
+        metadata["remoteLogSegmentId"]["topicIdPartition"]["topicPartition"]["partition"] = _PARTITION
+        metadata |= {"startOffset": _START, "endOffset": _END, "segmentLeaderEpochs": {"0": _START}}
+        self._manifest = json.dumps(manifest, separators=(",", ":"))
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
         with self._meter.outside():
             _, partition, name = key.removesuffix(SUFFIXES[-1]).split("/")
-            first, segment_id = int(name[:20]), name[21:]
-            return (
-                self._manifest.replace(b'"partition":0', f'"partition":{partition}'.encode())
-                .replace(
-                    b'"startOffset":0,"endOffset":999', f'"startOffset":{first},"endOffset":{first + 999}'.encode()
-                )
-                .replace(uuid_to_text(UUID(int=1)).encode(), segment_id.encode())
-                .replace(b'"segmentLeaderEpochs":{"0":0}', f'"segmentLeaderEpochs":{{"0":{first}}}'.encode())
-            )
+            first = int(name[:20])
+            marks = {_PARTITION: partition, _START: first, _END: first + OFFSETS - 1}
+            text = self._manifest.replace(uuid_to_text(_ID), name[21:])
+            for mark, number in marks.items():
+                text = text.replace(str(mark), str(number))
+            return text.encode()
 
     def size(self, key: str) -> int:
         raise NotImplementedError
@@ -79,26 +87,25 @@ class MadeUpBucket(ObjectStore):
             folder = f"{TOPIC}-{uuid_to_text(TOPIC_ID)}/{partition}"
             for number in range(self.segments):
                 segment_id = uuid_to_text(UUID(int=(partition << 64) + number + 2))
-                yield from (f"{folder}/{number * _OFFSETS:020d}-{segment_id}{suffix}" for suffix in SUFFIXES)
+                yield from (f"{folder}/{number * OFFSETS:020d}-{segment_id}{suffix}" for suffix in SUFFIXES)
 
 
-class IndexesOf(RemoteStorageFetcher):
-    """The indexes of one segment for all segments."""
+class IndexesOf(Indexes):
+    """Indexes of segments of which `template` is one, but for the offset index."""
 
     def __init__(self, template: TieredSegment) -> None:
-        self._indexes = template.indexes
-
-    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        raise NotImplementedError
+        self._template = template
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
-        return {each: self._indexes[each] for each in types}
+        others = {each: self._template.indexes[each] for each in types if each is not IndexType.OFFSET}
+        return super().fetch_indexes(segment, types) | others
 
 
 def main() -> None:
     scale, partitions = float(sys.argv[1]), int(sys.argv[2])
     segments = max(1, round(SEGMENTS * scale / partitions))
     count = segments * partitions
+    warm_up()
     meter = Meter(f"archive of {count:,} segments in {partitions:,} partitions")
     bucket = MadeUpBucket(partitions, segments, meter)
     fetcher, isolation = IndexesOf(bucket.template), IsolationLevel.READ_COMMITTED
@@ -115,7 +122,7 @@ def main() -> None:
         assert splits_for(planner.ranges(begin, end), options, locator, planner.topic_ids)
 
     meter.step("first plan", plan, (count, "segment"))
-    at_end = {TopicPartition(TOPIC, number): segments * _OFFSETS for number in range(partitions)}
+    at_end = {TopicPartition(TOPIC, number): segments * OFFSETS for number in range(partitions)}
     found = meter.step("nothing new", partial(planner.next_end, at_end, limited=True), (count, "segment"))
     assert found is at_end
     meter.write()

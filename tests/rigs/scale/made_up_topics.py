@@ -49,7 +49,7 @@ _BLOCK = 16_000
 """Segments whose records come in one response, of about 7 MiB."""
 _INDEX_ENTRIES = 100
 _INDEX_ENTRY = struct.Struct(">ii")
-_SEGMENT_BYTES = 1 << 30
+SEGMENT_BYTES = 1 << 30
 _EPOCH = 0
 
 
