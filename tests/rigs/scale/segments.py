@@ -18,6 +18,7 @@ from tiered_stream.model import PartitionOffsets, Split, TopicPartition
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
+from tiered_stream.process.heap_and_gc import collect_old_rarely
 from tiered_stream.records.value_scan import scan_values
 
 SEGMENTS = 1_000_000
@@ -87,6 +88,7 @@ def _goals(topics: Topics) -> tuple[tuple[int, str], tuple[float | None, float |
 
 def warm_up() -> None:
     """Plan a tiny topic, so that modules are imported, and load the compiled scan."""
+    collect_old_rarely()  # as the stream reader does
     topics = Topics(1, 2, 2, foreign=METADATA_PARTITIONS)
     planner = Planner(topics, meter := Meter("warm-up"), {"remote.log.metadata.snapshot.dir": "none"})
     planner.plan(planner.stream.initial())
