@@ -23,7 +23,7 @@ SPARK_TESTS := $(addprefix tests/,spark jobs replay verification delta/checkpoin
 export PYTHON
 # Modules of tests are compiled once, and not by each process again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help venv lock audit java kerberos stack demo emulators test test-spark test-unit test-slow dist release lint prose actionlint manifests docs chaos soak race topics debezium fuzz differential sql model bench clean
+.PHONY: help venv lock audit java kerberos stack demo emulators test test-spark test-unit test-slow dist release lint prose actionlint manifests docs chaos soak scale race topics debezium fuzz differential sql model bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -133,8 +133,11 @@ test-slow: venv java kerberos emulators build/spark.jsa ## Run the tests and cas
 chaos: venv java ## Inject faults of all kinds into landing queries for MINUTES=30, and count every record
 	@$(BIN)/python -m tests.rigs.chaos --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) $(if $(ALONE),--alone)
 
-soak: venv java ## Land each second for MINUTES=60 under all kinds of load, look for growth, and count every record
-	@$(BIN)/python -m tests.rigs.soak $(or $(MINUTES),60) $(if $(FORKS),--fork-faults)
+soak: venv java ## Land each second for MINUTES=60 under all kinds of load, or BATCHES=1000 in five ways (WAY=tables: one); look for growth, count all
+	@$(BIN)/python -m tests.rigs.soak$(if $(BATCHES),.batches $(BATCHES) $(if $(WAY),--way $(WAY)), $(or $(MINUTES),60) $(if $(FORKS),--fork-faults))
+
+scale: venv ## Measure what the driver takes for a million segments, 10,000 tasks, 2,000 tables; takes SCALE=0.01 and PART=tables
+	@$(BIN)/python -m tests.rigs.scale $(if $(SCALE),--scale $(SCALE)) $(if $(PART),--only $(PART))
 
 fuzz: venv ## Give every parser mutated bytes for MINUTES=15 on two cores; prints a table, and writes build/fuzz.json
 	@$(BIN)/python -m tests.rigs.fuzz --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED))

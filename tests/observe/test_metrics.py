@@ -184,6 +184,24 @@ def test_as_many_reports_wait_as_a_whole_cluster_may_send_at_once() -> None:
         assert receiver.total().records == 150 * COUNTED.records
 
 
+def test_all_reports_are_received_before_one_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's buffer holds some thousand, and counting is slower than a cluster's tasks."""
+    with MetricsReceiver() as receiver, receiver._lock:
+        take = receiver._take
+
+        def take_from_an_empty_socket(datagram: bytes) -> None:
+            with pytest.raises(BlockingIOError):
+                receiver._sockets[-1].recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            take(datagram)
+            if receiver._total.records < 100 * COUNTED.records:
+                send(COUNTED, receiver.report_to)
+
+        monkeypatch.setattr(receiver, "_take", take_from_an_empty_socket)
+        for _ in range(50):
+            send(COUNTED, receiver.report_to)
+        assert receiver.total().records == 149 * COUNTED.records
+
+
 def test_micro_batches_that_nobody_asks_for_do_not_heap_up(receiver: MetricsReceiver) -> None:
     for batch in range(3_000):
         receiver._take(receiver.report_to[0].token + orjson.dumps({**WHOLE, "micro_batch": ["query", batch]}))

@@ -11,7 +11,7 @@ from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
 from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, TopicPartition
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.batch_limits import Backlog, ends_by_bytes
+from tiered_stream.plan.batch_limits import Backlog, _lag_bytes, _spans, ends_by_bytes
 from tiered_stream.plan.stream import StreamPlanner
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -207,3 +207,16 @@ def test_a_trigger_that_takes_all_ignores_the_limit() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 320)]})
     stream = StreamPlanner(parse_options(raw, streaming=True), reader, MadeUpTier({T0: HUNDREDS}))
     assert stream.next_end({T0: 0}, limited=False) == {T0: 320}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 50)), max_size=6), st.integers(0, 200), st.integers(1, 200)
+)
+def test_the_bytes_to_read_are_the_sum_of_all_spans(logs: list[tuple[int, int]], start: int, more: int) -> None:
+    tiered, at = [], 0
+    for gap, size in logs:
+        tiered.append(TieredLog(at + gap, at + gap + size))
+        at += gap + size
+    offsets = OffsetRange(start, start + more)
+    segments = MadeUpTier({T0: tiered}).segments({T0: offsets})[T0]
+    assert _lag_bytes(offsets, segments) == sum(span.bytes for span in _spans(offsets, segments))

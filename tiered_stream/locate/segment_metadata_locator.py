@@ -154,6 +154,7 @@ class SegmentMetadataLocator(Locator):
 
         return list(self.executor.map(since, locations))
 
+    @collection_paused()
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         visible = self.visible_of([partition for partition, offsets in ranges.items() if len(offsets)])
         self._remember_visible(visible)

@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from tiered_stream.broker.leader_epochs import END_OF_LOG, Lineage
 from tiered_stream.model import LeaderEpoch, OffsetRange, RemoteLogSegment, SegmentLocation
@@ -98,6 +99,12 @@ def _in_lineage(segment: RemoteLogSegment, lineage: Lineage, log_start_offset: i
     Offsets belong to the log if they are in the lineage and at or above the log start.
     """
     first = max(segment.base_offset, log_start_offset)
+    if len(segment.leader_epochs) == 1:  # almost always true
+        ((epoch, epoch_start),) = segment.leader_epochs
+        start, end = max(first, epoch_start), min(segment.end_offset + 1, lineage.get(epoch, 0))
+        if start < end:
+            yield VisibleSegment(segment, OffsetRange(start, end))
+        return
     offsets: OffsetRange | None = None
     for epoch, start, end in _epoch_ranges(segment.leader_epochs, segment.end_offset + 1):
         start, end = max(first, start), min(end, lineage.get(epoch, 0))
@@ -120,6 +127,9 @@ def _disjoint(parts: list[VisibleSegment]) -> Iterator[VisibleSegment]:
     highest start is chosen. The list `parts` is sorted in place.
     """
     parts.sort(key=lambda part: part.offsets.start)
+    if all(part.offsets.end <= later.offsets.start for part, later in pairwise(parts)):
+        yield from parts  # replicas of one lineage copy no offset twice
+        return
     candidates: list[tuple[int, int, int, int]] = []  # (-end, -start, segment id, index in parts)
     position, next_index = 0, 0
     while next_index < len(parts) or candidates:

@@ -17,6 +17,7 @@ import socket
 import struct
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -165,9 +166,25 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
 
     def drain(self) -> None:
         """Count all datagrams that have arrived at this machine, without waiting for the receiver's thread."""
-        with self._lock, suppress(OSError):  # none is left, or the receiver is closed
-            for _ in range(_AT_ONCE if self.address else 0):
-                self._take(self._sockets[-1].recv(_LARGEST_DATAGRAM, socket.MSG_DONTWAIT))
+        with self._lock:
+            received: deque[bytes] = deque()
+            left = _AT_ONCE if self.address else 0
+            while True:
+                # Before each report that is counted, all others are received: counting one takes as long as receiving
+                # ten, and the kernel drops reports when its buffer is full. 4,000 cores may send as many within 0.1 s.
+                while left and (datagram := self._receive()) is not None:
+                    received.append(datagram)
+                    left -= 1
+                if not received:
+                    return
+                self._take(received.popleft())
+
+    def _receive(self) -> bytes | None:
+        """Return a datagram that has arrived; None: none is left, or the receiver is closed."""
+        try:
+            return self._sockets[-1].recv(_LARGEST_DATAGRAM, socket.MSG_DONTWAIT)
+        except OSError:
+            return None
 
     def __exit__(self, *exception: object) -> None:
         self.close()

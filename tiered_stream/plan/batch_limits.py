@@ -6,7 +6,7 @@ tiered are assumed to have as many bytes per offset as the partition's segments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -120,14 +120,14 @@ def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
     if sum(map(len, backlog.ranges.values())) * _MAX_BATCH_BYTES <= limit:
         return ends
     segments = backlog.segments
-    spans_of = {
-        partition: list(_spans(offsets, segments.get(partition, ()))) for partition, offsets in backlog.ranges.items()
+    lags = {
+        partition: _lag_bytes(offsets, segments.get(partition, ())) for partition, offsets in backlog.ranges.items()
     }
-    lags = {partition: sum(span.bytes for span in spans) for partition, spans in spans_of.items()}
     total = sum(lags.values())
     inside: dict[TopicPartition, _EndInside] = {}
-    for partition, spans in spans_of.items():
-        end = _end(spans, max(1, limit * lags[partition] // total))
+    for partition, offsets in backlog.ranges.items():
+        spans = _spans(offsets, segments.get(partition, ()))
+        end = _end(spans, max(1, limit * lags[partition] // total), offsets.end)
         if isinstance(end, _EndInside):
             inside[partition] = end
         else:
@@ -146,9 +146,7 @@ def _spans(offsets: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator
 
     Offsets that are not tiered are assumed to have the average size of the offsets in `segments`.
     """
-    count = sum(len(part.segment.offsets) for part in segments)
-    size = sum(part.segment.size for part in segments)
-    count, size = (count, size) if size else (1, ASSUMED_RECORD_BYTES)
+    count, size = _average(segments)
 
     def untiered(start: int, end: int) -> _Span:
         return _Span(OffsetRange(start, end), _bytes_of(end - start, count, size))
@@ -165,17 +163,44 @@ def _spans(offsets: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator
         yield untiered(position, offsets.end)
 
 
+def _lag_bytes(offsets: OffsetRange, segments: Sequence[VisibleSegment]) -> int:
+    """Return the sum of the bytes of all spans (`_spans`) of `offsets`.
+
+    A stream may have a million segments to read, of which a micro-batch takes 64, so that no span is made for the sum.
+    """
+    count, size = _average(segments)
+    position = offsets.start
+    total = 0
+    for visible in segments:
+        segment = visible.segment
+        start, end = max(visible.offsets.start, offsets.start), min(visible.offsets.end, offsets.end)
+        if start > position:
+            total += _bytes_of(start - position, count, size)
+        if start < end:
+            total += _bytes_of(end - start, segment.end_offset + 1 - segment.base_offset, segment.size)
+            position = end
+    if position < offsets.end:
+        total += _bytes_of(offsets.end - position, count, size)
+    return total
+
+
+def _average(segments: Sequence[VisibleSegment]) -> tuple[int, int]:
+    """Return a number of offsets and the bytes that they have together, to estimate offsets that are not tiered."""
+    count = sum(part.segment.end_offset + 1 - part.segment.base_offset for part in segments)
+    size = sum(part.segment.size for part in segments)
+    return (count, size) if size else (1, ASSUMED_RECORD_BYTES)
+
+
 def _bytes_of(part: int, whole: int, size: int) -> int:
     """Return the size in bytes of `part` offsets if `whole` offsets have `size` bytes together; at least 1."""
     return max(1, -(-part * size // whole))
 
 
-def _end(spans: Sequence[_Span], share: int) -> int | _EndInside:
-    """Return the end of a partition that may read at most `share` bytes of `spans`.
+def _end(spans: Iterable[_Span], share: int, last: int) -> int | _EndInside:
+    """Return the end of a partition that may read at most `share` bytes of `spans`, which end at `last`.
 
     It is the last segment end before which `spans` have at most `share` bytes. If there is no such segment end, it is
-    the end inside the first span that exceeds `share`. If all spans together have at most `share` bytes, it is the end
-    of the last span.
+    the end inside the first span that exceeds `share`. If all spans together have at most `share` bytes, it is `last`.
     """
     segment_end = None
     for span in spans:
@@ -184,7 +209,7 @@ def _end(spans: Sequence[_Span], share: int) -> int | _EndInside:
         share -= span.bytes
         if span.segment is not None:
             segment_end = span.offsets.end
-    return spans[-1].offsets.end
+    return last
 
 
 class Backlog:

@@ -21,6 +21,7 @@ from tiered_stream.model import (
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
+from tiered_stream.plan.plan_size import check_plan_fits
 from tiered_stream.plan.pruning import NeededSegments
 
 _ONE_REQUEST_BYTES = 16 << 20
@@ -94,6 +95,9 @@ def plan_splits(
     Some offsets are in no split. If `needed` is false for a segment, the offsets of the segment are left out. If
     `needed.look_inside` is true, a tiered split also begins later, as described at `_newer_splits`: the batches at its
     beginning are left out if a time index shows that they are older than `needed.from_timestamp`.
+
+    Raises:
+        ConfigurationError: the splits would not fit into the driver's memory.
     """
     needed = needed or NeededSegments()
     not_empty = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
@@ -111,6 +115,7 @@ def plan_splits(
     ]
     if locator is not None and needed.look_inside and needed.from_timestamp > 0:
         uncut = _newer_splits(uncut, locator, needed.from_timestamp)
+    check_plan_fits(uncut, split_bytes)
     counts = split_counts([len(split.offsets) for split in uncut], min_partitions)
     splits = _cut_splits(uncut, locator, split_bytes, counts)
     return sorted(splits, key=lambda split: (split.topic_partition, split.offsets.start))

@@ -16,12 +16,14 @@ def usable_cores(root: Path = _ROOT) -> int:
 
     `root` is the folder that contains /proc and /sys.
     """
-    quotas = [quota for folder in _control_groups(root) if (quota := _quota(folder)) is not None]
+    quotas = [quota for folder in control_groups("cpu", root) if (quota := _quota(folder)) is not None]
     return max(1, min([len(os.sched_getaffinity(0)), *map(math.ceil, quotas)]))
 
 
-def _control_groups(root: Path) -> Iterator[Path]:
-    """Yield the folders of this process's CPU control groups and of their parent groups, whose quotas apply too.
+def control_groups(controller: str, root: Path = _ROOT) -> Iterator[Path]:
+    """Yield the folders of this process's control groups and of their parent groups, whose limits apply, too.
+
+    `controller` is the kernel's name of a resource, such as `cpu` or `memory`.
 
     In a container, /proc may name a group by its path on the host, but the container's /sys/fs/cgroup has only the
     container's own group. So some of the yielded folders do not exist. Nothing is yielded if /proc has no control
@@ -33,7 +35,7 @@ def _control_groups(root: Path) -> Iterator[Path]:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
         within = PurePosixPath(path.lstrip("/"))
         for group in (within, *within.parents):

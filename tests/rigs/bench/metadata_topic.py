@@ -84,9 +84,15 @@ def _templates() -> tuple[bytes, bytes]:
 
 def metadata_log(told: list[TopicIdPartition], segments: int) -> bytes:
     """A metadata partition's log: of each partition that it tells of, so many segments, in turns."""
-    count = segments * len(told)
+    return metadata_batches(told, range(segments * len(told))).tobytes()
+
+
+def metadata_batches(told: list[TopicIdPartition], which: range) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Rows of such a log, of the segments with these numbers: both batches of a segment are in its row."""
+    count = len(which)
     columns = []
-    numbers, whose = np.arange(count) // len(told), np.tile(np.arange(len(told)), segments)
+    at = np.arange(which.start, which.stop)
+    numbers, whose = at // len(told), at % len(told)
     marks = {
         _NAME: np.array([list(each.topic_partition.topic.encode()) for each in told], np.uint8)[whose],
         _ID: np.array([list(each.topic_id.bytes) for each in told], np.uint8)[whose],
@@ -97,15 +103,20 @@ def metadata_log(told: list[TopicIdPartition], segments: int) -> bytes:
     }
     for index, template in enumerate(_templates()):
         batches = np.tile(np.frombuffer(template, np.uint8), (count, 1))
-        batches[:, :8] = _big(np.arange(count) * RECORDS_A_SEGMENT + index, 8)
+        batches[:, :8] = _big(at * RECORDS_A_SEGMENT + index, 8)
         for mark, values in marks.items():
-            if (at := template.find(mark)) >= 0:
-                batches[:, at : at + len(mark)] = values
+            if (place := template.find(mark)) >= 0:
+                batches[:, place : place + len(mark)] = values
         sums = np.empty(count, np.int64)
         _sum_up(batches, sums)
         batches[:, header.CRC_AT : header.ATTRIBUTES_AT] = _big(sums, 4)
         columns.append(batches)
-    return np.hstack(columns).tobytes()
+    return np.hstack(columns)
+
+
+def first_batch_bytes() -> int:
+    """The size of the first of a segment's two batches."""
+    return len(_templates()[0])
 
 
 def _big(numbers: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:

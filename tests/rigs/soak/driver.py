@@ -83,7 +83,7 @@ class Queries:
         """
         ended = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
-        spark = self._session()
+        spark = soak_session(self.temporary)
         options = {"kafka.bootstrap.servers": self.bootstrap_servers, "remote.log.locator": "broker"}
         queries = []
         for lane, trigger in TRIGGERS.items():
@@ -127,25 +127,31 @@ class Queries:
                         os.kill(pid, signal.SIGKILL)
                     shutil.rmtree(os.fsdecode(words[words.index(b"-m") + 3]), ignore_errors=True)
 
-    def _session(self) -> SparkSession:
-        # All of the heap is there from the start: what else the JVM takes is seen then.
-        java = f"-Xms{HEAP} -XX:+AlwaysPreTouch -Djava.io.tmpdir={self.temporary}"
-        retained = ("spark.ui.retainedJobs", "spark.ui.retainedStages", "spark.sql.ui.retainedExecutions")
-        config = {
-            "spark.driver.memory": HEAP, "spark.driver.extraJavaOptions": java, "spark.local.dir": str(self.temporary),
-            "spark.sql.streaming.minBatchesToRetain": CHECKPOINTED, **dict.fromkeys(retained, RETAINED),
-        }  # fmt: skip
-        return spark_session("soak", ("delta",), config)
-
     def _write_heap(self, spark: SparkSession) -> None:
-        java = spark._jvm
-        assert java is not None
-        java.System.gc()
-        memory = java.java.lang.management.ManagementFactory.getMemoryMXBean()
-        used = {"heap": memory.getHeapMemoryUsage().getUsed(), "other": memory.getNonHeapMemoryUsage().getUsed()}
         new = self.heap_file.with_suffix(".new")
-        new.write_text(json.dumps(used))
+        new.write_text(json.dumps(used_by_jvm(spark)))
         os.replace(new, self.heap_file)
+
+
+def soak_session(temporary: Path) -> SparkSession:
+    """Start Spark with a heap that is whole from the start, and with little that fills late."""
+    # All of the heap is there from the start: what else the JVM takes is seen then.
+    java = f"-Xms{HEAP} -XX:+AlwaysPreTouch -Djava.io.tmpdir={temporary}"
+    retained = ("spark.ui.retainedJobs", "spark.ui.retainedStages", "spark.sql.ui.retainedExecutions")
+    config = {
+        "spark.driver.memory": HEAP, "spark.driver.extraJavaOptions": java, "spark.local.dir": str(temporary),
+        "spark.sql.streaming.minBatchesToRetain": CHECKPOINTED, **dict.fromkeys(retained, RETAINED),
+    }  # fmt: skip
+    return spark_session("soak", ("delta",), config)
+
+
+def used_by_jvm(spark: SparkSession) -> dict[str, int]:
+    """Return the bytes of heap and of other memory that the JVM uses after a full collection."""
+    java = spark._jvm
+    assert java is not None
+    java.System.gc()
+    memory = java.java.lang.management.ManagementFactory.getMemoryMXBean()
+    return {"heap": memory.getHeapMemoryUsage().getUsed(), "other": memory.getNonHeapMemoryUsage().getUsed()}
 
 
 def _has_begun(query: StreamingQuery) -> bool:

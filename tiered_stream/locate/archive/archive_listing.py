@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
@@ -61,11 +62,11 @@ class SegmentCopy(NamedTuple):
 
     @property
     def topic(self) -> str:
-        return self._folder[:-23]
+        return self.path[: self.path.index("/")][:-23]
 
     @property
     def topic_id(self) -> UUID:
-        return uuid_from_text(self._folder[-22:])
+        return _id_in(self.path[: self.path.index("/")])
 
     @property
     def partition(self) -> TopicPartition:
@@ -75,9 +76,11 @@ class SegmentCopy(NamedTuple):
     def base_offset(self) -> int:
         return int(self.path.rpartition("/")[2][:20])
 
-    @property
-    def _folder(self) -> str:
-        return self.path.split("/")[0]
+
+@lru_cache(1 << 12)
+def _id_in(folder: str) -> UUID:
+    """Return the topic id at the end of the name of a topic's folder, of which each listing has a million copies."""
+    return uuid_from_text(folder[-22:])
 
 
 class CopyListing:

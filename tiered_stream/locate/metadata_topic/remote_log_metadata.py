@@ -59,6 +59,13 @@ _ONE_BYTE = 0x7F
 _UPDATE = Struct(">iq")
 _STATE = Struct(">b")
 _DELETE = Struct(">iqb")
+_USUAL_SEGMENT = Struct(">16sBqqiqqBiqBiBb")
+"""Segment from its id to its state, with one leader epoch, without custom metadata, and before its tagged fields."""
+_USUAL_TAGS = {b"\0": False, b"\1\0\1\0": False, b"\1\0\1\1": True}
+"""By tagged fields of a usual segment: whether its transaction index is empty."""
+_USUAL_UPDATE = Struct(">16sBiqBbB")
+"""Update in version 0 from the segment's id to its tagged fields, without custom metadata."""
+_NO_ID = bytes(16)
 _TRANSACTION_INDEX_EMPTY_TAG = 0
 _END_OFFSET_TAG, _END_OFFSET = 1, Struct(">q")
 
@@ -155,9 +162,7 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
 
 def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
     """Return a record's value; broker ids and event times, which `RemoteLogMetadata` lacks, are written as -1."""
-    partition = metadata.partition
-    name = flexible.compact_string(partition.topic_partition.topic) + partition.topic_id.bytes
-    name += _INT32.pack(partition.topic_partition.partition) + flexible.NO_TAGS
+    name = _partition_name(metadata.partition)
     if isinstance(metadata, PartitionDelete):
         return bytes((_FRAME_VERSION, 2, 0)) + name + _DELETE.pack(-1, -1, 0) + flexible.NO_TAGS
     if isinstance(metadata, SegmentMetadataUpdate):
@@ -175,6 +180,12 @@ def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
         flexible.compact_bytes(segment.custom_metadata), _STATE.pack(metadata.state),
         bytes((1, _TRANSACTION_INDEX_EMPTY_TAG, 1, 1)) if segment.transaction_index_empty else flexible.NO_TAGS,
     ))  # fmt: skip
+
+
+@lru_cache(1 << 16)
+def _partition_name(partition: TopicIdPartition) -> bytes:
+    name = flexible.compact_string(partition.topic_partition.topic) + partition.topic_id.bytes
+    return name + _INT32.pack(partition.topic_partition.partition) + flexible.NO_TAGS
 
 
 def topic_id_of(value: bytes) -> bytes | None:
@@ -204,7 +215,10 @@ def partition_of(value: bytes) -> TopicIdPartition | None:
 
 
 def _segment_metadata(reader: flexible.Reader, _version: int) -> SegmentMetadata:
-    partition, segment_id = _segment_name(reader)
+    partition = _topic_id_partition(reader)
+    if (usual := _usual_segment(reader, partition)) is not None:
+        return usual
+    segment_id = _segment_id(reader)
     start_offset, end_offset, _, max_timestamp, _ = reader.unpack(_OFFSETS_AND_TIMES)
     epochs = _leader_epochs(starmap(LeaderEpoch, reader.structs(_LEADER_EPOCH)))
     (size,) = reader.unpack(_INT32)
@@ -228,8 +242,49 @@ def _segment_metadata(reader: flexible.Reader, _version: int) -> SegmentMetadata
     return SegmentMetadata(partition, segment, state)
 
 
+def _usual_segment(reader: flexible.Reader, partition: TopicIdPartition) -> SegmentMetadata | None:
+    """Read the rest of a segment's record in one step; return None, and read nothing, if it is not in the usual form.
+
+    A topic has up to a million segments, so that the steps of the general form would take a minute.
+    """
+    data, at = reader.data, reader.position
+    end = at + _USUAL_SEGMENT.size
+    is_empty = _USUAL_TAGS.get(data[end:])
+    if is_empty is None:
+        return None
+    (
+        segment_id, id_tags, start_offset, end_offset, _, max_timestamp, _, epochs, epoch, epoch_start, epoch_tags,
+        size, custom_metadata, state,
+    ) = _USUAL_SEGMENT.unpack_from(data, at)  # fmt: skip
+    if (id_tags, epochs, epoch_tags, custom_metadata) != (0, 2, 0, 0) or segment_id == _NO_ID:
+        return None
+    if not 0 <= start_offset <= end_offset < _NO_OFFSET or min(size, epoch, epoch_start) < 0 or not 0 <= state <= 3:
+        return None
+    reader.position = len(data)
+    segment = RemoteLogSegment(
+        partition.topic_partition, partition.topic_id, UUID(bytes=segment_id), start_offset, end_offset, size,
+        max_timestamp, (LeaderEpoch(epoch, epoch_start),), is_empty,
+    )  # fmt: skip
+    return SegmentMetadata(partition, segment, _STATES[state])
+
+
+def _usual_update(reader: flexible.Reader, partition: TopicIdPartition) -> SegmentMetadataUpdate | None:
+    """Read the rest of an update in one step; return None, and read nothing, if it is not in the usual form."""
+    data, at = reader.data, reader.position
+    if len(data) - at != _USUAL_UPDATE.size:
+        return None
+    segment_id, id_tags, _, _, custom_metadata, state, tags = _USUAL_UPDATE.unpack_from(data, at)
+    if id_tags or custom_metadata or tags or segment_id == _NO_ID or not 0 <= state <= 3:
+        return None
+    reader.position = len(data)
+    return SegmentMetadataUpdate(partition, UUID(bytes=segment_id), _STATES[state], None)
+
+
 def _segment_metadata_update(reader: flexible.Reader, version: int) -> SegmentMetadataUpdate:
-    partition, segment_id = _segment_name(reader)
+    partition = _topic_id_partition(reader)
+    if (usual := _usual_update(reader, partition)) is not None:
+        return usual
+    segment_id = _segment_id(reader)
     reader.unpack(_UPDATE)
     custom_metadata = reader.compact_bytes()
     state = _state(reader)
@@ -259,13 +314,12 @@ _RECORDS: dict[int, Callable[[flexible.Reader, int], RemoteLogMetadata]] = {
 }
 
 
-def _segment_name(reader: flexible.Reader) -> tuple[TopicIdPartition, UUID]:
-    partition = _topic_id_partition(reader)
+def _segment_id(reader: flexible.Reader) -> UUID:
     segment_id = reader.uuid()
     reader.tags()
     if segment_id is None:
         raise CorruptDataError("it names no segment")
-    return partition, segment_id
+    return segment_id
 
 
 def _topic_id_partition(reader: flexible.Reader) -> TopicIdPartition:

@@ -154,7 +154,9 @@ def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
     """
     segment, at = state.unreadable.get(update.segment_id, (state.finished.get(update.segment_id), None))
     if segment is not None and at is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-        _move(state, replace(segment, custom_metadata=update.custom_metadata), update.state)
+        if segment.custom_metadata != update.custom_metadata:  # mostly both are None, and a copy takes memory and time
+            segment = replace(segment, custom_metadata=update.custom_metadata)
+        _move(state, segment, update.state)
     elif update.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
         if update.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
             state.unreadable.pop(update.segment_id, None)

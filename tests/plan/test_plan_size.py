@@ -1,0 +1,42 @@
+"""A plan that does not fit into the driver's memory is refused before its splits are cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.locate.segments import PARTITION, segment
+from tests.plan.made_up_tier import MadeUpTier, TieredLog
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, Split
+from tiered_stream.plan import plan_size
+from tiered_stream.plan.plan_size import MEMORY_OF_SPLIT, check_plan_fits
+from tiered_stream.plan.splits import plan_splits
+
+GIB = 1 << 30
+OFFSETS = OffsetRange(0, 1000)
+WHOLE = SegmentLocation(segment(1, 0, 1000, size=1 << 50), OFFSETS, ByteRange(0, 1 << 50))
+SPLITS = [Split(PARTITION, OFFSETS, (WHOLE,))]
+
+
+def test_splits_that_do_not_fit_are_refused_with_the_fix() -> None:
+    count = (1 << 50) // (128 << 20)
+    check_plan_fits(SPLITS, 128 << 20, lambda: count * MEMORY_OF_SPLIT)
+    with pytest.raises(ConfigurationError, match="1,048,576 GiB in 8,388,608 splits.* 64.0 GiB, and 10.0 GiB are free"):
+        check_plan_fits(SPLITS, 128 << 20, lambda: 10 * GIB)
+
+
+def test_memory_that_is_not_known_refuses_nothing() -> None:
+    check_plan_fits(SPLITS, 128 << 20, lambda: None)
+
+
+def test_the_memory_is_not_looked_up_for_few_splits() -> None:
+    check_plan_fits(SPLITS, 1 << 40, lambda: pytest.fail("it was looked up"))
+
+
+def test_a_plan_of_too_many_splits_cuts_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_size, "_MIN_CHECKED", 1)
+    monkeypatch.setattr(plan_size.check_plan_fits, "__defaults__", (lambda: MEMORY_OF_SPLIT,))
+    tier = MadeUpTier({PARTITION: [TieredLog(0, 1000)]})
+    assert len(plan_splits({PARTITION: OFFSETS}, tier, split_bytes=10_000)) == 1
+    with pytest.raises(ConfigurationError, match=r"Read fewer topics.* remote\.split\.bytes \(1000 bytes\)"):
+        plan_splits({PARTITION: OFFSETS}, tier, split_bytes=1000)
