@@ -13,9 +13,9 @@ from tiered_stream.plan.plan_size import MEMORY_OF_SPLIT, check_plan_fits
 from tiered_stream.plan.splits import plan_splits
 
 GIB = 1 << 30
-OFFSETS = OffsetRange(0, 1000)
-WHOLE = SegmentLocation(segment(1, 0, 1000, size=1 << 50), OFFSETS, ByteRange(0, 1 << 50))
-SPLITS = [Split(PARTITION, OFFSETS, (WHOLE,))]
+MANY, OFFSETS = OffsetRange(0, 1 << 40), OffsetRange(0, 1000)
+WHOLE = SegmentLocation(segment(1, 0, 1 << 40, size=1 << 50), MANY, ByteRange(0, 1 << 50))
+SPLITS = [Split(PARTITION, MANY, (WHOLE,))]
 
 
 def test_splits_that_do_not_fit_are_refused_with_the_fix() -> None:
@@ -31,6 +31,11 @@ def test_memory_that_is_not_known_refuses_nothing() -> None:
 
 def test_the_memory_is_not_looked_up_for_few_splits() -> None:
     check_plan_fits(SPLITS, 1 << 40, lambda: pytest.fail("it was looked up"))
+
+
+def test_a_split_has_at_least_one_offset() -> None:
+    few = [Split(PARTITION, OFFSETS, (WHOLE,))]
+    check_plan_fits(few, 1, lambda: pytest.fail("it was looked up"))
 
 
 def test_a_plan_of_too_many_splits_cuts_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,10 @@ _GIB = 1 << 30
 
 
 def check_plan_fits(uncut: Iterable[Split], split_bytes: int, free: Callable[[], int | None] = free_memory) -> None:
-    """Check that the splits that `uncut` is cut into, of about `split_bytes` each, fit into the driver's memory.
+    """Check that the splits into which `uncut` is cut fit into the driver's memory.
 
-    Otherwise the system would kill a process of the driver while it plans, which names no reason.
+    They have about `split_bytes` each, and at least one offset. If they did not fit, the system would kill a process of
+    the driver while it plans, which names no reason.
 
     Raises:
         ConfigurationError: they do not fit.
@@ -29,7 +30,7 @@ def check_plan_fits(uncut: Iterable[Split], split_bytes: int, free: Callable[[],
     size = count = 0
     for split in uncut:
         size += split.storage_bytes
-        count += max(1, split.storage_bytes // split_bytes)
+        count += max(1, min(split.storage_bytes // split_bytes, len(split.offsets)))
     if count < _MIN_CHECKED:
         return
     available, needed = free(), count * MEMORY_OF_SPLIT
