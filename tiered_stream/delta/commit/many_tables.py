@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from tiered_stream.delta.checkpoint.query_tables import Held, Landed, Parked, QueryTables, QueryTablesLog
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.query_commits import QueryCommits, Share, dead_letters_in, error_like
+from tiered_stream.delta.commit.query_commits import QueryCommits, Result, Share, dead_letters_in, error_like
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows, offset_ranges
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
@@ -26,6 +27,7 @@ from tiered_stream.observe.landed_rows import LandedRows
 
 log = logging.getLogger(__name__)
 
+COMMITS_AT_ONCE = 8
 BATCHES_BETWEEN_TRIES = 10
 """Number of batches between two attempts of the driver to catch up parked tables, which could not be written."""
 _MAX_NAMED = 5
@@ -66,6 +68,18 @@ class ManyTables(QueryCommits):
     rows_reader: ParkedRowsReader
     _: KW_ONLY
     park: bool
+    in_thread: Callable[[Callable[[str], Any]], Callable[[str], Any]] = lambda do: do
+    """Function that wraps a function for another thread, such as pyspark's `inheritable_thread_target`.
+
+    Spark's jobs of the wrapped function then belong to the query, and end when the query is stopped.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
+
+    def _begin(self, do: Callable[[str], Result], keys: Iterable[str]) -> dict[str, Callable[[], Result]]:
+        return {key: self._threads.submit(self.in_thread(do), key).result for key in keys}
 
     def begin(self, query_id: str) -> None:
         """Catch up the tables that an earlier run has parked, and report to the planner the tables that stay parked.
