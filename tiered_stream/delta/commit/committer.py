@@ -16,14 +16,13 @@ from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.catalog.session_platform import platform_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
-from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.requirements.lane import TableDescription, requirements_for_spark
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
 from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a_requirements import ACL, S3A_PREFIX, STORAGE_CLASS
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
 from tiered_stream.delta.requirements.store_access import missing_connector
-from tiered_stream.delta.requirements.table_requirements import WIDENING_FEATURES
-from tiered_stream.delta.requirements.writer_requirements import requirements_of_session, requirements_of_table
+from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableSpec, TableStorage
 from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT
@@ -32,13 +31,6 @@ from tiered_stream.errors import ConfigurationError
 if TYPE_CHECKING:
     from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
     from tiered_stream.delta.commit.transaction import CommitTable, DeltaTransaction, Lock
-
-
-def why_not_by_deltalake(description: TableDescription) -> str | None:
-    """Return a text that names the table's requirements that only delta-spark meets; None: there are none."""
-    if names := _requirements_for_spark(description):
-        return f"the table has {names}, which {ingest.COMMIT.name}={ingest.COMMIT_BY_SPARK} alone honours"
-    return None
 
 
 def open_for_commits(
@@ -152,7 +144,7 @@ def _chosen(spark: SparkSession, spec: TableSpec, description: TableDescription)
         return ingest.COMMIT_BY_DELTALAKE, why_not_spark
     if not _is_local(spec):
         return ingest.COMMIT_BY_SPARK, "as the session's other queries do"
-    if names := _requirements_for_spark(description):
+    if names := requirements_for_spark(description):
         return ingest.COMMIT_BY_SPARK, f"the table has {names}"
     for requirement in requirements_of_session(settings_in_list(spark)):
         if requirement.entry.handling is Handling.BY_SPARK:
@@ -205,15 +197,3 @@ def _why_not_spark(spark: SparkSession, spec: TableSpec) -> str | None:
 
 def _is_local(spec: TableSpec) -> bool:
     return urlsplit(spec.uri).scheme == "file"
-
-
-def _requirements_for_spark(description: TableDescription) -> str:
-    """Return the names of the table's requirements that only delta-spark meets, joined by "and".
-
-    The text is empty if there are none.
-    """
-    unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
-    names = dict.fromkeys(requirement.name for requirement in unmet if requirement.entry.handling is Handling.BY_SPARK)
-    if ingest.TYPE_WIDENING in names:
-        names = dict.fromkeys(name for name in names if name not in WIDENING_FEATURES)
-    return " and ".join(names)

@@ -24,7 +24,6 @@ from tiered_stream.delta.commit.committer import (
     lock_for_creation,
     open_for_commits,
     why_no_committer,
-    why_not_by_deltalake,
 )
 from tiered_stream.delta.commit.compaction import Compaction, compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
@@ -111,8 +110,7 @@ class OpenTable:
         """
         if self.spec.keys:  # Delta itself checks the rows that it merges, and a MERGE finds out what the table requires
             return None
-        why_not = why_not_direct(description, self.spec.day_column, self.spec.schema, checked_rules)
-        return why_not or (None if self.by == COMMIT_BY_SPARK else why_not_by_deltalake(description))
+        return why_not_direct(description, self.spec.day_column, self.spec.schema, checked_rules, self.by)
 
 
 def with_access(spark: SparkSession, spec: TableSpec) -> tuple[TableSpec, str | None]:
@@ -301,10 +299,7 @@ def _create(
     properties = new_table_properties(spark, spec)
     expected = _expected_description(spec, properties)
     by, _ = choose_committer(spark, spec, expected)
-    why_not = None if spec.keys else unmet_requirements(expected)
-    if not (spec.keys or by == COMMIT_BY_SPARK):
-        why_not = why_not or why_not_by_deltalake(expected)
-    if why_not:
+    if not spec.keys and (why_not := unmet_requirements(expected, by)):
         return why_not
     by_spark = is_created_by_spark(spark, spec, has_delta=has_delta_spark(spark))
     if by != COMMIT_BY_SPARK and not by_spark:
