@@ -176,6 +176,15 @@ def test_a_proto_file_is_a_schema(tmp_path: Path) -> None:
     assert plan_rows(given, include_headers=False).decoded.names[:2] == ["key", "id"]
 
 
+def test_an_avro_decimal_that_no_column_holds_is_refused_with_the_setting_that_helps() -> None:
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 39}
+    schema = {"type": "record", "name": "r", "fields": [{"name": "price", "type": price}]}
+    given = {"ingest.value.format": "avro", "ingest.value.schema": orjson.dumps(schema).decode()}
+    with pytest.raises(ConfigurationError, match=r"r\.price: .* at most 38\. Set ingest\.largeDecimals to string, "):
+        plan_rows(given, include_headers=False)
+    assert plan_rows({**given, "ingest.largeDecimals": "string"}, include_headers=False).decoded.field("price")
+
+
 @pytest.mark.parametrize("kind", ["varchar(3)", "char(3)"])
 def test_a_type_that_no_column_can_have_is_refused_with_what_to_write(kind: str) -> None:
     field = {"name": "v", "type": kind, "nullable": True, "metadata": {}}

@@ -23,6 +23,7 @@ from tiered_stream.delta.settings.row_settings import (
     FLAT,
     INFER,
     KAFKA_COLUMNS,
+    LARGE_DECIMALS,
     NAMED_TIMES,
     NONE,
     REGISTRY,
@@ -39,6 +40,7 @@ from tiered_stream.delta.settings.row_settings import (
 )
 from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY, placeholder_of
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError
+from tiered_stream.formats.avro.avro_schema import LargeScaleError
 from tiered_stream.formats.json.json_schema import json_schema_columns
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
 from tiered_stream.formats.rows.change_records import check_flattened, check_key_columns, named_column, unwrapped_type
@@ -278,7 +280,10 @@ def _selected_as(query: SqlQuery, name: str) -> str | None:
 
 
 def _with_kind(part: PartFormat, row_format: RowFormat, name: str) -> PartFormat:
-    decoder = None if part.kind is not None else open_decoder(row_format, name)
+    try:
+        decoder = None if part.kind is not None else open_decoder(row_format, name)
+    except LargeScaleError as error:
+        raise ConfigurationError(f"{error}. Set {LARGE_DECIMALS.name} to string, double or binary") from error
     return part if decoder is None else replace(part, kind=decoder.kind)
 
 
