@@ -43,7 +43,8 @@ from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSA
 from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.schema.row_schema import fit_to_table, spark_columns, written_columns
 from tiered_stream.delta.schema.sql_types import sql_type
-from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.settings.query_settings import query_settings
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.delta.write.latest_rows import STAGED, staged
 from tiered_stream.errors import ConfigurationError, TableError
@@ -142,11 +143,12 @@ def _check_session(spark: SparkSession) -> None:
 
 
 def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Routing:
-    if is_by_topic(settings, table):
-        return plan_routing(spark, settings, table, "auto")
-    rows, folders = plan_formats(spark, settings, {})
+    query = query_settings(settings)
+    if is_by_topic(query, table):
+        return plan_routing(spark, query, table, "auto")
+    rows, folders = plan_formats(spark, query)
     uri = table_folder(spark, table)
-    return Routing(settings, replace(table_spec(settings), uri=uri), (Route(".*", table, uri),), {}, rows, folders)
+    return Routing(replace(query.spec, uri=uri), (Route(".*", table, uri),), {}, rows, folders)
 
 
 @dataclass(frozen=True)

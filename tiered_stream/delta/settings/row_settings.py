@@ -123,14 +123,8 @@ def _check_subject(part: PartSettings) -> None:
 
 E = TypeVar("E", bound=StrEnum)
 
-_REDACTED = "secret."
 REGISTRY_PREFIX = "ingest.schema.registry."
 """Prefix of the options for the schema registry's client. Confluent's name of the property follows the prefix."""
-_REGISTRY_SECRETS = REGISTRY_PREFIX + _REDACTED
-"""Prefix of the schema registry's settings in the options that tasks get.
-
-Spark redacts the values of names with `secret` (`spark.redaction.regex`).
-"""
 FLAT, NONE = "flat", "none"
 _KAFKA_COLUMN = re.compile(r"\s*(\w+)(?:\s+as\s+(\S+))?\s*", re.IGNORECASE)
 _LIMIT = re.compile(r"\s*(\d{1,18}|\d{1,3}(?:\.\d{1,6})?\s*%)\s*")
@@ -343,6 +337,24 @@ class RowSettings:
     transform: str | None = of(TRANSFORM)
     select: str | None = of(SELECT)
     where: str | None = of(WHERE)
+    registry: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Properties of the schema registry's client, with their names after `ingest.schema.registry.`."""
+
+    @property
+    def makes_rows(self) -> bool:
+        """True if rows differ from Kafka's unchanged records.
+
+        Rows differ if keys or values are decoded, Kafka's columns are chosen (`ingest.kafkaColumns`), or a transform,
+        `ingest.select` or `ingest.where` is set.
+        """
+        chosen = (self.kafka_columns, self.transform, self.select, self.where)
+        decodes = {self.key.format, self.value.format} != {Format.BINARY}
+        return decodes or any(value is not None for value in chosen)
+
+    @property
+    def infers(self) -> bool:
+        """True if `ingest.key.schema` or `ingest.value.schema` is `infer`."""
+        return INFER in (self.key.schema, self.value.schema)
 
 
 def row_settings(settings: Mapping[str, str]) -> RowSettings:
@@ -353,7 +365,8 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
     """
     options = GivenOptions(settings)
     key, value = PartSettings("key", *map(options.read, _KEY)), PartSettings("value", *map(options.read, _VALUE))
-    rows = RowSettings(key, value, **read_fields(RowSettings, options))
+    registry = tuple(options.with_prefix(REGISTRY_PREFIX).items())
+    rows = RowSettings(key, value, **read_fields(RowSettings, options), registry=registry)
     for part in (rows.key, rows.value):
         check_part(part)
     dead = rows.on_decode_error is OnDecodeError.DEAD_LETTER
@@ -388,26 +401,6 @@ def _check_query(rows: RowSettings) -> None:
         )
 
 
-_OF_ROWS: tuple[Option[Any], ...] = (KAFKA_COLUMNS, TRANSFORM, SELECT, WHERE)
-
-
-def makes_rows(settings: Mapping[str, str]) -> bool:
-    """Return whether the settings make rows that differ from Kafka's unchanged records.
-
-    Rows differ if keys or values are decoded, Kafka's columns are chosen (`ingest.kafkaColumns`), or a transform,
-    `ingest.select` or `ingest.where` is set.
-    """
-    options = GivenOptions(settings)
-    formats = {options.read(KEY_FORMAT), options.read(VALUE_FORMAT)}
-    return formats != {Format.BINARY} or any(options.has(each) for each in _OF_ROWS)
-
-
-def infers(settings: Mapping[str, str]) -> bool:
-    """Return whether `ingest.key.schema` or `ingest.value.schema` is `infer`."""
-    options = GivenOptions(settings)
-    return INFER in (options.read(KEY_SCHEMA), options.read(VALUE_SCHEMA))
-
-
 @contextmanager
 def advising() -> Iterator[None]:
     """Add to an UndecodableRecordError from the block the settings that would help."""
@@ -421,19 +414,3 @@ def advising() -> Iterator[None]:
         raise UndecodableRecordError(
             f"{error}.{fits} To keep such records aside, set ingest.onDecodeError=deadLetter and ingest.deadLetterTable"
         ) from error
-
-
-def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of the schema registry's client from `settings`, by name without the prefix.
-
-    `settings` are the job's settings, in which the prefix is `ingest.schema.registry.`, or options from
-    `redacted_registry`, in which a longer prefix makes Spark redact the values.
-    """
-    given, renamed = (GivenOptions(settings).with_prefix(prefix) for prefix in (REGISTRY_PREFIX, _REGISTRY_SECRETS))
-    return {name: value for name, value in given.items() if not name.startswith(_REDACTED)} | renamed
-
-
-def redacted_registry(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings, with the schema registry's settings renamed so that Spark redacts their values."""
-    others = {name: value for name, value in settings.items() if not name.lower().startswith(REGISTRY_PREFIX)}
-    return others | {_REGISTRY_SECRETS + name: value for name, value in registry_properties(settings).items()}
