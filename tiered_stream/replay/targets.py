@@ -28,8 +28,7 @@ from tiered_stream.delta.schema.row_plan import plan_topics, record_columns
 from tiered_stream.delta.schema.row_schema import fit_to_table, shared_columns, time_zone
 from tiered_stream.delta.settings.ingest_settings import TableSpec, is_append_only, source_options, table_spec
 from tiered_stream.delta.settings.query_settings import check_settings
-from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
-from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT
+from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS, MODE, UPSERT
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.model import OffsetRange, TopicPartition

@@ -24,7 +24,7 @@ from tiered_stream.delta.commit.key_order import (
 )
 from tiered_stream.delta.schema.routing import Routing, TaskSettings
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
-from tiered_stream.delta.settings.upsert_settings import ORDER_BY
+from tiered_stream.delta.settings.row_settings import ORDER_BY
 from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION, STAGED
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import remote_options as remote

@@ -21,8 +21,7 @@ from tiered_stream.delta.schema.row_schema import shared_columns, time_zone
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.settings.query_settings import QuerySettings, check_settings
-from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION
-from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT
+from tiered_stream.delta.settings.row_settings import MODE, SCHEMA_EVOLUTION, UPSERT
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.model import OffsetRange, TopicPartition

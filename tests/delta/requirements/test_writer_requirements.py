@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.requirements.test_lane import FIELDS, WRITTEN, described
+from tests.docs.docs_tables import render_writer_requirements
 from tiered_stream.delta.requirements.lane import TableDescription, table_rules, table_schema, why_not_direct
 from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
@@ -15,7 +16,6 @@ from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFI
 from tiered_stream.delta.requirements.writer_requirements import (
     WRITER_REQUIREMENTS,
     find_requirement,
-    render_writer_requirements,
     requirements_of_session,
 )
 

@@ -41,7 +41,7 @@ from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.delta.settings.upsert_settings import MERGE_ON, ORDER_BY, OWN_COLUMNS
+from tiered_stream.delta.settings.row_settings import MERGE_ON, ORDER_BY, OWN_COLUMNS
 from tiered_stream.delta.write.data_files import DataFile, offset_ranges
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED, known_at
 from tiered_stream.errors import ConfigurationError, TableError
@@ -133,12 +133,7 @@ class MergedTable:
         return known_at(self.columns(description).names, names)
 
     def check(self, description: TableDescription) -> None:
-        """Check the settings of the MERGE against the table's columns.
-
-        Raises:
-            ConfigurationError: `ingest.mergeOn` is no condition on columns of the table and of the rows, or the table
-                lacks one of `ingest.ownColumns`.
-        """
+        """Check the settings of the MERGE against the table's columns."""
         target = struct_type(description.fields)
         known = {name.lower() for name in target.names}
         for name in self.spec.own_columns:

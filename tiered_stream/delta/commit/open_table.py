@@ -55,8 +55,7 @@ from tiered_stream.delta.requirements.table_requirements import CLUSTERING
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
 from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TYPE_WIDENING, TableSpec
-from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION
-from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT
+from tiered_stream.delta.settings.row_settings import MODE, SCHEMA_EVOLUTION, UPSERT
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
@@ -102,7 +101,7 @@ class OpenTable:
     compaction: Compaction | None = None
 
     def accepts(self, description: TableDescription, checked_rules: TableRules | None) -> str | None:
-        """Return a text that says why the table, as `description` has it, cannot be written; None: it can be.
+        """Return a text that says why the table, as `description` has it, cannot be written, or None if it can be.
 
         Args:
             description: the table's metadata and protocol now.
@@ -288,11 +287,6 @@ def _create(
     """Create the missing table, by deltalake or by Spark (`create`), and return it.
 
     If the direct lane could not write to the new table, no table is created, and the reason is returned as a text.
-
-    Raises:
-        ConfigurationError: Delta refuses a column, or the session cannot commit as `ingest.commit` asks.
-        TableAccessError: Spark has created the table where tasks do not find it.
-        TableError: the table cannot be created.
     """
     from tiered_stream.delta.commit.deltalake_commit import create_table, open_table
 
@@ -320,7 +314,7 @@ def _create(
 
 
 def _why_session_needs_spark(spark: SparkSession, spec: TableSpec) -> str | None:
-    """Return in one line why the session needs the Spark lane; None: it does not.
+    """Return in one line why the session needs the Spark lane, or None if it does not.
 
     It needs the Spark lane without deltalake, or for a setting that only Spark follows. If Spark merges the rows, no
     setting counts.
@@ -335,11 +329,7 @@ def _why_session_needs_spark(spark: SparkSession, spec: TableSpec) -> str | None
 
 
 def _expected_description(spec: TableSpec, properties: Mapping[str, str]) -> TableDescription:
-    """Return the description that a new table will have, before it is created.
-
-    Raises:
-        ConfigurationError: Delta refuses a column.
-    """
+    """Return the description that a new table will have, before it is created."""
     check_new_columns(spec.schema, properties)
     features = frozenset([CLUSTERING] if spec.cluster_by else [])
     return replace(_planned_description(spec), configuration=properties, writer_features=features)

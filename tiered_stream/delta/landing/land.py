@@ -35,7 +35,7 @@ from tiered_stream.delta.schema.row_plan import plan_topics
 from tiered_stream.delta.schema.row_schema import check_by_spark, shared_columns, time_zone
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.settings.query_settings import QuerySettings, check_settings
-from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT
+from tiered_stream.delta.settings.row_settings import MODE, UPSERT
 from tiered_stream.delta.write.data_files import data_files, held_rows, observed, record_count
 from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError
 from tiered_stream.formats.rows.row_format import RowFormat
@@ -307,9 +307,6 @@ def _rows_for_spark(
     """Return the row formats `rows`, by topic, fitted to the table's types and with its rules, for the Spark lane.
 
     The formats are returned unchanged if `table` is None.
-
-    Raises:
-        ConfigurationError: Spark's Delta sink would change values silently.
     """
     if table is None:
         return rows

@@ -215,7 +215,7 @@ def why_not_direct(
     checked_rules: TableRules | None = None,
     by: str = COMMIT_BY_SPARK,
 ) -> str | None:
-    """Return a line that says why the direct lane cannot write the table; None: the direct lane can write it.
+    """Return a line that says why the direct lane cannot write the table, or None if the direct lane can write it.
 
     Args:
         description: the table's metadata and protocol.
@@ -278,7 +278,9 @@ def requirements_for_spark(description: TableDescription) -> str:
 
 
 def _case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None:
-    """Return a text that names a field whose name differs between table and rows only by case; None: no field does.
+    """Return a text that names a field whose name differs between table and rows only by case.
+
+    The result is None if there is no such field.
 
     `table_type` is the struct, array or map in the table, and `written` is the same type in the rows, both in Spark's
     JSON. `above` is the path of both types followed by a dot, or '' for the columns. For Delta, names that differ only
@@ -309,7 +311,7 @@ def _changed_rule(rules: TableRules, checked_rules: TableRules) -> str:
 
 
 def _uncheckable_rule(rules: TableRules, written: StructType, day_column: str | None) -> str | None:
-    """Return a text that names a rule in `rules` that tasks cannot check; None: tasks can check all rules.
+    """Return a text that names a rule in `rules` that tasks cannot check, or None if tasks can check all rules.
 
     Tasks cannot check a rule about the day column, because they add the day after they have checked the rows.
     """

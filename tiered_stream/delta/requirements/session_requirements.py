@@ -1,8 +1,8 @@
 """Requirements that Spark's session can set for a writer, as a part of the list in `writer_requirements.py`.
 
 If the session has a setting with the handling `SPARK_LANE`, no table can be written in the direct lane. Values in the
-entry's `off` are the exception. `s3a_requirements.py` has the `fs.s3a.*` settings, `abfs_requirements.py` the
-`fs.azure.*` settings, and `gs_requirements.py` the `fs.gs.*` settings.
+entry's `off` are the exception. `s3a.py` has the `fs.s3a.*` settings, `abfs.py` the `fs.azure.*` settings, and `gs.py`
+the `fs.gs.*` settings.
 """
 
 from __future__ import annotations

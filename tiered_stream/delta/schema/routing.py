@@ -23,7 +23,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     with_overrides,
 )
 from tiered_stream.delta.settings.query_settings import check_keys
-from tiered_stream.delta.settings.upsert_settings import APPEND
+from tiered_stream.delta.settings.row_settings import APPEND
 from tiered_stream.errors import ConfigurationError, SchemaRegistryError, TableError, one_line
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows

@@ -23,9 +23,11 @@ from tiered_stream.delta.settings.row_settings import (
     FLAT,
     INFER,
     KAFKA_COLUMNS,
+    KEYS,
     LARGE_DECIMALS,
     NAMED_TIMES,
     NONE,
+    ORDER_BY,
     REGISTRY,
     REGISTRY_PREFIX,
     SELECT,
@@ -36,7 +38,6 @@ from tiered_stream.delta.settings.row_settings import (
     PartSettings,
     RowSettings,
 )
-from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError
 from tiered_stream.formats.avro.avro_schema import LargeScaleError
 from tiered_stream.formats.json.json_schema import json_schema_columns
@@ -297,9 +298,6 @@ def _schema(name: str, kind: Format, schema: str, parse: SchemaParser) -> str:
 
     `schema` is the setting `ingest.key.schema` or `ingest.value.schema`. `name` is `key` or `value`, and `kind` is the
     format of the key or value.
-
-    Raises:
-        ConfigurationError: the schema is `infer` or malformed, or the file cannot be read.
     """
     if schema == INFER:
         raise ConfigurationError(f"ingest.{name}.schema is infer, which is for a query of one table: give the schema")
@@ -317,9 +315,6 @@ def _file(name: str, path: Path, ending: str) -> str | bytes:
     A `.proto` file is compiled to a descriptor set.
 
     `name` is `key` or `value`, for errors. `ending` is the end of the file's name, in lower case and without the dot.
-
-    Raises:
-        ConfigurationError: the file cannot be read or compiled.
     """
     try:
         if ending != "proto":
@@ -337,10 +332,6 @@ def _json_schema(name: str, text: str, parse: SchemaParser) -> pa.Schema:
     """Return the Arrow schema of a DDL string, of Spark's schema JSON, or of a JSON Schema.
 
     `name` is `key` or `value`, for errors.
-
-    Raises:
-        ConfigurationError: the text is no schema in one of these forms, has no fields, or has a type that no column can
-            have.
     """
     try:
         is_json = text.lstrip().startswith("{")

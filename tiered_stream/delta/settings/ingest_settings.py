@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tiered_stream.delta.settings.row_settings import (
-    REGISTRY_PREFIX,
-    ROW_OPTIONS,
-    RowSettings,
-    row_settings,
-)
-from tiered_stream.delta.settings.upsert_settings import (
     DEBEZIUM_PLACEHOLDER,
     KEYS,
     MERGE_ON,
     MODE,
     ORDER_BY,
     OWN_COLUMNS,
+    REGISTRY_PREFIX,
+    ROW_OPTIONS,
     UNAVAILABLE_VALUE,
     UPSERT,
     UPSERT_OPTIONS,
+    RowSettings,
     column_names,
+    row_settings,
 )
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Envelope, Evolution
@@ -89,9 +87,6 @@ def _routes(value: str) -> tuple[tuple[str, str], ...]:
     """Parse `pattern=table` pairs, separated by commas, into pairs of a regular expression and a table.
 
     A pattern is a topic, or a regular expression for a topic's whole name.
-
-    Raises:
-        ValueError: a pair is malformed.
     """
     routes = []
     for route in filter(str.strip, value.split(",")):
@@ -455,11 +450,7 @@ def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> 
 
 
 def _split_topic_setting(name: str) -> tuple[str, str]:
-    """Split `ingest.topic.TOPIC.SETTING` into the topic, which may have dots, and the name `ingest.SETTING`.
-
-    Raises:
-        ConfigurationError: the setting cannot be set for a single topic.
-    """
+    """Split `ingest.topic.TOPIC.SETTING` into the topic, which may have dots, and the name `ingest.SETTING`."""
     known = [own.removeprefix(JOB_PREFIX) for own in (TABLE, *(option.name for option in TOPIC_OPTIONS))]
     properties = PROPERTY_PREFIX.removeprefix(JOB_PREFIX)
     # The pattern finds the shortest topic, because a property's name may end like the name of a setting.

@@ -20,8 +20,19 @@ from tiered_stream.delta.settings.ingest_settings import (
     topic_overrides,
     with_overrides,
 )
-from tiered_stream.delta.settings.row_settings import ENVELOPE, FLAT, ON_DECODE_ERROR, TRANSFORM, VALUE_COLUMNS
-from tiered_stream.delta.settings.upsert_settings import APPEND, KEYS, MODE, OWN_COLUMNS, UPSERT, UPSERT_OPTIONS
+from tiered_stream.delta.settings.row_settings import (
+    APPEND,
+    ENVELOPE,
+    FLAT,
+    KEYS,
+    MODE,
+    ON_DECODE_ERROR,
+    OWN_COLUMNS,
+    TRANSFORM,
+    UPSERT,
+    UPSERT_OPTIONS,
+    VALUE_COLUMNS,
+)
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Envelope, OnDecodeError
 from tiered_stream.options.given_options import GivenOptions, declared
@@ -100,9 +111,6 @@ def _check_mode(spec: TableSpec, lane: str, *, needs_keys: bool) -> None:
     """Check the settings that only suit `ingest.mode=upsert`, or that do not suit it.
 
     `needs_keys` is false if the settings are for all topics, and single topics have their own `ingest.keys`.
-
-    Raises:
-        ConfigurationError: a setting is missing, or does not go with another setting.
     """
     if not spec.is_upsert:
         _check_append(spec)
