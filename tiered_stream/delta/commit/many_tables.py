@@ -144,9 +144,6 @@ class ManyTables(QueryCommits):
 
         A dead letter's file belongs to the table that its record was meant for. `landed` has the newest batch of each
         table, by table key.
-
-        Raises:
-            ConfigurationError: topics that go to one table have different settings for it.
         """
         by_table: dict[str, list[DataFile]] = defaultdict(list)
         for file in files:
@@ -167,11 +164,7 @@ class ManyTables(QueryCommits):
         return error_like(error, f"its dead letters were not committed: {error}")
 
     def _target(self, topics: Sequence[str]) -> TableSpec:
-        """Return the table to which all of the topics go.
-
-        Raises:
-            ConfigurationError: the topics have different settings for the table.
-        """
+        """Return the table to which all of the topics go."""
         first = self.routing.target(topics[0])
         for other in topics[1:]:
             if self.routing.target(other).shared != first.shared:
@@ -204,9 +197,6 @@ class ManyTables(QueryCommits):
 
         A table that gets all rows that it lacks is no longer parked. If the rows cannot be committed to a table, the
         table stays parked, with the new reason.
-
-        Raises:
-            DataLossError: records that a parked table lacks are gone.
         """
         for key, parked in tables.parked.items():
             try:

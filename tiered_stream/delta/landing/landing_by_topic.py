@@ -156,10 +156,6 @@ def dead_letter_folder(spark: SparkSession, table: str | None) -> dict[str, str]
     """Return a mapping from `table`, the value of `ingest.deadLetterTable`, to the URI of this table's folder.
 
     The mapping is empty if `table` is None.
-
-    Raises:
-        ConfigurationError: the folder cannot be derived from the table's name.
-        TableError: Spark cannot reach the catalog.
     """
     return {} if table is None else {table: _route(spark, "", table).folder}
 
@@ -225,10 +221,6 @@ class TopicTables:
         """Open the table `spec` for commits, and create it if it is missing.
 
         `landed` is the newest batch of the query that the table must have.
-
-        Raises:
-            ConfigurationError: the table does not fit.
-            TableError: the table cannot be reached or created, or the direct lane cannot write to it.
         """
         known = self._find(spec)
         address = replace(known, uri=spec.key)
@@ -263,12 +255,7 @@ class TopicTables:
         return DeadLetterTable(opened, partial(remove_unfinished, self.spark, spec), opened())
 
     def _find(self, spec: TableSpec) -> TableAddress:
-        """Return the table's address; its URI is None if the catalog does not have the table's name yet.
-
-        Raises:
-            ConfigurationError: the name belongs to something other than a Delta table.
-            TableError: the catalog cannot be reached, or has the table in another folder than `spec.key`.
-        """
+        """Return the table's address; its URI is None if the catalog does not have the table's name yet."""
         if "/" in spec.name:
             return path_address(spec.name, spec.key)
         address = find_address(self.spark, spec.name)
@@ -341,12 +328,6 @@ def open_query(
         settings: settings for the tasks of the query.
         checkpoint: checkpoint location of the query.
         opened: the query's only table; None: the query has many tables.
-
-    Raises:
-        ConfigurationError: Spark has no file system for the checkpoint.
-        DataLossError: records that a parked table lacks no longer exist.
-        TableError: the checkpoint cannot be read, or a parked table still cannot be written and parking is now off.
-        CorruptDataError: a file in the checkpoint is damaged.
     """
     # Imported late, because the imports load the modules that plan micro-batches, which most drivers do not need.
     from tiered_stream.delta.commit.batch_commit import TableCommits, on_gap

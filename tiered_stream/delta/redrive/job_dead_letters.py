@@ -111,9 +111,6 @@ class JobDeadLetters:
         """Return the pairs (`redrive`, `topic`) of the job's dead letters that redrives have marked, sorted, each once.
 
         Each pair belongs to a redrive that has not finished. `dead_letters` come from `DeadLetterMarks.dead_letters`.
-
-        Raises:
-            TableError: the dead letters cannot be read.
         """
         marked = dead_letters.where(sql.col("redrive").isNotNull())
         rows = marked.select("topic", "target", "redrive").distinct().collect()
@@ -130,9 +127,6 @@ class JobDeadLetters:
 
         `dead_letters` come from `DeadLetterMarks.dead_letters`. Dead letters are not marked if the column `redrive` is
         null.
-
-        Raises:
-            TableError: the dead letters or one of their tables cannot be read.
         """
         dead_letters = chosen.of(self._read(dead_letters).where(sql.col("redrive").isNull()))
         counted = dead_letters.groupBy("topic", "target", "query").agg(

@@ -189,10 +189,6 @@ class _Redrive:
         """Redrive the dead letters that pass the filter `chosen` and decode; in a dry run, only count them.
 
         Errors of single topics are kept for `raise_first`.
-
-        Raises:
-            TableError: the table for dead letters cannot be read or changed, or other redrives gave up all numbers of
-                this one.
         """
         if self.dry_run:
             tried = self.attempt(chosen)

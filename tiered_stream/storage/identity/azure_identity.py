@@ -123,7 +123,7 @@ class AzureIdentity:
         }  # fmt: skip
 
     def why_not_deltalake(self) -> str | None:
-        """Return the reason why deltalake cannot use this identity, which names a variable; None: it can."""
+        """Return the reason why deltalake cannot use this identity, which names a variable, or None if it can."""
         found = next(filter(os.environ.__contains__, _KEY_VARIABLES), None)  # an empty value would count, too
         if self.kind is not Kind.FABRIC and all(map(os.environ.__contains__, _FABRIC_VARIABLES)):
             found = _FABRIC_VARIABLES[0]
@@ -135,7 +135,10 @@ class AzureIdentity:
         )
 
     def token_request(self) -> TokenRequest | None:
-        """Return the request for this identity's access tokens; None: it needs none, or a library requests them."""
+        """Return the request for this identity's access tokens.
+
+        The result is None if it needs none, or a library requests them.
+        """
         if self.kind is Kind.MACHINE:
             return self._machine_request()
         if self.kind not in (Kind.SECRET, Kind.WORKLOAD):
