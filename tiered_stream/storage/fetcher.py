@@ -97,9 +97,9 @@ class RemoteStorageFetcher(ABC):
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
         """Return a URL (a credential) with which anyone may GET ranges of the log for `seconds` seconds (KIP-1248).
 
-        The URL ends earlier if the credentials end that have signed it (`signing_seconds_left`).
+        The URL ends earlier if the credentials that have signed it end earlier (`signing_seconds_left`).
 
-        Return None if the storage cannot sign, or if its object holds the log compressed or encrypted.
+        The result is None if the storage cannot sign, or if its object has the log in compressed or encrypted form.
         """
         return None
 

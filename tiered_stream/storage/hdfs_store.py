@@ -213,7 +213,7 @@ class HdfsStore(ObjectStore):
         return new_files(self._settings)
 
     def _soon(self, seconds: float, call: Callable[[], T]) -> T:
-        """Return the result of a call of the name node, which has the time limit of a silent connection."""
+        """Call the name node, and return the result. The call has the time limit of a connection without responses."""
         return _within(min(seconds, self._silence), call)
 
     def _send(self, key: str, request: Callable[[Client, float], T], attempts: Attempts | None = None) -> T:

@@ -74,7 +74,7 @@ class DeltalakeMergedTable:
 
 
 class _SparkNeededError(Exception):
-    """Only Spark can merge these rows, for a reason in one line."""
+    """Error for rows that only Spark can merge; its text is the reason, in one line."""
 
 
 class DeltalakeMerge:
@@ -108,7 +108,10 @@ class DeltalakeMerge:
         return version
 
     def _merge(self, batch: BatchCommit) -> int:
-        """Raise _SparkNeededError if only Spark can merge the rows; then nothing was committed."""
+        """Merge the rows of the batch by deltalake, and return the version of the commit.
+
+        If only Spark can merge the rows, nothing is committed, and `_SparkNeededError` is raised.
+        """
         merged, spec = self._of.merged, self._of.merged.spec
         if reason := why_not_merged_by_deltalake(self.state.description, spec.merge_on):
             raise _SparkNeededError(reason)

@@ -315,8 +315,8 @@ def _not_below_sql(value: str, order_by: str) -> str:
 def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: bool = False) -> str:
     """Return the MERGE of the view `source` of new rows into `table`, which is SQL text itself.
 
-    If `only_insert` is true, for a table without rows, the MERGE reads the new rows once in place of twice. It fails if
-    another writer has added rows, which it would leave as they are.
+    `only_insert` is for a table without rows. The MERGE then reads the new rows once, not twice. It fails if another
+    writer has added rows, because it would leave these rows as they are.
     """
     values = ", ".join(f"target.{name} = {value}" for name, value in merged.updates.items())
     reset = ", ".join(f"target.{name} = {value}" for name, value in merged.own.items())

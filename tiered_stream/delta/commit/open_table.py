@@ -236,8 +236,8 @@ def _opened(
 def replace_unused(spark: SparkSession, address: TableAddress, spec: TableSpec, description: TableDescription) -> bool:
     """Replace a table that an earlier run has created with other columns, and that has never got rows.
 
-    So a run whose settings were wrong does not keep the corrected one from its table. A table that anything else has
-    changed stays as it is. `description` describes the table.
+    So a user can correct the settings of a failed first run, and run the job again. If anything else has changed the
+    table, the table stays as it is. `description` describes the table.
 
     Returns:
         True if the table was replaced.

@@ -220,10 +220,10 @@ class SparkLane:
 
 @dataclass
 class _NamedOffsets:
-    """Offsets of a query's micro-batches, which its commits name, as the direct lane's commits do.
+    """Offsets of a query's micro-batches. Its commits name them, as commits of the direct lane do.
 
-    `log` is the table's log; None: it cannot be read, so that the first micro-batch is not compared with it. `fail`
-    is false if records that another query has landed are landed again.
+    `log` is the table's log, with which the first micro-batch is compared. It is None if the log cannot be read. If
+    `fail` is false, records that another query has landed are landed again.
     """
 
     spark: SparkSession
@@ -234,7 +234,9 @@ class _NamedOffsets:
     fail: bool
 
     def checked(self, transaction: str, batch_id: int) -> dict[str, str]:
-        """Return the option of Delta's writer for a micro-batch that the table lacks; empty without known offsets.
+        """Return an option of Delta's writer that names the offsets of a micro-batch, which the table lacks.
+
+        The result is empty if the offsets are not known.
 
         The first call checks that no other query has landed the offsets, if the table has no batch of this query.
 

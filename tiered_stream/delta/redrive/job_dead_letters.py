@@ -153,8 +153,9 @@ class JobDeadLetters:
         """Return the job's table for a topic's dead letters whose column `target` has the value `named` (None: null).
 
         Returns:
-            The table. None: the dead letters belong to another job. A text: it is not certain to which job the dead
-                letters belong, or `named` is None and the topic has no table. The text is the reason.
+            The table; or None if the dead letters belong to another job; or a text with the reason why the table is
+                not known. That is so if two jobs may have written them, or if `named` is None and the topic has no
+                table.
         """
         if not self.subscription.names(topic):
             return None

@@ -254,7 +254,7 @@ def _named_errors(spec: TableSpec) -> Iterator[None]:
 
 
 def open_data_folder(spec: TableSpec, threads: UploadThreads) -> DataFolder:
-    """Return the table's folder (`files.uri`) for one task to write to.
+    """Return the table's folder (`spec.uri`), to which one task writes files.
 
     If the folder is in an object store, `threads` upload its files. A local folder does not use them.
     """

@@ -208,7 +208,7 @@ def azure_identity(options: StoreAccess, key: str | None, signature: str | None)
 def _of_environment(given: Mapping[str, str]) -> AzureIdentity:
     """Return the identity of Azure's own chain of credentials, from the environment of this process.
 
-    `given` has the settings of an identity that are given without its secret; they override the environment.
+    `given` has settings that name an identity without its secret. They override the environment.
     """
     if all(map(os.environ.get, _FABRIC_VARIABLES)):
         return AzureIdentity(Kind.FABRIC, {}, is_named=False)
