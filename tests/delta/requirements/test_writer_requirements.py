@@ -87,7 +87,7 @@ def test_the_direct_lane_does_what_the_list_says(entry: Requirement) -> None:
             assert why_not is by_deltalake is None
         case Handling.BY_SPARK:
             assert why_not is None
-            assert by_deltalake == f"the table has {entry.name}, which ingest.commit=spark alone honours"
+            assert by_deltalake == f"the table has {entry.name}, which ingest.commit=spark alone supports"
         case Handling.SPARK_LANE:
             assert why_not
     is_checked = entry.handling is Handling.HONOURED and (

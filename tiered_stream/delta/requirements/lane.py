@@ -261,7 +261,7 @@ def unmet_requirements(description: TableDescription, by: str = COMMIT_BY_SPARK)
     if features:
         return f"the table has the feature{'s' * (len(features) > 1)} {', '.join(features)}"
     if by == COMMIT_BY_DELTALAKE and (names := requirements_for_spark(description)):
-        return f"the table has {names}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
+        return f"the table has {names}, which {COMMIT.name}={COMMIT_BY_SPARK} alone supports"
     return None
 
 

@@ -198,7 +198,7 @@ def _check(name: str, byte_range: ByteRange, response: urllib3.BaseHTTPResponse)
         raise failure
     if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {byte_range.start}-"):
         raise errors.StorageError(
-            f"{name}: status {status} to a request for {byte_range}: the service does not honour ranges"
+            f"{name}: status {status} to a request for {byte_range}: the service does not support ranges"
         )
     length = response.headers.get("Content-Length", "")
     if not length.isdecimal() or len(length) > _MAX_DIGITS:
