@@ -43,7 +43,7 @@ from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSA
 from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.schema.row_schema import fit_to_table, spark_columns, written_columns
 from tiered_stream.delta.schema.sql_types import sql_type
-from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
 from tiered_stream.delta.settings.query_settings import query_settings
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.delta.write.latest_rows import STAGED, staged
@@ -55,7 +55,6 @@ from tiered_stream.formats.rows.row_choices import Evolution, OnDecodeError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import certain_rules
 from tiered_stream.model import TopicPartition
-from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.parsing import Subscription, parse_subscription
 
 log = logging.getLogger(__name__)
@@ -124,7 +123,7 @@ def redrive(
 
 def dead_letter_table(settings: Mapping[str, str]) -> str:
     """Return the path or name of the table for dead letters; raise ConfigurationError if the settings name none."""
-    name = GivenOptions(settings).read(DEAD_LETTER_TABLE)
+    name = table_spec(settings).rows.dead_letter_table
     if name is None:
         raise ConfigurationError(f"{DEAD_LETTER_TABLE.name} is not set: it names the table to redrive")
     return name
