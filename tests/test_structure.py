@@ -181,6 +181,26 @@ def test_each_library_is_imported_in_its_place() -> None:
     assert {package(path) for path in users_of("typer")} <= {"cli", "gateway"}
 
 
+def test_options_are_parsed_only_where_users_give_them() -> None:
+    """Code below gets parsed values: `Options`, `QuerySettings` or `TableSpec`."""
+    given = "tiered_stream.options.given_options.GivenOptions"
+    users = {
+        path
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and given in (f"{node.module}.{alias.name}" for alias in node.names)
+    }
+    assert {path for path in users if not path.startswith(("options/", "delta/settings/"))} == {
+        "broker/broker_check.py",
+        "doctor/environment.py",
+        "gateway/gateway_settings.py",
+        "ingest/ingest_plan.py",
+        "ingest/ingest_run.py",
+        "replay/topic_settings.py",
+        "spark/source.py",
+    }
+
+
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
@@ -243,12 +263,6 @@ def test_a_worker_that_reads_a_split_imports_neither_planner_nor_locator_nor_gat
     assert not ours & {"locate", "plan", "gateway", "delta", "replay", "cli"}
     assert not {name.split(".")[0] for name in names} & {"boto3", "urllib3", "deltalake", *(["kafka"] * tiered)}
     assert "broker" not in ours or not tiered
-
-
-def test_no_two_modules_have_one_name() -> None:
-    names = Counter(name for path in modules() for name in [Path(path).stem] if name not in ("__init__", "__main__"))
-    names.update({each for path in modules() for each in Path(path).parts[:-1]})
-    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_no_module_needs_anothers_private_names() -> None:

@@ -9,7 +9,7 @@ from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES, ConfigValues
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.options.known_properties import KnownProperty, Use
+from tiered_stream.options.types import KnownProperty, Use
 
 SERVERS = {"bootstrap.servers": "a:9092"}
 

@@ -8,7 +8,7 @@ import pytest
 from tests.rigs.stack.jars import jar_paths
 from tests.rigs.stack.java import java_command
 from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES
-from tiered_stream.options.known_properties import Use
+from tiered_stream.options.types import Use
 
 _ENTRY = re.compile(r'<h4><a id="([a-z.]+)">.*?<th>Default:</th><td>(.*?)</td>', re.DOTALL)
 OTHER_DEFAULTS = {

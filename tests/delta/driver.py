@@ -80,16 +80,17 @@ def kill_group(leader: int) -> None:
 def die_at(point: str, batch: int = 1) -> None:
     """End this process, and all that it has started, at that point of its next batch but `batch` - 1."""
     from tiered_stream.delta.commit.batch_commit import TableCommits
+    from tiered_stream.delta.commit.query_commits import OneTable
 
     seen = 0
 
-    def die_in(original: Callable[..., Any], when: Callable[[Callable[[], Any]], Any]) -> None:
+    def die_in(original: Callable[..., Any], when: Callable[[Callable[[], Any]], Any], of: type = TableCommits) -> None:
         def counted(*arguments: Any) -> Any:
             nonlocal seen
             seen += 1
             return when(lambda: original(*arguments)) if seen == batch else original(*arguments)
 
-        setattr(TableCommits, original.__name__, counted)
+        setattr(of, original.__name__, counted)
 
     def after(go_on: Callable[[], Any]) -> None:
         go_on()
@@ -103,7 +104,7 @@ def die_at(point: str, batch: int = 1) -> None:
 
     match point:
         case "before tasks":
-            die_in(TableCommits.is_committed, lambda _: die())
+            die_in(OneTable.has_batch, lambda _: die(), OneTable)
         case "between tasks and commit":
             die_in(TableCommits.commit, lambda _: die())
         case "between the table's new columns and the commit":

@@ -75,7 +75,7 @@ def test_a_table_that_is_clustered_already_takes_the_direct_lane_by_commits_of_s
 
 
 def test_who_would_not_keep_it_clustered_does_not_commit(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="the table has clustering, which ingest.commit=spark alone honours"):
+    with pytest.raises(ConfigurationError, match="the table has clustering, which ingest.commit=spark alone supports"):
         plan(spark, tmp_path / "table", {**BY_KEY, "ingest.commit": "deltalake"}, "direct")
 
 

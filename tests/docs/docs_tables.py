@@ -7,23 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from tests.docs import cloud_identities, refused_identities, schema_features
 from tests.spark import abilities
 from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES
-from tiered_stream.delta.requirements.writer_requirements import render_writer_requirements
+from tiered_stream.delta.requirements.abfs import ABFS_PREFIX
+from tiered_stream.delta.requirements.gs import GS_PREFIX
+from tiered_stream.delta.requirements.requirement import Handling, Kind
+from tiered_stream.delta.requirements.s3a import S3A_PREFIX
+from tiered_stream.delta.requirements.writer_requirements import WRITER_REQUIREMENTS
 from tiered_stream.delta.settings.ingest_settings import INGEST_OPTIONS
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS
 from tiered_stream.formats.sql.functions import FUNCTIONS, Function
 from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS
 from tiered_stream.options.given_options import OPTIONS_WITHOUT_LIMITS
-from tiered_stream.options.known_properties import KnownProperty, Use
 from tiered_stream.options.plugin_properties import PLUGIN_PROPERTIES
 from tiered_stream.options.remote_options import LIMIT_OPTIONS
-from tiered_stream.options.types import Option, Queries
+from tiered_stream.options.types import KnownProperty, Option, Queries, Use
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -46,6 +50,22 @@ def tables() -> dict[tuple[str, str], str]:
         **{("refused-identities.md", cloud): refused_identities.render(cloud) for cloud in cloud_identities.CLOUDS},
         **{("guides/schema-features.md", name): table for name, table in schema_features.render().items()},
     }
+
+
+def render_writer_requirements() -> str:
+    """Return the list of requirements for writers as a Markdown table."""
+    lines = ["| Kind | Name | The direct lane | Since |", "|---|---|---|---|"]
+    row_of = attrgetter("kind", "handling", "note", "since")
+    for (kind, handling, note, since), entries in groupby(WRITER_REQUIREMENTS, row_of):
+        names = ", ".join(entry.name if kind is Kind.SCHEMA else f"`{entry.name}`" for entry in entries)
+        done = f"{handling.value}. {note}" if note else f"{handling.value}."
+        lines.append(f"| {kind.value} | {names} | {done[0].upper()}{done[1:]} | {since} |")
+    unknown = f"{Handling.SPARK_LANE.value}."
+    lines.append(f"| a table | a name that is not in this table | {unknown[0].upper()}{unknown[1:]} | 0.1.0 |")
+    label = f"{unknown[0].upper()}{unknown[1:]} Where its name speaks of what is written, as `tag` or `header` do."
+    for prefix in (S3A_PREFIX, ABFS_PREFIX, GS_PREFIX):
+        lines.append(f"| session setting | `{prefix}*` that is not in this table | {label} | 0.1.0 |")
+    return "\n".join(lines) + "\n"
 
 
 def render_table(options: Iterable[Option[Any]]) -> str:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from tests.delta.made_batches import decoded
 from tests.rigs.stack.rows import Record
 from tiered_stream.delta.schema.row_plan import plan_rows
+from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.delta.write.parquet_properties import open_parquet
 from tiered_stream.formats.row_decoder import RowDecoder
 
@@ -22,7 +23,7 @@ def landed(values: Sequence[bytes | None], **settings: str) -> tuple[list[dict[s
     """
     given = {f"ingest.{name.replace('_', '.')}": text for name, text in settings.items()}
     aside = {"ingest.kafkaColumns": "none", "ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": "/dead"}
-    row_format = plan_rows(given | aside, include_headers=False)
+    row_format = plan_rows(table_spec(given | aside), include_headers=False)
     found = RowDecoder(row_format).decode(decoded([Record(None, value) for value in values]))
     rows = found.rows.select(row_format.written.names)
     sink = pa.BufferOutputStream()

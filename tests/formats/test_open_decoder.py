@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from tiered_stream.errors import ConfigurationError, UnknownSchemaError
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
 from tiered_stream.formats.registry.schema_registry import RegistrySettings, SchemaRegistry
 from tiered_stream.formats.rows.row_choices import Format
-from tiered_stream.formats.rows.row_format import VALUE, PartFormat, RowFormat, row_format, schema_to_text
+from tiered_stream.formats.rows.row_format import VALUE, PartFormat, RowFormat, schema_to_text
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_a_registered_json_schema_says_what_the_columns_are(registry: ScriptedRe
     registry.versions["lines-value", "latest"] = {"id": 5, **registry.schemas[5]}
     how = values_of(registry, Format.JSON)
     how = replace(how, value=with_registered(how.value, how, "lines-value"))
-    decoder = open_decoder(row_format(how.to_json(), how.registry), VALUE)
+    decoder = open_decoder(pickle.loads(pickle.dumps(how)), VALUE)
     assert decoder is not None
     value = b"\0\0\0\0\5" + b'{"id":1,"line":{"n":2}}'
     assert decoder.decode(pa.array([value], pa.binary())).column.to_pylist() == [{"id": 1, "line": {"n": 2}}]
@@ -98,7 +99,7 @@ def test_ids_are_looked_up_in_the_context_of_the_subject(
     how = values_of(registry, kind)
     how = replace(how, value=replace(how.value, subject=subject), registry={"url": registry.url + path})
     how = replace(how, value=with_registered(how.value, how, subject))
-    decoder = open_decoder(row_format(how.to_json(), how.registry), VALUE)
+    decoder = open_decoder(pickle.loads(pickle.dumps(how)), VALUE)
     assert decoder is not None
     decoded = decoder.decode(pa.array([values[kind]], pa.binary()))
     row = {"a": 5, "b": None} if kind is Format.PROTOBUF else {"first": "Ada", "last": "Lovelace"}
@@ -143,7 +144,7 @@ def test_a_schema_that_refers_to_others_is_pinned_with_them(registry: ScriptedRe
     registry.versions["users-value", "latest"] = {"id": 2, **referring}
     how = values_of(registry, Format.AVRO)
     how = replace(how, value=with_registered(how.value, how, "users-value"))
-    in_a_task = row_format(how.to_json(), how.registry)
+    in_a_task = pickle.loads(pickle.dumps(how))
     assert in_a_task == how
     decoder = open_decoder(in_a_task, VALUE)
     assert decoder is not None

@@ -15,7 +15,7 @@ from tiered_stream.errors import ConfigurationError, TableError, UndecodableReco
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.kafka_columns import FIRST_OFFSET, find_column, kafka_column, table_columns
 from tiered_stream.formats.rows.row_choices import Format, OnDecodeError
-from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, PartFormat, RowFormat, plain_rows, row_format
+from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, PartFormat, RowFormat, plain_rows
 from tiered_stream.formats.rows.row_steps import RowQuery
 from tiered_stream.formats.rows.table_rules import TableRules, TextLimit
 from tiered_stream.formats.sql.parser import parse_query
@@ -229,9 +229,8 @@ def test_what_rows_are_travels_as_text_without_the_registrys_password() -> None:
         transformed=schema, registry={"basic.auth.user.info": "u:p"},
         rules=TableRules(("a",), (("n", "b > 1"),), (("b", "element"),), (TextLimit(("c", "key"), 3, True),)),
     )  # fmt: skip
-    assert "u:p" not in how.to_json()
-    assert row_format(how.to_json(), how.registry) == how == pickle.loads(pickle.dumps(how))
-    assert row_format(plain_rows(True).to_json(), {}) == plain_rows(True)
+    assert "u:p" not in repr(how)
+    assert pickle.loads(pickle.dumps(how)) == how
 
 
 def test_records_as_they_are_are_plain() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.known_properties import Use
 from tiered_stream.options.parsing import StorageOptions, parse_options, parse_storage_options
 from tiered_stream.options.plugin_properties import PLUGIN_PROPERTIES, plugin_property
+from tiered_stream.options.types import Use
 from tiered_stream.storage.hadoop.client_settings import hadoop_settings_of
 
 PAGE = (Path(__file__).parent / "aiven_plugin_1.1.1.txt").read_text().split()

@@ -14,9 +14,18 @@ from typing import Any, TypeVar
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import spark_options, types
-from tiered_stream.options.known_properties import KnownProperty, Use, properties_of
 from tiered_stream.options.spark_options import NOT_SUPPORTED
-from tiered_stream.options.types import INT_MAX, LONG_MIN, Option, declared_in, option, trimmed
+from tiered_stream.options.types import (
+    INT_MAX,
+    LONG_MIN,
+    KnownProperty,
+    Option,
+    Use,
+    declared_in,
+    option,
+    properties_of,
+    trimmed,
+)
 from tiered_stream.options.unknown_names import hint_for
 
 _log = logging.getLogger(__name__)

@@ -30,6 +30,7 @@ from tiered_stream.cli.command_line import (
 from tiered_stream.delta.catalog.session_checks import note_session, session_builder
 from tiered_stream.delta.landing.landing_by_topic import lands_in
 from tiered_stream.delta.settings import ingest_settings as ingest
+from tiered_stream.delta.settings.query_settings import query_settings
 from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console
@@ -156,7 +157,7 @@ def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: 
     checkpoint, table = job.get(ingest.CHECKPOINT), job.get(ingest.TABLE)
     if not checkpoint or not table or not isinstance(target, DeltaTarget):
         return None
-    return checkpoint if lands_in(spark, settings, table, target.place) else None
+    return checkpoint if lands_in(spark, query_settings(settings), table, target.place) else None
 
 
 def _dry_run_without_spark(

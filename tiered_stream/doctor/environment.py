@@ -83,7 +83,7 @@ def _parse(settings: Mapping[str, str]) -> Result[Job]:
         ingest.check_names(settings, ingest.JOB_SETTINGS)
         others = without(settings, ingest.JOB_SETTINGS)
         if gives(settings, (ingest.TABLE,)):
-            options = check_settings(others, ingest.job_settings(settings).get(ingest.LANE) or "auto")
+            _, options = check_settings(others, ingest.job_settings(settings).get(ingest.LANE) or "auto")
         else:
             options = parse_options(ingest.source_options(others), streaming=not gives(others, _ENDINGS))
         if options.locator is not LocatorName.ARCHIVE:

@@ -26,7 +26,6 @@ from tiered_stream.delta.settings.ingest_settings import (
     TableSpec,
     table_spec,
 )
-from tiered_stream.delta.settings.row_settings import makes_rows
 from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.doctor import cloud_bucket, s3_bucket
 from tiered_stream.doctor.cluster_checks import Cluster
@@ -200,7 +199,7 @@ def _check_table_fits(job: Job, files: TableSpec) -> Result[bool]:
     if table is None:
         return Result(True, "does not exist yet: the first run creates it")
     description = describe(table)
-    if makes_rows(job.settings):
+    if table_spec(job.settings).rows.makes_rows:
         return Result(True, f"version {table.version()}; the first run checks whether decoded columns fit")
     try:
         check_fit(files.uri, description, schema, files.day_column)

@@ -13,11 +13,9 @@ from tiered_stream.delta.schema.row_plan import plan_topics
 from tiered_stream.delta.settings.ingest_settings import (
     JOB_SETTINGS,
     check_names,
-    settings_of_topics,
     source_options,
 )
-from tiered_stream.delta.settings.query_settings import check_all_columns
-from tiered_stream.delta.settings.row_settings import makes_rows
+from tiered_stream.delta.settings.query_settings import check_all_columns, query_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
@@ -145,11 +143,11 @@ def _look_up(options: Options, times: TimeRange | None, *, exact: bool) -> tuple
 
 def _row_formats(settings: Mapping[str, str], options: Options, topics: Sequence[str]) -> dict[str, RowFormat]:
     """Return the row formats of the topics whose records are decoded or renamed, by topic."""
-    formats = {}
+    formats, query = {}, query_settings(settings)
     for topic in topics:
-        of_topic = {**without(settings_of_topics(settings, [topic]), ["subscribe", "subscribePattern", "assign"])}
-        if makes_rows(of_topic):
+        spec = query.spec_of(topic)
+        if spec.rows.makes_rows:
             check_all_columns(options)
-            planned = plan_topics({**of_topic, "subscribe": topic}, options.include_headers, parse=parse_spark_schema)
+            planned = plan_topics(spec, [topic], options.include_headers, parse=parse_spark_schema)
             formats[topic] = replace(planned.get(topic) or planned[""], evolution=Evolution.NONE)
     return formats

@@ -38,7 +38,9 @@ class RowReader:
     def read(self, split: Split) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of the split in offset order.
 
-        Raises: the errors of `read_split` and of `RowDecoder.decode`.
+        Raises:
+            TieredStreamError: the split cannot be read, or a record does not decode and `ingest.onDecodeError` is
+                `fail`.
         """
         topic, options = split.topic_partition.topic, self._plan.options
         row_format, conditions = self._plan.rows.get(topic), self._plan.conditions(topic)

@@ -2,9 +2,8 @@
 
 - `metrics`: counters of the cost of reading, which tasks send to the driver.
 - `metrics_receiver`: receiver of the counters on the driver.
-- `driver_log`: log lines of the driver about the cost of each micro-batch.
+- `driver_log`: log lines of the driver about the cost of each micro-batch, and the lag in them.
 - `landed_rows`: rows and dead letters that micro-batches have committed.
-- `offset_lag`: lag of a query in offsets.
 - `progress`: report on a finished micro-batch, as a line or as JSON.
 - `query_metrics`: sums of a query's micro-batches as Prometheus metrics.
 - `prometheus_endpoint`: HTTP server of `/metrics` and `/health`.

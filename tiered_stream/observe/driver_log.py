@@ -16,10 +16,9 @@ from contextlib import suppress
 
 from cachetools import LRUCache
 
-from tiered_stream.model import TopicPartition
+from tiered_stream.model import PartitionOffsets, TopicPartition
 from tiered_stream.observe.metrics import MicroBatchId, ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver, Report
-from tiered_stream.observe.offset_lag import describe_lag
 from tiered_stream.process.logs import await_reader
 
 log = logging.getLogger(__name__)
@@ -145,3 +144,22 @@ def _own_host() -> str:
         with suppress(OSError, UnicodeError):
             return str(socket.getaddrinfo(socket.gethostname(), None, family)[0][4][0])
     return "127.0.0.1"
+
+
+def offset_lag(end: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
+    """Return the number of offsets from a micro-batch's end to the log's end, for each partition in `latest`.
+
+    Args:
+        end: end offsets of the micro-batch; 0 for a partition that is missing.
+        latest: end offsets of the logs.
+    """
+    return {partition: max(0, log_end - end.get(partition, 0)) for partition, log_end in latest.items()}
+
+
+def describe_lag(lag: Mapping[TopicPartition, int]) -> str:
+    """Format the total lag of all partitions as text; if several partitions lag, name the one with the largest lag."""
+    text = f"lag {sum(lag.values()):,} offsets"
+    if sum(map(bool, lag.values())) > 1:
+        largest = max(lag, key=lambda partition: (lag[partition], partition))
+        text += f" ({lag[largest]:,} in {largest})"
+    return text

@@ -14,7 +14,6 @@ from typing import Any
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.choices import StorageLayout
-from tiered_stream.options.known_properties import KnownProperty, Use, properties_of
 from tiered_stream.options.remote_options import (
     ACCESS_KEY_ID,
     LAYOUT,
@@ -26,7 +25,7 @@ from tiered_stream.options.remote_options import (
     STORAGE_URI,
 )
 from tiered_stream.options.spark_options import FETCHER_CLASS
-from tiered_stream.options.types import Option
+from tiered_stream.options.types import KnownProperty, Option, Use, properties_of
 from tiered_stream.options.unknown_names import hint_for
 
 log = logging.getLogger(__name__)

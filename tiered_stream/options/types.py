@@ -1,4 +1,4 @@
-"""Class `Option`, which declares an option, and parsers of options' values.
+"""Classes that declare options and properties (`Option`, `KnownProperty`), and parsers of options' values.
 
 A parser gets the text of a value, and returns the parsed value. It raises ValueError if the text is malformed. The
 error's message says the right form, as the end of a sentence that begins with the option's name and the text.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import warnings
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from math import nan
@@ -427,3 +427,50 @@ def _without_credentials(value: str) -> tuple[str, SplitResult]:
     if not names_container and (parts.username is not None or parts.password is not None):
         raise HiddenValueError("must not carry credentials: give them in the options for keys")
     return uri, parts
+
+
+# Properties of Kafka's clients and of storage plugins.
+
+
+class Use(Enum):
+    """Effect of a property of another program on the source: as in that program, none, or an error."""
+
+    HONOURED = "honoured"
+    NO_EFFECT = "without effect"
+    REFUSED = "an error"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownProperty:
+    """Declaration of a property of Kafka's clients or of the storage plugin.
+
+    Args:
+        doc: the effect of a property with the use HONOURED; for another property, the reason why it has no effect or is
+            refused.
+        default: the default value, as the documentation shows it; empty: the property has no default.
+        accepted: values with which a refused property is not an error; upper and lower case are the same.
+        replaced_by: options that replace a refused property. If one of them is given, the property is not an error.
+    """
+
+    name: str
+    use: Use
+    doc: str
+    default: str = ""
+    accepted: tuple[str, ...] = ()
+    replaced_by: tuple[Option[Any], ...] = ()
+
+    def refuses(self, value: str) -> bool:
+        """Return whether the property is an error if it has this value, without regard to `replaced_by`.
+
+        A property with an empty value is never an error.
+        """
+        return self.use is Use.REFUSED and value.strip().lower() not in ("", *map(str.lower, self.accepted))
+
+
+def properties_of(use: Use, names_by_doc: Mapping[str, str]) -> Iterator[KnownProperty]:
+    """Yield the declaration of each property in `names_by_doc`, all with the effect `use`.
+
+    A key of `names_by_doc` is a declaration's `doc`; its value has the properties' names, separated by blanks.
+    """
+    for doc, names in names_by_doc.items():
+        yield from (KnownProperty(name, use, doc) for name in names.split())

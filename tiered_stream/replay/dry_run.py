@@ -24,7 +24,6 @@ from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
 from tiered_stream.delta.requirements.store_access import storage_without_spark
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_settings
-from tiered_stream.delta.settings.upsert_settings import is_upsert
 from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.errors import ConfigurationError, StorageError
 from tiered_stream.locate.log_source import LogSource, open_log_source
@@ -229,7 +228,8 @@ def estimate_without_spark(
 
 def _keeps_latest(options: Mapping[str, str], plan: ReplayPlan) -> bool:
     """Return whether the table of the plan's topics has the latest row of each key (`ingest.mode=upsert`)."""
-    return is_upsert(ingest.settings_of_topics(options, {partition.topic for partition in plan.ranges}))
+    topics = {partition.topic for partition in plan.ranges}
+    return ingest.table_spec(ingest.settings_of_topics(options, topics)).is_upsert
 
 
 @contextmanager

@@ -7,8 +7,9 @@ records, too. So a replay must read as far as the table has records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -25,13 +26,13 @@ from tiered_stream.delta.landing.land import Landing, plan_landing
 from tiered_stream.delta.requirements.lane import check_fit
 from tiered_stream.delta.schema.row_plan import plan_topics, record_columns
 from tiered_stream.delta.schema.row_schema import fit_to_table, shared_columns, time_zone
-from tiered_stream.delta.settings.ingest_settings import is_append_only, source_options, table_spec
+from tiered_stream.delta.settings.ingest_settings import TableSpec, is_append_only, source_options, table_spec
 from tiered_stream.delta.settings.query_settings import check_settings
-from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
-from tiered_stream.delta.settings.upsert_settings import MODE, ORDER_BY, UPSERT, is_upsert
+from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS, MODE, UPSERT
 from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.given_options import GivenOptions
+from tiered_stream.options.parsing import Options
 from tiered_stream.options.remote_options import MAX_BYTES_PER_SECOND
 from tiered_stream.options.settings_files import without
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
@@ -111,7 +112,7 @@ class DeltaTarget(Target):
         return None if address.uri is None else checkpoint_in(table_location(self.spark, address), name)
 
     def check(self, plan: ReplayPlan) -> None:
-        parsed = check_settings(self.settings(plan, self.user_settings), self.lane)
+        _, parsed = check_settings(self.settings(plan, self.user_settings), self.lane)
         check_delta(self.spark)
         if plan.arguments.replace and self.keeps_latest:
             raise ConfigurationError(
@@ -121,19 +122,23 @@ class DeltaTarget(Target):
         if plan.arguments.replace and self.lane == "direct":
             raise ConfigurationError("the direct lane only appends: with --replace use lane auto or spark")
         if plan.arguments.replace:
-            self._check_replaced(plan, parsed.include_headers)
+            self._check_replaced(plan, parsed)
         address = find_address(self.spark, self.place)
         transaction = None
         if address.uri is not None:
-            spec, _ = with_access(self.spark, replace(table_spec(self.user_settings), uri=address.uri))
+            spec, _ = with_access(self.spark, replace(self._spec, uri=address.uri))
             transaction = find_table(self.spark, address, spec)
         if transaction is not None:
-            self._check_table(transaction, plan, parsed.include_headers)
+            self._check_table(transaction, plan, parsed)
             self._check_latest(address, plan)
+
+    @cached_property
+    def _spec(self) -> TableSpec:
+        return table_spec(self.user_settings)
 
     @property
     def keeps_latest(self) -> bool:
-        return is_upsert(self.user_settings)
+        return self._spec.is_upsert
 
     def check_not_overtaken(self, plan: ReplayPlan) -> None:
         if not self.keeps_latest:
@@ -160,20 +165,19 @@ class DeltaTarget(Target):
 
     def _landing(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Landing:
         name, replaces = plan.transaction_id, plan.arguments.replace
-        replaced = replace_where(plan, record_columns(table_spec(self.user_settings))) if replaces else None
+        replaced = replace_where(plan, record_columns(self._spec)) if replaces else None
         records = replace_where(plan) if replaces else None
         return plan_landing(
             self.spark, options=settings, table=self.place, checkpoint=checkpoint, lane=self.lane, name=name,
             bounded=BoundedRun(name, replaced, records, self.tasks),
         )  # fmt: skip
 
-    def _check_replaced(self, plan: ReplayPlan, include_headers: bool) -> None:
+    def _check_replaced(self, plan: ReplayPlan, source: Options) -> None:
         """Check that the table gets columns for topic, partition and offset: `--replace` selects rows by these columns.
 
         An exact replay needs a column for the timestamp, too.
         """
-        names = record_columns(table_spec(self.user_settings))
-        rows = plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()
+        names, rows = record_columns(self._spec), self._rows(source)
         written = [row_format.written.names for row_format in rows]
         needed = _NEEDED if not plan.arguments.exact else (*_NEEDED, "timestamp")
         missing = [
@@ -186,6 +190,10 @@ class DeltaTarget(Target):
                 f"{missing[0]} as kafka_{missing[0]}), or replay without --replace"
             )
 
+    def _rows(self, source: Options) -> Collection[RowFormat]:
+        zone = time_zone(self.spark)
+        return plan_topics(self._spec, source.subscription.topics, source.include_headers, zone).values()
+
     def _check_latest(self, address: TableAddress, plan: ReplayPlan) -> None:
         """Check that the replay leaves the latest state in a table of the latest state."""
         if not self.keeps_latest:
@@ -193,15 +201,14 @@ class DeltaTarget(Target):
         with spark_errors(self.place, "read"):
             has_rows = not self.spark.sql(f"SELECT 1 FROM {address.sql_name} LIMIT 1").isEmpty()
             landed = landed_offsets(self.spark, address.sql_name)
-        ordered = GivenOptions(self.user_settings).has(ORDER_BY)
+        ordered = self._spec.order_by is not None
         reason = why_not_latest(plan, landed, has_rows=has_rows, ordered=ordered)
         if reason is not None:
             raise ConfigurationError(f"the replay cannot leave the latest state in the table {self.place}: {reason}")
 
-    def _check_table(self, table: DeltaTransaction, plan: ReplayPlan, include_headers: bool) -> None:
+    def _check_table(self, table: DeltaTransaction, plan: ReplayPlan, source: Options) -> None:
         description = table.state.description
-        day_column = table_spec(self.user_settings).day_column
-        rows = plan_topics(self.user_settings, include_headers, time_zone(self.spark)).values()
+        day_column, rows = self._spec.day_column, self._rows(source)
         columns = shared_columns([fit_to_table(row_format, description.fields) for row_format in rows], day_column)
         check_fit(self.place, description, columns, day_column)
         if plan.arguments.replace and is_append_only(description.configuration):

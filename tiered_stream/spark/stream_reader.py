@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import datasource
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.observe.offset_lag import offset_lag
+from tiered_stream.observe.driver_log import offset_lag
 from tiered_stream.options.offset_json import LastOffsets
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.settings_files import naming_lines

@@ -190,11 +190,7 @@ class Attempts:
 
 
 def check_process() -> None:
-    """Check that the storage library's threads are in this process, or not started yet.
-
-    Raises:
-        StorageError: this process is a fork of the process that has the threads.
-    """
+    """Check that the storage library's threads are in this process, or not started yet."""
     global _process
     if _process is None:
         _process = os.getpid()

@@ -18,12 +18,7 @@ class AzureContainer(Service):
     orders = (by_bytes, by_components)  # an account with a hierarchical namespace has the second one
 
     def __init__(self, options: StorageOptions, use: StoreUse = SEGMENTS) -> None:
-        """Read account, endpoint and credentials from the options.
-
-        Raises:
-            ConfigurationError: no account is named, the connection string is malformed, or the environment would
-                change requests.
-        """
+        """Read account, endpoint and credentials from the options."""
         place = azure_place(options, use)
         config = {"account_name": place.account, "endpoint": place.endpoint, **place.identity.for_obstore()}
         super().__init__(options, "az", place.container, place.endpoint, use, config)

@@ -156,13 +156,13 @@ def check_bucket(name: str, place: str) -> None:
 
 
 def access_point_region(name: str) -> str | None:
-    """Return the region in the ARN of an access point; None: `name` is not such an ARN."""
+    """Return the region in the ARN of an access point, or None if `name` is not such an ARN."""
     match = _ACCESS_POINT.fullmatch(name)
     return match["region"] if match else None
 
 
 def region_of_host(endpoint: str | None) -> str | None:
-    """Return the region in the host of an endpoint of AWS; None: the endpoint is another one, or has no region."""
+    """Return the region in the host of an endpoint of AWS, or None if the endpoint is another one, or has no region."""
     url = endpoint or ""
     match = _AWS_HOST.fullmatch(urlsplit(url if "://" in url else f"//{url}").hostname or "")
     return match["region"] if match else None
@@ -189,11 +189,7 @@ def google_endpoint(options: StoreAccess) -> str:
 
 
 def _the_account(named: Mapping[str, str | None]) -> str:
-    """Return the storage account that the settings in `named` name; `named` has the accounts by setting. Empty: none.
-
-    Raises:
-        ConfigurationError: two settings name different accounts.
-    """
+    """Return the storage account that the settings name, or '' if there is none; `named` has accounts by setting."""
     given = [(setting, account) for setting, account in named.items() if account]
     for setting, account in given[1:]:
         if account != given[0][1]:
@@ -205,7 +201,7 @@ def _the_account(named: Mapping[str, str | None]) -> str:
 
 
 def _account_of_host(endpoint: str) -> str | None:
-    """Return the storage account to which Azure's own host in the URL belongs; None: the URL has another host."""
+    """Return the storage account to which Azure's own host in the URL belongs, or None if the URL has another host."""
     match = _AZURE_HOST.fullmatch(urlsplit(endpoint).hostname or "")
     return match["name"].partition(".")[0].removesuffix("-secondary") if match else None
 
@@ -218,9 +214,6 @@ def _connection_endpoint(parts: Mapping[str, str], account: str, host: str, sett
         account: the storage account.
         host: the host in the container's URI, or empty.
         setting: the setting that has the connection string, for the error.
-
-    Raises:
-        ConfigurationError: the host and the connection string name different services.
     """
     if "blobendpoint" in parts:
         return parts["blobendpoint"]
@@ -238,10 +231,6 @@ def _connection_string(text: str, prefix: str) -> dict[str, str]:
 
     `UseDevelopmentStorage=true` becomes the account, key and endpoint of the emulator. `prefix` is the prefix
     of the setting that has the text, for errors.
-
-    Raises:
-        ConfigurationError: the text does not consist of pairs of name and value, or the endpoint in it is malformed.
-            The message shows no secret.
     """
     if not text:
         return {}

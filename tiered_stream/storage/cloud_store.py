@@ -153,12 +153,16 @@ class Service(ABC):
     def connect(self, seconds: float) -> Client:
         """Return a new client whose attempts take at most `seconds` each, without sending a request.
 
-        Raises: the errors of `open`.
+        Raises:
+            StorageAccessError: there are no credentials.
+            ConfigurationError: credentials are of an unknown type, or the environment would replace them.
         """
         return self.open(self.client_options(seconds), retries=0)
 
     def tokens(self) -> TokenSource | None:
-        """Return the source of the access tokens of requests; None: the client needs none, or requests them itself.
+        """Return the source of the access tokens of requests.
+
+        The result is None if the client needs none, or requests them itself.
 
         Raises:
             StorageAccessError: a file of credentials cannot be read.
@@ -331,11 +335,7 @@ class CloudStore(ObjectStore):
                         return
 
     def _path(self, key: str) -> str:
-        """Return the object's key in the bucket.
-
-        Raises:
-            ConfigurationError: a part of the key is empty, so that obstore would request another object.
-        """
+        """Return the object's key in the bucket."""
         path = self._root + key
         if "" in path.split("/"):
             raise errors.ConfigurationError(
@@ -390,8 +390,6 @@ class CloudStore(ObjectStore):
 
         If `Service.learns_from` returns True for a failure, `request` is called again with a new client. It is also
         called again if another thread has learned since the attempt began.
-
-        Raises: the errors of `Attempts.send`, `_UnfitAnswerError`, and the errors of `Service.refused`.
         """
         check_process()
         self.before_request()

@@ -75,8 +75,6 @@ class RemoteStorageFetcher(ABC):
         """Return the bytes of the segment's indexes of these types; a type that the segment does not have is left out.
 
         As few requests are sent as the layout allows.
-
-        Raises: the errors of `fetch_log_segment`.
         """
 
     def request_ranges(
@@ -85,8 +83,6 @@ class RemoteStorageFetcher(ABC):
         """Cut `byte_range` into consecutive ranges for one GET each, of about `request_bytes` to twice that size.
 
         If a layout's objects consist of chunks, the ranges are cut at chunk ends.
-
-        Raises: the errors of `fetch_log_segment`.
         """
         return cut(byte_range, request_bytes)
 
@@ -95,19 +91,15 @@ class RemoteStorageFetcher(ABC):
 
         Args:
             segment: segment of which only topic, partition, ids and base offset need to be right.
-
-        Raises: the errors of `fetch_log_segment`.
         """
         return None
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
         """Return a URL (a credential) with which anyone may GET ranges of the log for `seconds` seconds (KIP-1248).
 
-        The URL ends earlier if the credentials end that have signed it (`signing_seconds_left`).
+        The URL ends earlier if the credentials that have signed it end earlier (`signing_seconds_left`).
 
-        Return None if the storage cannot sign, or if its object holds the log compressed or encrypted.
-
-        Raises: the errors of `fetch_log_segment`.
+        The result is None if the storage cannot sign, or if its object has the log in compressed or encrypted form.
         """
         return None
 

@@ -33,12 +33,7 @@ class GoogleBucket(Service):
         super().__init__(options, "gs", bucket, google_endpoint(options), use)
 
     def open(self, client: ClientConfig, retries: int) -> Client:
-        """Return a new client, with the credentials that their file has now.
-
-        Raises:
-            StorageAccessError: there are no credentials.
-            ConfigurationError: credentials are of an unknown type, or the environment would replace them.
-        """
+        """Return a new client, with the credentials that their file has now."""
         identity = self._identity()
         self._key_file = identity.path, file_state(identity.path)
         self.config = {"base_url": self.endpoint, **identity.for_obstore()}

@@ -124,24 +124,15 @@ class HdfsStore(ObjectStore):
         return keys_below(entries, prefix, after)
 
     def put(self, key: str, data: bytes | mmap) -> None:
-        """Write a file, which replaces a file of the same key. Folders above the file are created.
-
-        Raises: the errors of `ObjectStore`.
-        """
+        """Write a file, which replaces a file of the same key. Folders above the file are created."""
         self._write(key, data, overwrite=True)
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write a file if there is no file of this key; return whether it was written.
-
-        Raises: the errors of `ObjectStore`.
-        """
+        """Write a file if there is no file of this key; return whether it was written."""
         return self._write(key, data, overwrite=False)
 
     def delete(self, key: str) -> None:
-        """Delete a file. A missing file is no error.
-
-        Raises: the errors of `ObjectStore`.
-        """
+        """Delete a file. A missing file is no error."""
         self._send(key, lambda client, seconds: self._soon(seconds, lambda: client.delete(self._path(key))))
 
     def _write(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
@@ -173,11 +164,7 @@ class HdfsStore(ObjectStore):
         return f"{self._service}{self._root}/{key}"
 
     def _path(self, key: str) -> str:
-        """Return the absolute path of a key.
-
-        Raises:
-            StorageAccessError: the key leads out of the folder.
-        """
+        """Return the absolute path of a key."""
         if key.startswith("/") or {".", ".."}.intersection(key.split("/")):
             root = self.describe("")
             raise errors.StorageAccessError(f"the object key {key!r} leads out of the folder {root}: refused")
@@ -226,14 +213,11 @@ class HdfsStore(ObjectStore):
         return new_files(self._settings)
 
     def _soon(self, seconds: float, call: Callable[[], T]) -> T:
-        """Return the result of a call of the name node, which has the time limit of a silent connection."""
+        """Call the name node, and return the result. The call has the time limit of a connection without responses."""
         return _within(min(seconds, self._silence), call)
 
     def _send(self, key: str, request: Callable[[Client, float], T], attempts: Attempts | None = None) -> T:
-        """Return the result of `request`, which is called for each attempt, with the seconds that are left.
-
-        Raises: the errors of `ObjectStore`.
-        """
+        """Return the result of `request`, which is called for each attempt, with the seconds that are left."""
         check_process()
         self.before_request()
 
@@ -319,11 +303,7 @@ class HdfsStore(ObjectStore):
 
 
 def _within(seconds: float, call: Callable[[], T]) -> T:
-    """Return the result of `call`.
-
-    Raises:
-        TimeoutError: the call takes longer than `seconds`.
-    """
+    """Return the result of `call`."""
     result: Future[T] = Future()
 
     def run() -> None:

@@ -102,9 +102,6 @@ def in_one_buffer(chunks: Iterable[bytes], size: int, name: str) -> memoryview:
     Args:
         size: maximum size of the body in bytes.
         name: full name of the object.
-
-    Raises:
-        StorageError: the body has more than `size` bytes. A service can send more than its headers say.
     """
     buffer, end = np.empty(size, np.uint8), 0
     for chunk in chunks:

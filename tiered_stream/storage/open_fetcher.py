@@ -82,11 +82,7 @@ def fetcher_for(options: Options) -> RemoteStorageFetcher:
 
 
 def load_fetcher_class(name: str, class_path: str | None) -> type[RemoteStorageFetcher]:
-    """Import the class with the dotted `name`; add the folder or archive `class_path`, if given, to `sys.path`.
-
-    Raises:
-        ConfigurationError: the class does not exist, or is not a subclass of `RemoteStorageFetcher`.
-    """
+    """Import the class with the dotted `name`; add the folder or archive `class_path`, if given, to `sys.path`."""
     if class_path and class_path not in sys.path:
         sys.path.append(class_path)
     module, _, attribute = name.rpartition(".")

@@ -179,13 +179,7 @@ def _ranges_of(fetcher: RemoteStorageFetcher, part: Part, request_bytes: int, ra
 def _fetch(
     fetcher: RemoteStorageFetcher, request: Request, pace: StoppablePace, closed: Event, now: Callable[[], float]
 ) -> tuple[bytes, float]:
-    """Fetch the bytes of one request, and return them with the duration in seconds.
-
-    Raises:
-        CancelledError: the event `closed` was set before the request was sent.
-        StorageError, CorruptDataError: the errors of `fetch_log_segment`, or the fetcher returned another number of
-            bytes.
-    """
+    """Fetch the bytes of one request, and return them with the duration in seconds."""
     _, segment, byte_range = request
     if not pace(len(byte_range), closed) or closed.is_set():
         raise CancelledError

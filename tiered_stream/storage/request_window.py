@@ -80,7 +80,10 @@ class RequestWindow:
         return self._usual if (ratio + _SPARE_REQUESTS) * self._usual <= self._memory else self._usual // 2
 
     def _ratio(self) -> float | None:
-        """Return how many times as long as the decoder a request takes for its bytes; None: nothing is known yet."""
+        """Return how many times as long as the decoder a request takes for its bytes.
+
+        The result is None if nothing is known yet.
+        """
         if not self._work or not self._responses:
             return None
         decoded = sum(seconds for _, seconds in self._work) / max(sum(size for size, _ in self._work), 1)

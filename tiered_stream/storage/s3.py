@@ -47,11 +47,7 @@ class S3Bucket(Service):
     ))  # fmt: skip
 
     def __init__(self, options: StorageOptions, bucket: str, use: StoreUse = SEGMENTS) -> None:
-        """Read the bucket's endpoint, region and credentials from the options and from AWS's configuration.
-
-        Raises:
-            ConfigurationError: the bucket's name, the endpoint or the configured credentials are malformed.
-        """
+        """Read the bucket's endpoint, region and credentials from the options and from AWS's configuration."""
         check_bucket(bucket, use.place)
         if (options.access_key_id is None) != (options.secret_access_key is None):
             raise ConfigurationError(

@@ -127,7 +127,7 @@ class S3Session:
             raise ConfigurationError(f"no S3 client can be made for s3://{bucket}: {error}") from error
 
     def configured_endpoint(self) -> str | None:
-        """Return the endpoint that AWS's configuration names for S3; None: it names none.
+        """Return the endpoint that AWS's configuration names for S3, or None if it names none.
 
         Raises:
             ConfigurationError: the endpoint has a user's name or a password, which messages would show.
@@ -355,7 +355,7 @@ class S3Session:
         )
 
     def ca_bundle(self) -> tuple[str, bytes] | None:
-        """Return path and PEM of the certificates to trust in addition to the system's; None: no such file is set.
+        """Return path and PEM of the certificates to trust in addition to the system's, or None if no such file is set.
 
         The file is named by `AWS_CA_BUNDLE`, by `ca_bundle` in AWS's configuration, or by `REQUESTS_CA_BUNDLE`.
 
@@ -378,7 +378,9 @@ _table_sessions: PerProcess[S3Session] = PerProcess()
 def table_session(access: S3Access, bucket: str) -> S3Session:
     """Return the process's shared access to the bucket of a table.
 
-    Raises: the errors of `S3Session`.
+    Raises:
+        ConfigurationError: the settings are wrong, or the environment would replace them.
+        StorageAccessError: there are no credentials.
     """
     return _table_sessions.get({"access": access, "bucket": bucket}, lambda: S3Session(access, bucket, TABLES))
 

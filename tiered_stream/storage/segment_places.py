@@ -162,9 +162,6 @@ def _possible_places(storage: StorageOptions) -> Iterator[Place]:
     First come variants of the user's settings, which need no listing: the other layout, the URI of the whole bucket,
     and another key prefix. Then come the results of `segment_places`, for which the bucket or folder is listed. The
     storage is not asked whether the segment is there.
-
-    Raises:
-        StorageError: the storage cannot be listed.
     """
     root, uri = _root(storage), storage.uri or ""
     key_prefix = storage.rsm_config.get("key.prefix", "")

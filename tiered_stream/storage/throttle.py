@@ -87,13 +87,14 @@ _buckets: PerProcess[TokenBucket] = PerProcess()
 
 
 def pace_of(side: str, rate: int | None) -> StoppablePace:
-    """Return the process's shared function that limits one kind of work to `rate` bytes a second; None: no limit.
+    """Return the process's shared function that limits one kind of work to `rate` bytes a second.
 
     The process has one bucket for each pair of `side` and `rate`. A process runs one task after another, and a new task
     must not begin with a new bucket.
 
     Args:
         side: name of the kind of work, such as "fetch".
+        rate: limit in bytes a second; None: there is no limit, and the function returns at once.
     """
     if rate is None:
         return unpaced

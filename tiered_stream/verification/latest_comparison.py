@@ -22,10 +22,9 @@ from tiered_stream.delta.commit.key_order import (
     tied_sql,
     with_known_values,
 )
-from tiered_stream.delta.schema.routing import Routing, routing_options
+from tiered_stream.delta.schema.routing import Routing, TaskSettings
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
-from tiered_stream.delta.settings.ingest_settings import source_options
-from tiered_stream.delta.settings.upsert_settings import ORDER_BY
+from tiered_stream.delta.settings.row_settings import ORDER_BY
 from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION, STAGED
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import remote_options as remote
@@ -59,7 +58,9 @@ class LatestSides:
     """
 
     spark: SparkSession
-    routing: Routing = field(repr=False)  # it may have secrets
+    routing: Routing
+    options: Mapping[str, str] = field(repr=False)  # it may have secrets
+    """Options of the source of records."""
     table: DataFrame
     fields: tuple[StructField, ...]
     """Columns of the table that a MERGE sets, as the table has them."""
@@ -125,15 +126,12 @@ class LatestSides:
 
     def _options(self) -> dict[str, str]:
         """Return the options of the source of the topics' rows."""
-        options = routing_options(self.routing)
-        source = source_options(options)
-        own = {name: value for name, value in options.items() if name not in source}
         times = {}
         if self.times is not None:
             times[remote.FROM_TIMESTAMP.name] = str(self.times.from_ms)
             if self.times.to_ms is not None:
                 times[remote.TO_TIMESTAMP.name] = str(self.times.to_ms)
-        return {**narrowed(source, self.offsets), **own, **times}
+        return TaskSettings(self.routing).added_to(narrowed(self.options, self.offsets) | times)
 
     def _structs(self) -> tuple[str, str]:
         names = [each.name for each in self.fields]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.schema.routing import Routing, routing_of
+from tiered_stream.delta.schema.routing import Routing, TaskSettings
 from tiered_stream.delta.schema.row_schema import shared_columns, spark_columns
 from tiered_stream.delta.schema.sql_types import arrow_schema
 from tiered_stream.delta.settings.ingest_settings import source_options
@@ -47,7 +47,7 @@ class LatestRowsDataSource(DataSource):
         return SOURCE
 
     def schema(self) -> StructType:
-        return latest_schema(routing_of(self.options))
+        return latest_schema(TaskSettings.of(self.options).routing)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return LatestRowsReader(self.options)
@@ -65,7 +65,7 @@ class LatestRowsReader(BatchReader):
     """Batch reader that plans like `BatchReader`, and whose tasks return the last rows of keys."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """`options` are from `routing_options`, with the positions of a batch query."""
+        """`options` are options of a batch query, with `TaskSettings`."""
         super().__init__(parse_options(source_options(options), streaming=False))
         self._given = dict(options)
 
@@ -73,7 +73,7 @@ class LatestRowsReader(BatchReader):
         if not isinstance(partition, SplitPartition):
             return
         show_log()
-        yield from latest_rows(partition.split, self.options, routing_of(self._given))
+        yield from latest_rows(partition.split, self.options, TaskSettings.of(self._given).routing)
         settle_worker()
 
 

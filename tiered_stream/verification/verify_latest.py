@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,9 +19,9 @@ from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.schema.row_plan import plan_topics, record_columns
 from tiered_stream.delta.schema.row_schema import shared_columns, time_zone
 from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.settings.query_settings import check_settings
-from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION, infers
-from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.settings.query_settings import QuerySettings, check_settings
+from tiered_stream.delta.settings.row_settings import MODE, SCHEMA_EVOLUTION, UPSERT
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.model import OffsetRange, TopicPartition
@@ -54,24 +54,24 @@ def verify_latest(
     """
     refuse_connect(spark, f"verify with {MODE.name}={UPSERT}")
     settings = ingest.with_overrides(settings, {SCHEMA_EVOLUTION.name: Evolution.NONE})
-    parsed = check_settings(without(settings, ENDS), "auto")
+    query, source = check_settings(without(settings, ENDS), "auto")
     check_delta(spark)
     address = find_address(spark, table)
     check_table(spark, address.path)
     with spark_errors(table, "read"):
         version, rows = latest_version(spark, address)
         landed = landed_offsets(spark, address.sql_name, version)
-    routing, description = _routing(spark, settings, table, include_headers=parsed.include_headers)
+    routing, description = _routing(spark, query, source.subscription.topics, table)
     scope = look_up_scope(ingest.source_options(settings), ranges)
     compared = scope.compared(_to_compare(landed, scope.requested))
     check_fit(table, description, shared_columns(routing.rows.values(), None), None)
     names = {name.lower() for name in merged_columns(description, routing.spec.own_columns).names}
-    files = ingest.table_spec(settings)
+    files = query.spec
     sides = LatestSides(
-        spark, routing, rows, tuple(each for each in rows.schema if each.name.lower() in names),
+        spark, routing, query.options, rows, tuple(each for each in rows.schema if each.name.lower() in names),
         tuple(_as_in_table(rows, key) for key in files.keys),
         None if files.order_by is None else _as_in_table(rows, files.order_by),
-        _kafka_columns(settings, rows), compared, times,
+        _kafka_columns(files, rows), compared, times,
         is_whole=times is None and _is_whole(landed, compared),
         is_part=times is not None or _is_part(landed, compared, scope),
     )  # fmt: skip
@@ -102,24 +102,24 @@ def _report(sides: LatestSides, table: str, version: int, left_out: tuple[str, .
 
 
 def _routing(
-    spark: SparkSession, settings: Mapping[str, str], table: str, *, include_headers: bool
+    spark: SparkSession, query: QuerySettings, topics: Sequence[str], table: str
 ) -> tuple[Routing, TableDescription]:
     """Return a routing by which tasks decode records as for the table, and the table's description."""
     address = find_address(spark, table)
-    files, _ = with_access(spark, replace(ingest.table_spec(settings), uri=address.uri or ""))
+    files, _ = with_access(spark, replace(query.spec, uri=address.uri or ""))
     transaction = find_table(spark, address, files) if address.uri else None
     if transaction is None:
         raise ConfigurationError(f"there is no Delta table {address}")
     description = transaction.state.description
-    if infers(settings):
+    if files.rows.infers:
         # Imported late, because the import loads the record readers (0.4 s).
         from tiered_stream.delta.landing.inferred_schema import with_inferred
 
-        settings = with_inferred(settings, description, include_headers=include_headers)
-    planned = plan_topics(settings, include_headers, time_zone(spark))
+        files = with_inferred(files, query.options, description, include_headers=query.include_headers)
+    planned = plan_topics(files, topics, query.include_headers, time_zone(spark))
     rows = fitted_rows(planned, description, files)
     route = Route(".*", str(address), files.uri)
-    return Routing(settings, files, (route,), rows=rows, has_rules=True), description
+    return Routing(files, (route,), rows=rows, has_rules=True), description
 
 
 def _to_compare(landed: LandedOffsets, requested: Ranges) -> dict[TopicPartition, OffsetRange]:
@@ -148,9 +148,9 @@ def _is_part(landed: LandedOffsets, compared: Ranges, scope: Scope) -> bool:
     return any(offsets.end > compared.get(partition, nothing).end for partition, offsets in landed.ranges.items())
 
 
-def _kafka_columns(settings: Mapping[str, str], rows: DataFrame) -> dict[str, str]:
+def _kafka_columns(spec: TableSpec, rows: DataFrame) -> dict[str, str]:
     """Return the names of the table's columns with the position of a row's record, by Kafka's name."""
-    names = record_columns(ingest.table_spec(settings))
+    names = record_columns(spec)
     return {
         name: _as_in_table(rows, names[name])
         for name in ("topic", "partition", "offset")

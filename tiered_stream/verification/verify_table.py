@@ -9,11 +9,10 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.delta.settings import ingest_settings as ingest
+from tiered_stream.delta.settings.query_settings import query_settings
 from tiered_stream.delta.settings.row_settings import WHERE
-from tiered_stream.delta.settings.upsert_settings import is_upsert
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.offset_ranges import Ranges
 from tiered_stream.options.parsing import parse_subscription
 from tiered_stream.options.positions import TimeRange
@@ -67,8 +66,8 @@ def verify(
     """
     topics = _topics(options, ranges)
     report: VerifyReport | LatestReport
-    of_topics = [ingest.settings_of_topics(options, [topic]) for topic in topics]
-    if any(map(is_upsert, of_topics or [ingest.shared_settings(options)])):
+    query = query_settings(options)
+    if any(query.spec_of(topic).is_upsert for topic in topics or [""]):
         report = verify_latest(spark, ingest.settings_of_topics(options, topics), table, ranges, times)
     else:
         report = _verify_records(spark, options, table, ranges, times)
@@ -127,22 +126,23 @@ def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
 
 def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, str]:
     """Return the names of the table's columns that hold a record's key, value and so on, by Kafka's column name."""
-    settings = {topic: ingest.settings_of_topics(options, [topic]) for topic in sorted(topics)}
-    for given in settings.values() or [ingest.shared_settings(options)]:
-        if GivenOptions(given).has(WHERE):
+    query = query_settings(options)
+    specs = {topic: query.spec_of(topic) for topic in sorted(topics)} or {"": query.spec}
+    for spec in specs.values():
+        if spec.rows.where is not None:
             raise ConfigurationError(
                 f"{WHERE.name} is set: a record that it left out looks like a lost record, so the table cannot be "
                 "verified"
             )
-    by_topic = {topic: record_columns(ingest.table_spec(own)) for topic, own in settings.items()}
-    first = next(iter(by_topic), None)
-    other = next((topic for topic, columns in by_topic.items() if columns != by_topic[first or ""]), None)
+    by_topic = {topic: record_columns(spec) for topic, spec in specs.items()}
+    first = next(iter(by_topic))
+    other = next((topic for topic, columns in by_topic.items() if columns != by_topic[first]), None)
     if other is not None:
         raise ConfigurationError(
             f"topics {first} and {other} have records in columns of different names ({ingest.TOPIC_PREFIX}NAME.*): "
             "verify each topic by itself"
         )
-    return record_columns(ingest.table_spec(ingest.shared_settings(options))) if first is None else by_topic[first]
+    return by_topic[first]
 
 
 def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:

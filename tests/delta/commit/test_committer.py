@@ -80,7 +80,7 @@ def test_what_deltalake_does_not_honour_leads_to_the_spark_lane(spark: SparkSess
     spark.sql(f"CREATE TABLE delta.`{table}` ({COLUMNS}) USING delta TBLPROPERTIES ({AUTO_COMPACT})")
     landing = planned(spark, table, **{"ingest.commit": "deltalake"})
     assert landing.lane is Lane.SPARK
-    assert landing.reason == "the table has delta.autoOptimize.autoCompact, which ingest.commit=spark alone honours"
+    assert landing.reason == "the table has delta.autoOptimize.autoCompact, which ingest.commit=spark alone supports"
     chosen = planned(spark, table)
     assert (
         chosen.lane is Lane.DIRECT and "spark commits (the table has delta.autoOptimize.autoCompact)" in chosen.reason
@@ -96,7 +96,7 @@ def test_a_table_whose_columns_may_become_wider_is_sparks_to_commit_to(spark: Sp
     assert planned(spark, table, **widen).lane is Lane.DIRECT
     landing = planned(spark, table, **{"ingest.commit": "deltalake"})
     assert landing.lane is Lane.SPARK
-    assert landing.reason == "the table has delta.enableTypeWidening, which ingest.commit=spark alone honours"
+    assert landing.reason == "the table has delta.enableTypeWidening, which ingest.commit=spark alone supports"
 
 
 def planned(spark: SparkSession, table: str, lane: str = "auto", **given: str) -> Landing:

@@ -24,9 +24,8 @@ from tests.delta.committing import QUERY, log_of, offsets, planned, table, writt
 from tests.delta.made_batches import DAY_MS, ORDERS, plain
 from tiered_stream import land
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.compaction import Compaction
+from tiered_stream.delta.commit.compaction import MIN_SMALL_FILES, Compaction, compact_crowded
 from tiered_stream.delta.commit.deltalake_commit import create_table
-from tiered_stream.delta.commit.deltalake_compaction import MIN_SMALL_FILES, compact_crowded
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.settings.ingest_settings import TableSpec

@@ -22,10 +22,9 @@ from tiered_stream.delta.catalog.address import TableAddress, find_address
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, is_conflict
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.committer import lock_for_deltalake
-from tiered_stream.delta.commit.compaction import compaction_of
+from tiered_stream.delta.commit.compaction import MIN_SMALL_FILES, compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, add_columns, create_table, describe
-from tiered_stream.delta.commit.deltalake_compaction import MIN_SMALL_FILES
 from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.requirements.lane import table_schema

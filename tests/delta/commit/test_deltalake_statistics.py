@@ -21,8 +21,8 @@ from tests.delta.committing import QUERY, folder_of, log_of, planned, table
 from tests.delta.made_batches import ORDERS
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.compaction import MIN_SMALL_FILES, compact_crowded
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table, delete_rows
-from tiered_stream.delta.commit.deltalake_compaction import MIN_SMALL_FILES, compact_crowded
 from tiered_stream.delta.commit.deltalake_merge import DeltalakeMergedTable
 from tiered_stream.delta.commit.merge import MergedTable
 from tiered_stream.delta.commit.transaction import CommitTable

@@ -24,7 +24,7 @@ POSITIVE = TableRules(checks=(("positive", "offset > 0"),))
 def target(folder: Path, topic: str, *constraints: str) -> TableSpec:
     """A topic's table, made with its constraints."""
     route = Route(".*", f"{folder}/{{topic}}", f"{folder.as_uri()}/{{topic}}")
-    found = Routing({"includeHeaders": "true"}, TableSpec(""), (route,)).target(topic)
+    found = Routing(TableSpec(""), (route,)).target(topic)
     create_table(found, found.schema, {})
     for number, text in enumerate(constraints):
         name = "positive" if not number else f"c{number}"

@@ -20,7 +20,7 @@ from tiered_stream.delta.commit.deltalake_commit import create_table, delete_row
 from tiered_stream.delta.commit.many_tables import ManyTables
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.schema.routing import Route, Routing
-from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError
@@ -33,7 +33,9 @@ class Lake:
 
     def __init__(self, folder: Path, *routes: Route, **overrides: dict[str, str]) -> None:
         by_topic = Route(".*", f"{folder}/{{topic}}", f"{folder.as_uri()}/{{topic}}")
-        self.routing = Routing({"includeHeaders": "true"}, TableSpec(""), (*routes, by_topic), overrides)
+        self.routing = Routing(
+            TableSpec(""), (*routes, by_topic), {topic: table_spec(own) for topic, own in overrides.items()}
+        )
         self.checkpoint = FolderInMemory()
         self.refuse: dict[str, Exception] = {}
         self.opened: list[str] = []

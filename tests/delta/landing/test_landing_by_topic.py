@@ -21,6 +21,7 @@ from tiered_stream import land
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.landing.landing_by_topic import lands_in
+from tiered_stream.delta.settings.query_settings import query_settings
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError
 from tiered_stream.ingest.ingest_plan import plan_ingests
 
@@ -275,7 +276,7 @@ def test_a_folder_is_known_as_one_of_a_querys_tables(
     spark: SparkSession, tmp_path: Path, folder: str, lands: bool
 ) -> None:
     settings = {"ingest.route": f"eu[.].*={tmp_path}/special", "ingest.topic.orders.table": f"{tmp_path}/own"}
-    assert lands_in(spark, settings, f"{tmp_path}/bronze/{{topic}}", f"{tmp_path}/{folder}") is lands
+    assert lands_in(spark, query_settings(settings), f"{tmp_path}/bronze/{{topic}}", f"{tmp_path}/{folder}") is lands
 
 
 def test_the_spark_lane_has_a_query_for_each_topic(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,10 +13,8 @@ import pytest
 
 from tests.delta.requirements.made_hadoop import made_hadoop
 from tests.rigs.stack.jars import jar_paths
-from tiered_stream.delta.requirements.abfs import AbfsStore
-from tiered_stream.delta.requirements.abfs_requirements import ABFS_PREFIX, ABFS_REQUIREMENTS, names_of_account
-from tiered_stream.delta.requirements.gs import GsStore
-from tiered_stream.delta.requirements.gs_requirements import GS_PREFIX, GS_REQUIREMENTS, HADOOPS_CONNECTOR
+from tiered_stream.delta.requirements.abfs import ABFS_PREFIX, ABFS_REQUIREMENTS, AbfsStore, names_of_account
+from tiered_stream.delta.requirements.gs import GS_PREFIX, GS_REQUIREMENTS, HADOOPS_CONNECTOR, GsStore
 from tiered_stream.delta.requirements.hadoop_settings import may_concern_writers
 from tiered_stream.delta.requirements.requirement import Handling, Kind
 from tiered_stream.delta.requirements.writer_requirements import find_requirement

@@ -11,7 +11,7 @@ import pytest
 from tests.delta.requirements.made_hadoop import made_hadoop
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, NotForTasksError
 from tiered_stream.delta.requirements.s3a import Credentials, S3aStore
-from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage, as_options, table_spec, table_storage
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage, table_storage
 from tiered_stream.delta.write.file_systems import delta_storage_options, deltalake_place
 from tiered_stream.errors import ConfigurationError, TableAccessError
 from tiered_stream.storage.cloud_endpoints import TABLES
@@ -174,9 +174,6 @@ def test_acl_storage_class_and_encryption_go_with_the_tasks_uploads_as_s3_calls_
     assert (storage.acl, storage.storage_class, storage.encryption) == (
         "bucket-owner-full-control", "STANDARD_IA", "AES256",
     )  # fmt: skip
-    files = TableSpec("s3://lake/table", storage)
-    again = table_spec(as_options({}, files))
-    assert again.storage == storage, "what the tasks are told"
 
 
 @pytest.mark.parametrize("algorithm,name", [("SSE-KMS", "aws:kms"), ("dsse-kms", "aws:kms:dsse")])
@@ -192,7 +189,6 @@ def test_encryption_by_kms_goes_with_the_uploads_and_the_commits(
     options = delta_storage_options(storage, "lake")
     assert options["aws_server_side_encryption"] == name
     assert options.get("aws_sse_kms_key_id") == key.get("SSEKMSKeyId")
-    assert table_spec(as_options({}, TableSpec("s3://lake/table", storage))).storage == storage
 
 
 CUSTOMER_KEY = b64encode(b"k" * 32).decode()
@@ -212,9 +208,6 @@ def test_a_key_of_ones_own_and_the_payer_go_with_all_requests() -> None:
     options = delta_storage_options(storage, "lake")
     assert (options["aws_server_side_encryption"], options["aws_sse_customer_key_base64"]) == ("sse-c", CUSTOMER_KEY)
     assert options["aws_request_payer"] == "true"
-    told = as_options({}, TableSpec("s3://lake/table", storage))
-    assert table_spec(told).storage == storage
-    assert [name for name, value in told.items() if value == CUSTOMER_KEY] == ["ingest.secret.storage.s3.customer.key"]
 
 
 ACCESS_POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/writer"

@@ -15,8 +15,7 @@ from tests.delta.requirements.made_hadoop import made_hadoop
 from tests.rigs.stack.jars import jar_paths
 from tiered_stream.delta.requirements.hadoop_settings import may_concern_writers
 from tiered_stream.delta.requirements.requirement import Handling, Kind
-from tiered_stream.delta.requirements.s3a import S3aStore
-from tiered_stream.delta.requirements.s3a_requirements import S3A_PREFIX, S3A_REQUIREMENTS, names_of_bucket
+from tiered_stream.delta.requirements.s3a import S3A_PREFIX, S3A_REQUIREMENTS, S3aStore, names_of_bucket
 from tiered_stream.delta.requirements.writer_requirements import find_requirement
 
 _CONSTANT = re.compile(rb"fs\.s3a\.[a-z0-9.-]+[a-z0-9]")

@@ -20,8 +20,7 @@ from tiered_stream.delta.landing.spark_lane import check_spark_sink
 from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, redrive
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.requirements.requirement import Handling, Kind
-from tiered_stream.delta.requirements.s3a import NotForTasksError
-from tiered_stream.delta.requirements.s3a_requirements import S3A_PREFIX, S3A_REQUIREMENTS
+from tiered_stream.delta.requirements.s3a import S3A_PREFIX, S3A_REQUIREMENTS, NotForTasksError
 from tiered_stream.delta.requirements.session_requirements import (
     CODEC,
     OUTPUT_TIMESTAMPS,

@@ -256,7 +256,7 @@ def test_the_manifest_of_symlinks_has_the_files_that_the_direct_lane_commits(
     options = topic_options(typed.bucket, "orders", {**given, "ingest.commit": "deltalake"})
     planned = plan_landing(spark, options=options, table=str(typed.table), checkpoint=str(typed.checkpoint))
     name = "delta.compatibility.symlinkFormatManifest.enabled"
-    assert planned.reason == f"the table has {name}, which ingest.commit=spark alone honours"
+    assert planned.reason == f"the table has {name}, which ingest.commit=spark alone supports"
 
 
 def test_a_new_table_whose_properties_ask_for_more_is_made_by_spark(spark: SparkSession, tmp_path: Path) -> None:

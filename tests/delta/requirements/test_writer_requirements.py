@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.requirements.test_lane import FIELDS, WRITTEN, described
-from tiered_stream.delta.commit.committer import why_not_by_deltalake
+from tests.docs.docs_tables import render_writer_requirements
 from tiered_stream.delta.requirements.lane import TableDescription, table_rules, table_schema, why_not_direct
 from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
@@ -16,7 +16,6 @@ from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFI
 from tiered_stream.delta.requirements.writer_requirements import (
     WRITER_REQUIREMENTS,
     find_requirement,
-    render_writer_requirements,
     requirements_of_session,
 )
 
@@ -82,13 +81,13 @@ def test_the_direct_lane_does_what_the_list_says(entry: Requirement) -> None:
     found, day = asking(entry)
     written = table_schema(True, day)
     why_not = why_not_direct(found, day, written)
-    by_deltalake = why_not_by_deltalake(found)
+    by_deltalake = why_not_direct(found, day, written, by="deltalake")
     match entry.handling:
         case Handling.HONOURED | Handling.NOTHING:
             assert why_not is by_deltalake is None
         case Handling.BY_SPARK:
             assert why_not is None
-            assert by_deltalake == f"the table has {entry.name}, which ingest.commit=spark alone honours"
+            assert by_deltalake == f"the table has {entry.name}, which ingest.commit=spark alone supports"
         case Handling.SPARK_LANE:
             assert why_not
     is_checked = entry.handling is Handling.HONOURED and (
@@ -161,7 +160,7 @@ def test_a_property_asks_for_nothing_where_it_is_off() -> None:
         "delta.compatibility.symlinkFormatManifest.enabled": "false", "delta.autoOptimize.autoCompact": "",
     }  # fmt: skip
     assert why_not_direct(described(configuration=off), None, WRITTEN) is None
-    assert why_not_by_deltalake(described(configuration=off)) is None
+    assert why_not_direct(described(configuration=off), None, WRITTEN, by="deltalake") is None
 
 
 def test_no_entry_is_in_the_list_twice_and_each_is_in_the_docs_table() -> None:

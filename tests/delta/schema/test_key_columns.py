@@ -28,7 +28,7 @@ def test_a_decoded_key_is_a_column_unless_no_column_of_kafkas_is_wanted(
     given: dict[str, str], columns: list[str]
 ) -> None:
     settings = JSON | given
-    planned = plan_rows(settings, include_headers=False, parse=parse_spark_schema)
+    planned = plan_rows(table_spec(settings), include_headers=False, parse=parse_spark_schema)
     assert planned.written.names == columns
     recorded = record_columns(table_spec(settings))
     assert ("key" in recorded) == ("key" in columns and given["ingest.key.format"] == "string")

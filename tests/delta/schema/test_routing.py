@@ -9,8 +9,8 @@ import pytest
 
 from tests.formats.scripted_registry import ScriptedRegistry
 from tiered_stream.delta.landing.data_files_readers import FilesPartition, KnownRules, TasksWrite
-from tiered_stream.delta.schema.routing import Route, Routing, routing_of, routing_options
-from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
+from tiered_stream.delta.schema.routing import Route, Routing, TaskSettings
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage, table_spec, with_overrides
 from tiered_stream.errors import ConfigurationError, TableError, UnknownSchemaError
 from tiered_stream.formats.rows.row_choices import Envelope, Format
 from tiered_stream.formats.rows.row_format import PartFormat, RowFormat, plain_rows
@@ -20,7 +20,9 @@ BY_TOPIC = Route(".*", "/lake/{topic}/raw", "file:///lake/{topic}/raw")
 
 
 def routing(*routes: Route, **overrides: dict[str, str]) -> Routing:
-    return Routing({"ingest.compression": "zstd"}, TableSpec("", TableStorage()), routes or (BY_TOPIC,), overrides)
+    shared = {"ingest.compression": "zstd"}
+    topics = {topic: table_spec(with_overrides(shared, own)) for topic, own in overrides.items()}
+    return Routing(table_spec(shared), routes or (BY_TOPIC,), topics)
 
 
 def test_each_topic_has_a_table_of_its_own_where_the_place_has_its_name() -> None:
@@ -89,7 +91,7 @@ def test_topics_that_a_catalog_would_send_to_one_table_are_refused() -> None:
         routing(BY_NAME).check_apart(["Orders", "orders"])
     with pytest.raises(ConfigurationError, match=r"share the table bronze\.old_raw"):
         routing(OTHERS, BY_NAME).check_apart(["old_raw", "raw"])
-    Routing({}, TableSpec("", TableStorage()), (Route("o.*", "/l/o", "file:///l/o"),)).check_apart(["o", "orders"])
+    Routing(TableSpec(""), (Route("o.*", "/l/o", "file:///l/o"),)).check_apart(["o", "orders"])
 
 
 def test_a_topic_with_the_name_of_the_table_for_dead_letters_is_refused() -> None:
@@ -125,10 +127,10 @@ def test_an_error_of_a_topics_schema_names_the_topic() -> None:
 
 def test_tasks_know_what_the_driver_knows() -> None:
     storage = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret")
-    overrides = {"Orders": {"ingest.dayColumn": "Day"}}
-    known = Routing({"includeHeaders": "true"}, TableSpec("", storage, tasks=8), (BY_TOPIC,), overrides)
-    lowered = {name.lower(): value for name, value in routing_options(known).items()}  # as Spark hands them over
-    told = pickle.loads(pickle.dumps(routing_of(lowered)))
+    own = {"Orders": TableSpec("", day_column="Day")}
+    known = Routing(TableSpec("", storage, tasks=8), (BY_TOPIC,), own)
+    options = TaskSettings(known).added_to({})
+    told = TaskSettings.of({name.lower(): value for name, value in options.items()}).routing  # as Spark hands them over
     assert told.spec == known.spec
     for topic in ("Orders", "orders"):
         ours, theirs = known.target(topic), told.target(topic)
@@ -143,7 +145,7 @@ def test_a_registry_is_asked_once_for_each_topic_and_a_partition_has_the_answer_
         how = RowFormat((), value=PartFormat(Format.AVRO, registered=True), registry=login)
         known = replace(routing(), rows={"": how, "own": plain_rows(False)}, has_rules=True)
         splits = [Split(TopicPartition(topic, 0), OffsetRange(0, 9)) for topic in ("a", "b", "own")]
-        write = TasksWrite(known, park=False, parked_file="", only=None)
+        write = TasksWrite(TaskSettings(known))
         for _ in range(2):
             (task,) = write.partitions(splits, KnownRules())
     assert isinstance(task, FilesPartition)

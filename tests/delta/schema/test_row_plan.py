@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from tiered_stream.delta.schema.row_plan import plan_rows
+from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.errors import ConfigurationError
 
 
@@ -13,7 +14,7 @@ from tiered_stream.errors import ConfigurationError
 def test_a_field_that_cannot_be_a_column_is_refused_and_not_left_out(name: str) -> None:
     schema = orjson.dumps({"type": "object", "properties": {name: {"type": "integer"}}}).decode()
     with pytest.raises(ConfigurationError, match="cannot be a column of a Delta table") as refused:
-        plan_rows({"ingest.value.format": "json", "ingest.value.schema": schema}, include_headers=False)
+        plan_rows(table_spec({"ingest.value.format": "json", "ingest.value.schema": schema}), include_headers=False)
     assert str(refused.value).isprintable()
 
 
@@ -22,4 +23,4 @@ def test_flattened_rows_need_a_schema_that_says_which_are_deletes() -> None:
     settings = {"ingest.mode": "upsert", "ingest.keys": "id", "ingest.envelope": "flattened"}
     settings |= {"ingest.value.format": "json", "ingest.value.schema": schema}
     with pytest.raises(ConfigurationError, match="__deleted"):
-        plan_rows(settings, include_headers=False)
+        plan_rows(table_spec(settings), include_headers=False)

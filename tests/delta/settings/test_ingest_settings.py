@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from tiered_stream.delta.schema.routing import Routing, TaskSettings
 from tiered_stream.delta.settings.ingest_settings import (
     JOB_SETTINGS,
     ROUTE,
     TableSpec,
     TableStorage,
-    as_options,
     check_names,
     settings_of_topics,
     shared_settings,
@@ -86,34 +86,22 @@ AZURE = TableStorage(
 
 
 @pytest.mark.parametrize("storage", [STORAGE, AZURE, TableStorage(gcs_anonymous=True), TableStorage()])
-def test_what_the_tasks_must_know_travels_as_options(storage: TableStorage) -> None:
-    settings = {
-        "ingest.dayColumn": "day",
-        "ingest.targetFileSize": "64m",
-        "ingest.compression": "zstd",
-        "ingest.storage.s3.region": "what was asked for, not what was found",
-    }
-    files = TableSpec("", storage, "day", 64 << 20, "zstd", tasks=8)
-    assert table_spec(as_options(settings, files)) == files
-
-
-def test_spark_redacts_the_options_that_hold_secrets() -> None:
+def test_what_the_tasks_must_know_travels_as_one_option_that_spark_redacts(storage: TableStorage) -> None:
+    routing = Routing(TableSpec("", storage, "day", 64 << 20, "zstd", tasks=8), ())
+    settings = TaskSettings(routing, only="file:///t", transaction=("q", 3))
+    options = settings.added_to({"subscribe": "t"})
+    assert TaskSettings.of({name.lower(): value for name, value in options.items()}) == settings
     redacted = re.compile("(?i)secret|password|token|access[.]?key")  # spark.redaction.regex
-    options = as_options({}, TableSpec("s3://lake/orders", STORAGE))
     shown = {name: value for name, value in options.items() if not redacted.search(name)}
-    assert not {"id", "secret", "token"} & set(shown.values())
+    assert shown == {"subscribe": "t", "includeHeaders": "true"}
 
 
-def test_secrets_of_all_stores_travel_by_names_that_spark_redacts() -> None:
+def test_secrets_of_all_stores_are_not_shown() -> None:
     secrets = ("azure_account_key", "azure_sas_token", "azure_connection_string", "azure_client_secret")
     storage = TableStorage(
         **dict.fromkeys((*secrets, "gcs_credentials_json", "secret_access_key", "access_key_id"), "S")
     )
-    options = as_options({"ingest.storage.azure.account.key": "S"}, TableSpec("", storage))
-    assert {name for name, value in options.items() if value == "S" and "secret" not in name} == set()
-    assert table_spec(options).storage == storage
-    assert table_spec(as_options(options, TableSpec("", storage))).storage == storage
-    assert "'S'" not in repr(storage)
+    assert "'S'" not in repr(TaskSettings(Routing(TableSpec("", storage), ())))
 
 
 def test_table_properties_keep_their_case() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tiered_stream.delta.settings.ingest_settings import table_spec
-from tiered_stream.delta.settings.query_settings import check_settings
-from tiered_stream.delta.settings.upsert_settings import check_keys, is_upsert, placeholder_of
+from tiered_stream.delta.settings.query_settings import check_keys, check_settings
 from tiered_stream.errors import ConfigurationError
 
 SOURCE = {"kafka.bootstrap.servers": "a:1", "subscribe": "orders", "remote.storage.uri": "s3://tier"}
@@ -18,7 +17,7 @@ def test_keys_and_their_order_are_settings_of_the_tables_files() -> None:
     files = table_spec({**UPSERT, "Ingest.OrderBy": "at"})
     assert (files.keys, files.order_by) == (("country", "id"), "at")
     assert (table_spec(SOURCE).keys, table_spec(SOURCE).order_by) == ((), None)
-    assert is_upsert(UPSERT) and not is_upsert(SOURCE)
+    assert table_spec(UPSERT).is_upsert and not table_spec(SOURCE).is_upsert
 
 
 def test_rows_are_deleted_only_in_tables_of_the_latest_state() -> None:
@@ -75,12 +74,13 @@ def test_a_setting_of_upserts_without_the_mode_is_refused(name: str) -> None:
 
 
 def test_debeziums_placeholder_is_the_default_if_there_is_an_envelope() -> None:
-    assert placeholder_of(UPSERT) == ""
-    assert placeholder_of({**UPSERT, "ingest.unavailableValue": "??"}) == "??"
+    assert table_spec(UPSERT).placeholder == ""
+    assert table_spec({**UPSERT, "ingest.unavailableValue": "??"}).placeholder == "??"
     for envelope in ("debezium", "flattened"):
-        given = {**UPSERT, "ingest.envelope": envelope}
-        assert placeholder_of(given) == "__debezium_unavailable_value"
-        assert placeholder_of({**given, "ingest.unavailableValue": "??"}) == "??"
+        values = {"ingest.value.format": "json", "ingest.value.schema": "id INT"}
+        given = {**UPSERT, **values, "ingest.envelope": envelope}
+        assert table_spec(given).placeholder == "__debezium_unavailable_value"
+        assert table_spec({**given, "ingest.unavailableValue": "??"}).placeholder == "??"
 
 
 def test_upserts_need_keys() -> None:
@@ -94,5 +94,5 @@ def test_topics_may_all_have_keys_of_their_own() -> None:
     with pytest.raises(ConfigurationError, match=r"set ingest\.keys "):
         check_settings({**given, "ingest.topic.orders.compression": "snappy"}, "auto")
     with pytest.raises(ConfigurationError, match=r"ingest\.keys, .*ingest\.topic\.visits\.keys"):
-        check_keys(given, "visits")
-    check_keys(SOURCE, "visits")
+        check_keys(table_spec(given), "visits")
+    check_keys(table_spec(SOURCE), "visits")

@@ -35,7 +35,7 @@ HEADERS = {"includeHeaders": "true"}
 
 
 def routed(folder: Path, name: str = "table") -> TableRows:
-    return TableRows(Routing(HEADERS, TableSpec(""), (Route(".*", name, f"{folder.as_uri()}/{name}"),)))
+    return TableRows(Routing(TableSpec(""), (Route(".*", name, f"{folder.as_uri()}/{name}"),)))
 
 
 def splits_of(parsed: Options) -> list[Split]:
@@ -100,8 +100,8 @@ from tiered_stream.plan.batch import plan_batch
 already = "pandas" in sys.modules
 parsed = parse_options(options(ODD), streaming=False)
 splits = plan_batch(parsed, open_log_source(parsed))
-for settings in ({{}}, {{"ingest.dayColumn": "day"}}):
-    routing = Routing(settings, TableSpec(""), (Route(".*", "t", {folder.as_uri()!r}),))
+for day in (None, "day"):
+    routing = Routing(TableSpec("", day_column=day), (Route(".*", "t", {folder.as_uri()!r}),))
     written = write_splits(splits, parsed, TableRows(routing), task=0)
     file_rows(written.files, written.metrics, peak_memory=0)
 assert not already and "pandas" not in sys.modules

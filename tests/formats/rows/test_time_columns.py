@@ -12,6 +12,7 @@ from tests.delta.made_batches import decoded
 from tests.formats.landed import landed
 from tests.rigs.stack.rows import Record
 from tiered_stream.delta.schema.row_plan import plan_rows
+from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.delta.settings.row_settings import row_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.row_decoder import RowDecoder
@@ -28,7 +29,7 @@ def planned(times: str, envelope: str = "none") -> RowDecoder:
     settings = {"ingest.value.format": "json", "ingest.value.schema": "by the test", "ingest.times": times,
                 "ingest.envelope": envelope, "ingest.onDecodeError": "deadLetter",
                 "ingest.deadLetterTable": "/dead"}  # fmt: skip
-    return RowDecoder(plan_rows(settings, include_headers=False, parse=lambda _: schema))
+    return RowDecoder(plan_rows(table_spec(settings), include_headers=False, parse=lambda _: schema))
 
 
 @pytest.mark.parametrize("envelope", ["none", "debezium"])

@@ -21,7 +21,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.kafka_columns import find_column, hidden, kafka_column
 from tiered_stream.formats.rows.row_choices import Format, OnDecodeError
-from tiered_stream.formats.rows.row_format import PartFormat, RowFormat, row_format
+from tiered_stream.formats.rows.row_format import PartFormat, RowFormat
 from tiered_stream.formats.rows.row_steps import RowQuery
 from tiered_stream.formats.sql.functions import FUNCTIONS
 from tiered_stream.formats.sql.parser import MAX_DEPTH, MAX_LENGTH, SqlQuery, parse_query
@@ -210,7 +210,7 @@ def planned(select: str | None, where: str | None) -> RowFormat:
 def test_rows_keep_their_offsets_and_left_out_records_are_counted() -> None:
     how = planned("upper(value) AS v, kafka_offset AS o", "kafka_offset <> 11")
     records = decoded([Record(b"k", value) for value in (b"a", b"b", b"\xff", b"d")], 10)
-    found = RowDecoder(pickle.loads(pickle.dumps(row_format(how.to_json(), {})))).decode(records)
+    found = RowDecoder(pickle.loads(pickle.dumps(how))).decode(records)
     assert found.rows.select(["v", "o"]).to_pydict() == {"v": ["A", "D"], "o": [10, 13]}
     assert find_column(found.rows.schema, "offset") == 1
     assert kafka_column(found.rows, "timestamp").type == pa.timestamp("us", tz="UTC")
@@ -245,7 +245,9 @@ def test_columns_of_the_record_are_found_under_the_names_that_select_gives() -> 
 
 
 def test_plain_records_are_selected_without_a_format() -> None:
-    rows = plan_rows({"ingest.select": "topic, length(value) AS size", "ingest.where": "partition = 0"}, False)
+    rows = plan_rows(
+        table_spec({"ingest.select": "topic, length(value) AS size", "ingest.where": "partition = 0"}), False
+    )
     assert (rows.written.names, rows.is_plain) == (["topic", "size"], False)
 
 

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.rigs.dead_letter_model.history import DEAD_LETTERS, Die, Interruption, Moment, Place
 from tests.rigs.dead_letter_model.without_spark import LocalFolder, Writer
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.commit import delta_spark_commit, deltalake_commit, many_tables, query_commits
+from tiered_stream.delta.commit import delta_spark_commit, deltalake_commit, many_tables
 
 T = TypeVar("T")
 
@@ -148,7 +148,7 @@ class Lives:
                 patches.enter_context(patch.object(DeltaTable, method, _named(getattr(DeltaTable, method))))
             for writer in (DataStreamWriter, Writer):
                 patches.enter_context(patch.object(writer, "foreachBatch", self._batches(writer)))
-            patches.enter_context(patch.object(query_commits, "ThreadPoolExecutor", self._pools()))
+            patches.enter_context(patch.object(many_tables, "ThreadPoolExecutor", self._pools()))
             patches.enter_context(patch.object(many_tables, "BATCHES_BETWEEN_TRIES", 2))
             yield
 

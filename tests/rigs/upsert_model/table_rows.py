@@ -8,11 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tiered_stream.delta.schema.routing import routing_options
+from tiered_stream.delta.schema.routing import TaskSettings
 from tiered_stream.delta.settings import ingest_settings as ingest
+from tiered_stream.delta.settings.query_settings import query_settings
 from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION
 from tiered_stream.delta.write.latest_rows import DELETES, last_rows
 from tiered_stream.formats.rows.row_choices import Evolution
+from tiered_stream.options.parsing import parse_subscription
+from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.verification.latest_rows_source import LatestRowsReader
 from tiered_stream.verification.verify_latest import _routing
 
@@ -20,8 +23,9 @@ from tiered_stream.verification.verify_latest import _routing
 def rows_of_topic(session: Any, options: Mapping[str, str], table: Path) -> list[dict[str, Any]]:
     """Return the row of each key's last record, as the tasks of `verify` decode it for the table."""
     settings = ingest.with_overrides(options, {SCHEMA_EVOLUTION.name: Evolution.NONE})
-    routing, _ = _routing(session, settings, str(table), include_headers=False)
-    reader = LatestRowsReader(routing_options(routing))
+    query = query_settings({**settings, INCLUDE_HEADERS.name: "false"})
+    routing, _ = _routing(session, query, parse_subscription(options).topics, str(table))
+    reader = LatestRowsReader(TaskSettings(routing).added_to(query.options))
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     if not batches:
         return []

@@ -25,7 +25,7 @@ _RAISED_CLASS, _RAISED = "org.apache.spark.SparkRuntimeException", "USER_RAISED_
 
 
 def java_exception(error: Py4JJavaError | CapturedException) -> Any:
-    """Return the Java exception that caused the Python error; None: PySpark kept only the exception's text."""
+    """Return the Java exception that caused the Python error, or None if PySpark kept only the exception's text."""
     return error.java_exception if isinstance(error, Py4JJavaError) else error._origin
 
 

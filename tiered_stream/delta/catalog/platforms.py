@@ -45,7 +45,7 @@ def find_platform(
     spark_version: str,
     has_class: Callable[[str], bool],
 ) -> Platform | None:
-    """Return the managed platform on which the driver runs; None: there is no sign of a known platform.
+    """Return the managed platform on which the driver runs, or None if there is no sign of a known platform.
 
     Args:
         environment: environment variables of the driver.

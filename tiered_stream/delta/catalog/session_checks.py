@@ -175,7 +175,7 @@ def session_builder(
 
 
 def note_session(spark: SparkSession) -> None:
-    """Keep where the settings of spark-submit's session were written, for errors that name them."""
+    """Remember the files that have the settings of spark-submit's session, for errors that name a setting's place."""
     if _SUBMITTED not in os.environ:
         return  # `session_builder` knows it
     with suppress(PySparkException, Py4JError):  # a session of Spark Connect has neither a JVM nor a context here

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 @lru_cache(maxsize=1)
 def platform_of(spark: SparkSession) -> Platform | None:
-    """Return the managed platform on which the session's driver runs; None: there is no sign of a known platform.
+    """Return the managed platform on which the session's driver runs, or None if there is no sign of a known platform.
 
     With Spark Connect, only the environment variables of this process count, because a client cannot see the server's.
     """

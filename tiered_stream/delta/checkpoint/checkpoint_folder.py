@@ -48,7 +48,7 @@ class CheckpointFolder:
             return [status.getPath().getName() for status in files.list(path)] if files.exists(path) else []
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of the file `name`; None: there is no such file.
+        """Return the bytes of the file `name`, or None if there is no such file.
 
         Raises:
             CorruptDataError: the file has more than `MAX_FILE_BYTES`.

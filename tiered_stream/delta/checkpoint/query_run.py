@@ -119,10 +119,7 @@ class QueryRun:
     name: str | None
 
     def read(self, spark: SparkSession, source: str, options: Mapping[str, str]) -> DataFrame:
-        """Return a streaming DataFrame of the data source `source` for this query.
-
-        Raises: the errors of `stream_of`.
-        """
+        """Return a streaming DataFrame of the data source `source` for this query."""
         ends = {remote_options.AVAILABLE_NOW.name: "true"} if self._must_be_stopped(spark) else {}
         return stream_of(spark, source, {**options, **ends}, self.checkpoint)
 
@@ -193,7 +190,10 @@ def _stop_at_end(query: StreamingQuery) -> None:
 
 
 def limited(rows: DataFrame, tasks: int | None) -> DataFrame:
-    """Return the rows in at most `tasks` of Spark's partitions, so that no more tasks run at once; None: unchanged."""
+    """Return the rows in at most `tasks` of Spark's partitions, so that no more tasks run at once.
+
+    If `tasks` is None, the rows are returned unchanged.
+    """
     return rows.coalesce(tasks) if tasks else rows
 
 
@@ -222,10 +222,6 @@ def stream_of(spark: SparkSession, source: str, options: Mapping[str, str], chec
     If the session requires names of sources (`spark.sql.streaming.queryEvolution.enableSourceEvolution`), the source
     gets its name from the checkpoint. Its name is `NAME` if the checkpoint has no name yet, or with Spark Connect.
     Without this requirement, the checkpoint is not read.
-
-    Raises:
-        ConfigurationError: the checkpoint has offsets of several sources, or Spark has no file system for it.
-        TableError, CorruptDataError, UnsupportedDataError: the checkpoint cannot be read.
     """
     reader = spark.readStream.format(source).options(**options)
     if (spark.conf.get(_NAMES_SOURCES, None) or "").strip().lower() == "true":

@@ -109,11 +109,7 @@ class QueryTables:
 
 
 def query_tables_of(text: bytes) -> QueryTables:
-    """Restore the state from the JSON `text` that `QueryTables.to_json` has written.
-
-    Raises:
-        CorruptDataError: the text is malformed, or has an unknown version.
-    """
+    """Restore the state from the JSON `text` that `QueryTables.to_json` has written."""
     try:
         values = orjson.loads(text)
         if values["version"] != _VERSION:

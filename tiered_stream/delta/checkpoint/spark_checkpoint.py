@@ -51,7 +51,7 @@ class ReadableFolder(Protocol):
         """
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of the file `name`; None: there is no such file.
+        """Return the bytes of the file `name`, or None if there is no such file.
 
         Raises:
             CorruptDataError: the file has more than `MAX_FILE_BYTES`.
@@ -91,12 +91,7 @@ def _positions(text: str | None) -> dict[TopicPartition, int]:
 
 
 def batch_ends(text: bytes) -> BatchEnds:
-    """Parse `text`, the bytes of a file in the checkpoint's folder `offsets`.
-
-    Raises:
-        UnsupportedDataError: the file has an unknown version.
-        CorruptDataError: the file is damaged.
-    """
+    """Parse `text`, the bytes of a file in the checkpoint's folder `offsets`."""
     lines = text.splitlines()
     version = lines[0] if lines else b""
     if version not in (_BY_POSITION, _BY_ID):
@@ -136,7 +131,9 @@ class SparkCheckpoint:
         self._folder = folder
 
     def query_id(self) -> str | None:
-        """Return the query's id from the file `metadata` (Spark: `StreamMetadata`); None: there is no such file yet.
+        """Return the query's id from the file `metadata` (Spark: `StreamMetadata`).
+
+        The result is None if there is no such file yet.
 
         Raises:
             CorruptDataError: the file is damaged.
@@ -153,11 +150,11 @@ class SparkCheckpoint:
         return query_id
 
     def last_committed(self) -> int | None:
-        """Return the id of the last micro-batch that Spark has committed; None: there is none."""
+        """Return the id of the last micro-batch that Spark has committed, or None if there is none."""
         return self._last(_COMMITS)
 
     def committed(self) -> tuple[int, BatchEnds] | None:
-        """Return the id and the end offsets of the last micro-batch that Spark has committed; None: there is none.
+        """Return the id and the end offsets of the last micro-batch that Spark has committed, or None if there is none.
 
         Raises:
             UnsupportedDataError: the micro-batch's file in `offsets` has an unknown version.
@@ -182,7 +179,7 @@ class SparkCheckpoint:
         return self._last(_OFFSETS)
 
     def ends(self, batch_id: int) -> BatchEnds | None:
-        """Return the end offsets of a micro-batch; None: Spark has deleted their file, or has not written it yet.
+        """Return the end offsets of a micro-batch, or None if Spark has deleted their file, or has not written it yet.
 
         Raises:
             UnsupportedDataError: the file has an unknown version.

@@ -29,7 +29,7 @@ class StoredFolder:
         return [info.base_name for info in self._files.get_file_info(fs.FileSelector(name, allow_not_found=True))]
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of the file `name`; None: there is no such file.
+        """Return the bytes of the file `name`, or None if there is no such file.
 
         Raises:
             CorruptDataError: the file has more than `MAX_FILE_BYTES`, or `name` is a folder.

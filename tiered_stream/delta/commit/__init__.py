@@ -20,7 +20,6 @@ Files that other packages import:
 Files of this package alone:
 
 - `compaction`: compaction of a table's small files into larger ones, in the background
-- `deltalake_compaction`: compaction by the `deltalake` library of partitions that have many small files
 - `deltalake_merge`: commits to a table of the latest state by deltalake
 - `deltalake_statistics`: choice of the columns for which deltalake writes statistics
 """

@@ -194,9 +194,6 @@ class TableCommits:
         """Check that each topic in `files` has the id that the query's last commit recorded.
 
         A topic with another id was deleted and created again. Topics without a recorded id pass.
-
-        Raises:
-            DataLossError: a topic has another id, and `fail_on_data_loss` is true.
         """
         if self._topic_ids is None:
             version = last.version - 1
@@ -255,9 +252,6 @@ class TableCommits:
 
         Returns:
             `transaction`, or a new transaction if columns were added or widened.
-
-        Raises:
-            TableError: the table was replaced by another table, or no longer suits the direct lane or the files.
         """
         self._check_names(files)
         if self._grow(transaction.state.description, files):

@@ -16,17 +16,16 @@ from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.catalog.session_platform import platform_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
-from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.requirements.lane import TableDescription, requirements_for_spark
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
 from tiered_stream.delta.requirements.requirement import Handling
-from tiered_stream.delta.requirements.s3a_requirements import ACL, S3A_PREFIX, STORAGE_CLASS
+from tiered_stream.delta.requirements.s3a import ACL, S3A_PREFIX, STORAGE_CLASS
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
 from tiered_stream.delta.requirements.store_access import missing_connector
-from tiered_stream.delta.requirements.table_requirements import WIDENING_FEATURES
-from tiered_stream.delta.requirements.writer_requirements import requirements_of_session, requirements_of_table
+from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableSpec, TableStorage
-from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT
+from tiered_stream.delta.settings.row_settings import MODE, UPSERT
 from tiered_stream.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -34,21 +33,10 @@ if TYPE_CHECKING:
     from tiered_stream.delta.commit.transaction import CommitTable, DeltaTransaction, Lock
 
 
-def why_not_by_deltalake(description: TableDescription) -> str | None:
-    """Return a text that names the table's requirements that only delta-spark meets; None: there are none."""
-    if names := _requirements_for_spark(description):
-        return f"the table has {names}, which {ingest.COMMIT.name}={ingest.COMMIT_BY_SPARK} alone honours"
-    return None
-
-
 def open_for_commits(
     spark: SparkSession, address: TableAddress, spec: TableSpec, by: str, description: TableDescription
 ) -> CommitTable:
-    """Return the table, opened for commits by the library `by`; a table of the latest state gets MERGEs.
-
-    Raises:
-        ConfigurationError: settings of the MERGE do not fit the table as `description` has it.
-    """
+    """Return the table, opened for commits by the library `by`; a table of the latest state gets MERGEs."""
     if not spec.keys:
         return DeltaSparkTable(spark, address) if by == ingest.COMMIT_BY_SPARK else _by_deltalake(spark, address, spec)
     # Imported late, because the import loads Arrow and NumPy, which a driver that appends does not need.
@@ -71,7 +59,7 @@ def _by_deltalake(spark: SparkSession, address: TableAddress, spec: TableSpec) -
 
 
 def find_table(spark: SparkSession, address: TableAddress, spec: TableSpec) -> DeltaTransaction | None:
-    """Return a transaction on the table's newest version; None: there is no table.
+    """Return a transaction on the table's newest version, or None if there is no table.
 
     deltalake begins it if the session's delta-spark cannot reach the table, such as a table in a store for which the
     session has no connector.
@@ -118,11 +106,6 @@ def choose_committer(spark: SparkSession, spec: TableSpec, description: TableDes
     The library is `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`. For `auto`, it suits the session and the table, and it
     cannot overwrite commits of the session's other queries. For a table of the latest state, it is delta-spark if only
     Spark's MERGE suits the table.
-
-    Raises:
-        ConfigurationError: `ingest.commit` asks for delta-spark, but the session has no delta-spark or no file system
-            for the table. Or deltalake is to commit, but an ACL or a storage class is set. Or a table of the latest
-            state needs Spark's MERGE, which is not to be used.
     """
     by, reason = _chosen(spark, spec, description)
     if not spec.keys or by == ingest.COMMIT_BY_SPARK:
@@ -152,7 +135,7 @@ def _chosen(spark: SparkSession, spec: TableSpec, description: TableDescription)
         return ingest.COMMIT_BY_DELTALAKE, why_not_spark
     if not _is_local(spec):
         return ingest.COMMIT_BY_SPARK, "as the session's other queries do"
-    if names := _requirements_for_spark(description):
+    if names := requirements_for_spark(description):
         return ingest.COMMIT_BY_SPARK, f"the table has {names}"
     for requirement in requirements_of_session(settings_in_list(spark)):
         if requirement.entry.handling is Handling.BY_SPARK:
@@ -168,7 +151,7 @@ def merges_by_spark(spark: SparkSession, spec: TableSpec) -> bool:
 
 
 def why_no_committer(spark: SparkSession, spec: TableSpec) -> str | None:
-    """Return why no library may commit to the table; None: one may commit.
+    """Return why no library may commit to the table, or None if one may commit.
 
     A user who sets `ingest.commit` to deltalake has to exclude the platform's writers.
     """
@@ -205,15 +188,3 @@ def _why_not_spark(spark: SparkSession, spec: TableSpec) -> str | None:
 
 def _is_local(spec: TableSpec) -> bool:
     return urlsplit(spec.uri).scheme == "file"
-
-
-def _requirements_for_spark(description: TableDescription) -> str:
-    """Return the names of the table's requirements that only delta-spark meets, joined by "and".
-
-    The text is empty if there are none.
-    """
-    unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
-    names = dict.fromkeys(requirement.name for requirement in unmet if requirement.entry.handling is Handling.BY_SPARK)
-    if ingest.TYPE_WIDENING in names:
-        names = dict.fromkeys(name for name in names if name not in WIDENING_FEATURES)
-    return " and ".join(names)

@@ -9,18 +9,27 @@ share one thread for compaction, so that memory is bounded.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import cache, partial
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.commit.committer import excluded_delta_spark
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS
+from tiered_stream.delta.commit.transaction import Lock
 from tiered_stream.delta.requirements.session_requirements import CODEC
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableSpec
+from tiered_stream.delta.write.file_systems import open_folder
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +41,21 @@ _MIN_FILE_SIZE, _MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{bound}FileS
 
 Delta: `OptimizeTableCommand`.
 """
+
+MIN_SMALL_FILES = 8
+"""Minimum number of small files in a partition that is compacted; with fewer, rewriting costs more than it gains."""
+_NOT_COMPACTED = (
+    "the table %s%s is not compacted: it has dates before 1582 or timestamps before 1900, for which Spark needs its "
+    "version in a file's footer, which deltalake does not write. Set ingest.commit=spark to compact it."
+)
+_NO_FOLDERS = (
+    "the table %s is not compacted: deltalake does not escape the colon in the names of partition folders, and Spark "
+    "would not find its files. Set ingest.commit=spark to compact it."
+)
+_Partition = tuple[tuple[str, str], ...]
+"""Partition, as pairs of a partition column's name and its value."""
+_PARTITION = "partition."
+"""Prefix of partition columns' names in deltalake's table of files (`get_add_actions`)."""
 
 
 def compaction_of(spark: SparkSession, address: TableAddress, spec: TableSpec, by: str) -> Compaction | None:
@@ -92,8 +116,6 @@ def _compact(spark: SparkSession, address: TableAddress, spec: TableSpec) -> Non
     delta-spark's lock. Because deltalake compacts and commits in one call, batches would wait for the lock during the
     whole compaction. So delta-spark compacts the table.
     """
-    from tiered_stream.delta.commit.deltalake_compaction import compact_crowded, is_crowded
-
     excluded = excluded_delta_spark(spark, address, spec)
     if excluded is None or not excluded.is_opened():
         compact_crowded(spec, excluded.lock if excluded else nullcontext)
@@ -111,3 +133,68 @@ def _optimize(spark: SparkSession, address: TableAddress, spec: TableSpec) -> No
     for name, value in {**ALL_ROWS, **sizes, CODEC: spec.codec}.items():
         session.conf.set(name, value)
     session.sql(f"OPTIMIZE {address.sql_path(spark)}")
+
+
+# Compaction by deltalake of partitions that have many small files, one partition at a time.
+
+
+def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
+    """Compact files below the target size in each partition with at least `MIN_SMALL_FILES` such files.
+
+    Each partition is compacted in a `with` block of `lock`. Nothing is done if there is no table.
+
+    A partition with dates before 1582 or timestamps before 1900 in these files is skipped with a warning. The reason is
+    that deltalake cannot write the footer key that makes Spark read such values right. A table whose partition column
+    has a colon in its name is skipped with a warning, too.
+    """
+    # Imported late, because a driver whose tables are not compacted does not need these modules.
+    from tiered_stream.delta.commit.deltalake_commit import NO_CHECKPOINT, open_table
+    from tiered_stream.delta.commit.deltalake_statistics import find_odd_times, writer_properties
+
+    table = open_table(spec)
+    if table is None:
+        return
+    if any(":" in name for name in table.metadata().partition_columns):
+        log.warning(_NO_FOLDERS, spec.uri)
+        return
+    folder = open_folder(spec.uri, spec.storage)
+    for partition, paths in _crowded(table, spec.target_bytes).items():
+        odd = find_odd_times(folder, paths)
+        if odd.need_version_key:
+            log.warning(_NOT_COMPACTED, spec.uri, "".join(f", {name}={value}," for name, value in partition))
+            continue
+        with lock():
+            metrics = table.optimize.compact(
+                partition_filters=[(name, "=", value) for name, value in partition] or None,
+                target_size=spec.target_bytes,
+                max_concurrent_tasks=1,
+                writer_properties=writer_properties(table, spec.codec, with_times=not odd.beyond_years),
+                post_commithook_properties=NO_CHECKPOINT,
+            )
+        log.info("the table %s: %d files are now %d", spec.uri, metrics["numFilesRemoved"], metrics["numFilesAdded"])
+
+
+def is_crowded(spec: TableSpec) -> bool:
+    """Return whether any partition of the table has at least `MIN_SMALL_FILES` files below the target size.
+
+    Return false if there is no table.
+    """
+    from tiered_stream.delta.commit.deltalake_commit import open_table
+
+    table = open_table(spec)
+    return table is not None and bool(_crowded(table, spec.target_bytes))
+
+
+def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]]:
+    """Return the paths of files below `target_bytes` of each partition that has at least `MIN_SMALL_FILES` such files.
+
+    The partition () stands for a whole table without partitions. A partition with a null value is left out.
+    """
+    files = pa.table(table.get_add_actions(flatten=True))
+    names = [name for name in files.column_names if name.startswith(_PARTITION)]
+    small = defaultdict[_Partition, list[str]](list)
+    for row in files.select(["path", "size_bytes", *names]).to_pylist():
+        # A partition whose value is null is skipped, because `partition_filters` cannot name it.
+        if row["size_bytes"] < target_bytes and None not in (row[name] for name in names):
+            small[tuple((name.removeprefix(_PARTITION), str(row[name])) for name in names)].append(unquote(row["path"]))
+    return {partition: paths for partition, paths in small.items() if len(paths) >= MIN_SMALL_FILES}

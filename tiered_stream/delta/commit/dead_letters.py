@@ -85,11 +85,7 @@ class DeadLetterTable:
     commits: TableCommits
 
     def has_earlier(self, query_id: str, batch_id: int) -> bool:
-        """Return whether an earlier attempt at the batch has committed dead letters to this table.
-
-        Raises:
-            TableError: the table for dead letters cannot be read, or was replaced by another table.
-        """
+        """Return whether an earlier attempt at the batch has committed dead letters to this table."""
         return self.commits.is_committed(query_id, batch_id)
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], unfinished: Unfinished) -> None:

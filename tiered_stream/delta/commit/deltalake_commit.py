@@ -85,12 +85,7 @@ def open_table(spec: TableSpec) -> DeltaTable | None:
 
 
 def _open(spec: TableSpec, place: tuple[str, dict[str, str]] | None = None) -> DeltaTable:
-    """Open the table at its newest version; `place` is the result of `_place`, if the caller has it.
-
-    Raises:
-        CatalogManagedError: a catalog manages the table.
-        StorageAccessError: there is no access token.
-    """
+    """Open the table at its newest version; `place` is the result of `_place`, if the caller has it."""
     uri, storage_options = place or _place(spec)
     try:
         table = DeltaTable(uri, storage_options=storage_options)
@@ -112,9 +107,6 @@ def _place(spec: TableSpec) -> tuple[str, dict[str, str]]:
     """Return what `deltalake_place` returns, if the table's storage gives an access token where it needs one.
 
     deltalake would ask a token service that does not respond for minutes.
-
-    Raises:
-        StorageAccessError: there is no access token.
     """
     place = deltalake_place(spec)
     if urlsplit(spec.uri).scheme in (*AZURE_SCHEMES, GOOGLE_SCHEME):
@@ -169,11 +161,7 @@ def _create(spec: TableSpec, schema: StructType, properties: Mapping[str, str], 
 
 
 def add_columns(spec: TableSpec, columns: StructType, lock: Lock = nullcontext) -> None:
-    """Add to the table the columns and the nested fields of `columns` that it lacks, in a `with` block of `lock`.
-
-    Raises:
-        TableError: the table refuses the columns.
-    """
+    """Add to the table the columns and the nested fields of `columns` that it lacks, in a `with` block of `lock`."""
     with _table_errors(spec, "changed"):
         _run_locked(lock, lambda: _add_columns(_open(spec), columns))
 
@@ -183,9 +171,6 @@ def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
 
     If the lock raises UncertainCommitError because another writer may have overwritten the change, call `change` again,
     up to `_MAX_ATTEMPTS` times in all.
-
-    Raises:
-        UncertainCommitError: after the last call, too, another writer may have overwritten the change.
     """
     for _ in range(_MAX_ATTEMPTS - 1):
         with suppress(UncertainCommitError), lock():
@@ -195,11 +180,7 @@ def _run_locked(lock: Lock, change: Callable[[], _T]) -> _T:
 
 
 def delete_rows(spec: TableSpec, predicate: str) -> None:
-    """Delete the rows that meet the SQL condition `predicate`, in one commit.
-
-    Raises:
-        TableError: the table refuses the deletion, or other commits came first at each of deltalake's attempts.
-    """
+    """Delete the rows that meet the SQL condition `predicate`, in one commit."""
     with _table_errors(spec, "changed"):
         table = _open(spec)
         table.delete(predicate, writer_properties=writer_properties(table, spec.codec, with_times=False))
@@ -271,7 +252,9 @@ class DeltalakeTable:
         return table, self._log.digest(table.version()), place
 
     def _prepared_table(self) -> DeltaTable | None:
-        """Return the table that `prepare` opened, updated to the newest version; None: the caller must open the table.
+        """Return the table that `prepare` opened, updated to the newest version.
+
+        The result is None if the caller must open the table.
 
         The result is None if `prepare` was not called, if opening or updating failed, or if credentials were renewed
         since. It is also None if the log file of the opened version has another digest now. In this case, the folder

@@ -74,7 +74,7 @@ class DeltalakeMergedTable:
 
 
 class _SparkNeededError(Exception):
-    """Only Spark can merge these rows, for a reason in one line."""
+    """Error for rows that only Spark can merge; its text is the reason, in one line."""
 
 
 class DeltalakeMerge:
@@ -108,7 +108,10 @@ class DeltalakeMerge:
         return version
 
     def _merge(self, batch: BatchCommit) -> int:
-        """Raise _SparkNeededError if only Spark can merge the rows; then nothing was committed."""
+        """Merge the rows of the batch by deltalake, and return the version of the commit.
+
+        If only Spark can merge the rows, nothing is committed, and `_SparkNeededError` is raised.
+        """
         merged, spec = self._of.merged, self._of.merged.spec
         if reason := why_not_merged_by_deltalake(self.state.description, spec.merge_on):
             raise _SparkNeededError(reason)
@@ -130,11 +133,7 @@ class DeltalakeMerge:
             raise unordered_error(str(merged.address), str(error)) from None
 
     def _are_times_in_years(self, folder: fs.FileSystem, files: Sequence[DataFile]) -> bool:
-        """Return whether all dates and times of the table and of the staged files are in the years 1 to 9999.
-
-        Raises:
-            _SparkNeededError: Spark might misread rows of the table that deltalake has rewritten.
-        """
+        """Return whether all dates and times of the table and of the staged files are in the years 1 to 9999."""
         of = self._of
         if not any(_has_days_or_times(each.type) for each in arrow_schema(_schema(self.state))):
             return True
@@ -200,11 +199,7 @@ def _if_unordered(clauses: MergeClauses) -> str:
 
 
 def _staged(folder: fs.FileSystem, files: Sequence[DataFile], columns: StructType) -> pa.Table:
-    """Return the rows of the staged files, with the columns `columns` and `STAGED`.
-
-    Raises:
-        _SparkNeededError: the rows have more than `MAX_ROWS_BYTES` bytes, or a nested field has another case.
-    """
+    """Return the rows of the staged files, with the columns `columns` and `STAGED`."""
     schema = pa.schema([*arrow_schema(columns), *STAGED])
     tables, size = [], 0
     for rows in _row_groups(folder, files):
@@ -224,11 +219,7 @@ def _row_groups(folder: fs.FileSystem, files: Sequence[DataFile]) -> Iterator[pa
 
 
 def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with the columns of `schema`; a column that they lack is null.
-
-    Raises:
-        _SparkNeededError: the name of a nested field differs from the table's name by case.
-    """
+    """Return the rows with the columns of `schema`; a column that they lack is null."""
     known = {name.lower(): name for name in rows.column_names}
     for each in schema:
         own = known.get(each.name.lower())

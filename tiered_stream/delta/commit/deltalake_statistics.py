@@ -119,7 +119,10 @@ def _odd_times(file: pq.FileMetaData) -> OddTimes:
 
 
 def _bounds(chunk: pq.ColumnChunkMetaData) -> tuple[float, float] | None:
-    """Return the chunk's lowest and highest value, which are infinite if they are unknown; None: it has no value."""
+    """Return the chunk's lowest and highest value, which are infinite if they are unknown.
+
+    The result is None if the chunk has no value.
+    """
     bounds = chunk.statistics
     if bounds is not None and bounds.null_count == chunk.num_values:
         return None

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from tiered_stream.delta.checkpoint.query_tables import Held, Landed, Parked, QueryTables, QueryTablesLog
 from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.query_commits import QueryCommits, Share, dead_letters_in, error_like
+from tiered_stream.delta.commit.query_commits import QueryCommits, Result, Share, dead_letters_in, error_like
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows, offset_ranges
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
@@ -26,6 +27,7 @@ from tiered_stream.observe.landed_rows import LandedRows
 
 log = logging.getLogger(__name__)
 
+COMMITS_AT_ONCE = 8
 BATCHES_BETWEEN_TRIES = 10
 """Number of batches between two attempts of the driver to catch up parked tables, which could not be written."""
 _MAX_NAMED = 5
@@ -66,6 +68,18 @@ class ManyTables(QueryCommits):
     rows_reader: ParkedRowsReader
     _: KW_ONLY
     park: bool
+    in_thread: Callable[[Callable[[str], Any]], Callable[[str], Any]] = lambda do: do
+    """Function that wraps a function for another thread, such as pyspark's `inheritable_thread_target`.
+
+    Spark's jobs of the wrapped function then belong to the query, and end when the query is stopped.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
+
+    def _begin(self, do: Callable[[str], Result], keys: Iterable[str]) -> dict[str, Callable[[], Result]]:
+        return {key: self._threads.submit(self.in_thread(do), key).result for key in keys}
 
     def begin(self, query_id: str) -> None:
         """Catch up the tables that an earlier run has parked, and report to the planner the tables that stay parked.
@@ -130,9 +144,6 @@ class ManyTables(QueryCommits):
 
         A dead letter's file belongs to the table that its record was meant for. `landed` has the newest batch of each
         table, by table key.
-
-        Raises:
-            ConfigurationError: topics that go to one table have different settings for it.
         """
         by_table: dict[str, list[DataFile]] = defaultdict(list)
         for file in files:
@@ -153,11 +164,7 @@ class ManyTables(QueryCommits):
         return error_like(error, f"its dead letters were not committed: {error}")
 
     def _target(self, topics: Sequence[str]) -> TableSpec:
-        """Return the table to which all of the topics go.
-
-        Raises:
-            ConfigurationError: the topics have different settings for the table.
-        """
+        """Return the table to which all of the topics go."""
         first = self.routing.target(topics[0])
         for other in topics[1:]:
             if self.routing.target(other).shared != first.shared:
@@ -190,9 +197,6 @@ class ManyTables(QueryCommits):
 
         A table that gets all rows that it lacks is no longer parked. If the rows cannot be committed to a table, the
         table stays parked, with the new reason.
-
-        Raises:
-            DataLossError: records that a parked table lacks are gone.
         """
         for key, parked in tables.parked.items():
             try:

@@ -41,7 +41,7 @@ from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.delta.settings.upsert_settings import MERGE_ON, ORDER_BY, OWN_COLUMNS
+from tiered_stream.delta.settings.row_settings import MERGE_ON, ORDER_BY, OWN_COLUMNS
 from tiered_stream.delta.write.data_files import DataFile, offset_ranges
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED, known_at
 from tiered_stream.errors import ConfigurationError, TableError
@@ -133,12 +133,7 @@ class MergedTable:
         return known_at(self.columns(description).names, names)
 
     def check(self, description: TableDescription) -> None:
-        """Check the settings of the MERGE against the table's columns.
-
-        Raises:
-            ConfigurationError: `ingest.mergeOn` is no condition on columns of the table and of the rows, or the table
-                lacks one of `ingest.ownColumns`.
-        """
+        """Check the settings of the MERGE against the table's columns."""
         target = struct_type(description.fields)
         known = {name.lower() for name in target.names}
         for name in self.spec.own_columns:
@@ -320,8 +315,8 @@ def _not_below_sql(value: str, order_by: str) -> str:
 def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: bool = False) -> str:
     """Return the MERGE of the view `source` of new rows into `table`, which is SQL text itself.
 
-    If `only_insert` is true, for a table without rows, the MERGE reads the new rows once in place of twice. It fails if
-    another writer has added rows, which it would leave as they are.
+    `only_insert` is for a table without rows. The MERGE then reads the new rows once, not twice. It fails if another
+    writer has added rows, because it would leave these rows as they are.
     """
     values = ", ".join(f"target.{name} = {value}" for name, value in merged.updates.items())
     reset = ", ".join(f"target.{name} = {value}" for name, value in merged.own.items())

@@ -24,7 +24,6 @@ from tiered_stream.delta.commit.committer import (
     lock_for_creation,
     open_for_commits,
     why_no_committer,
-    why_not_by_deltalake,
 )
 from tiered_stream.delta.commit.compaction import Compaction, compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
@@ -56,8 +55,7 @@ from tiered_stream.delta.requirements.table_requirements import CLUSTERING
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
 from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TYPE_WIDENING, TableSpec
-from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION
-from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT
+from tiered_stream.delta.settings.row_settings import MODE, SCHEMA_EVOLUTION, UPSERT
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
@@ -103,7 +101,7 @@ class OpenTable:
     compaction: Compaction | None = None
 
     def accepts(self, description: TableDescription, checked_rules: TableRules | None) -> str | None:
-        """Return a text that says why the table, as `description` has it, cannot be written; None: it can be.
+        """Return a text that says why the table, as `description` has it, cannot be written, or None if it can be.
 
         Args:
             description: the table's metadata and protocol now.
@@ -111,8 +109,7 @@ class OpenTable:
         """
         if self.spec.keys:  # Delta itself checks the rows that it merges, and a MERGE finds out what the table requires
             return None
-        why_not = why_not_direct(description, self.spec.day_column, self.spec.schema, checked_rules)
-        return why_not or (None if self.by == COMMIT_BY_SPARK else why_not_by_deltalake(description))
+        return why_not_direct(description, self.spec.day_column, self.spec.schema, checked_rules, self.by)
 
 
 def with_access(spark: SparkSession, spec: TableSpec) -> tuple[TableSpec, str | None]:
@@ -239,8 +236,8 @@ def _opened(
 def replace_unused(spark: SparkSession, address: TableAddress, spec: TableSpec, description: TableDescription) -> bool:
     """Replace a table that an earlier run has created with other columns, and that has never got rows.
 
-    So a run whose settings were wrong does not keep the corrected one from its table. A table that anything else has
-    changed stays as it is. `description` describes the table.
+    So a user can correct the settings of a failed first run, and run the job again. If anything else has changed the
+    table, the table stays as it is. `description` describes the table.
 
     Returns:
         True if the table was replaced.
@@ -290,21 +287,13 @@ def _create(
     """Create the missing table, by deltalake or by Spark (`create`), and return it.
 
     If the direct lane could not write to the new table, no table is created, and the reason is returned as a text.
-
-    Raises:
-        ConfigurationError: Delta refuses a column, or the session cannot commit as `ingest.commit` asks.
-        TableAccessError: Spark has created the table where tasks do not find it.
-        TableError: the table cannot be created.
     """
     from tiered_stream.delta.commit.deltalake_commit import create_table, open_table
 
     properties = new_table_properties(spark, spec)
     expected = _expected_description(spec, properties)
     by, _ = choose_committer(spark, spec, expected)
-    why_not = None if spec.keys else unmet_requirements(expected)
-    if not (spec.keys or by == COMMIT_BY_SPARK):
-        why_not = why_not or why_not_by_deltalake(expected)
-    if why_not:
+    if not spec.keys and (why_not := unmet_requirements(expected, by)):
         return why_not
     by_spark = is_created_by_spark(spark, spec, has_delta=has_delta_spark(spark))
     if by != COMMIT_BY_SPARK and not by_spark:
@@ -325,7 +314,7 @@ def _create(
 
 
 def _why_session_needs_spark(spark: SparkSession, spec: TableSpec) -> str | None:
-    """Return in one line why the session needs the Spark lane; None: it does not.
+    """Return in one line why the session needs the Spark lane, or None if it does not.
 
     It needs the Spark lane without deltalake, or for a setting that only Spark follows. If Spark merges the rows, no
     setting counts.
@@ -340,11 +329,7 @@ def _why_session_needs_spark(spark: SparkSession, spec: TableSpec) -> str | None
 
 
 def _expected_description(spec: TableSpec, properties: Mapping[str, str]) -> TableDescription:
-    """Return the description that a new table will have, before it is created.
-
-    Raises:
-        ConfigurationError: Delta refuses a column.
-    """
+    """Return the description that a new table will have, before it is created."""
     check_new_columns(spec.schema, properties)
     features = frozenset([CLUSTERING] if spec.cluster_by else [])
     return replace(_planned_description(spec), configuration=properties, writer_features=features)

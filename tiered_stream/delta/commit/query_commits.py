@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 from cachetools import LRUCache
 
@@ -29,11 +29,10 @@ from tiered_stream.observe.landed_rows import LandedRows
 
 log = logging.getLogger(__name__)
 
-COMMITS_AT_ONCE = 8
 MAX_OPEN_TABLES = 2000
 """Maximum number of tables that stay open between batches; opening a table again reads its newest log files."""
 
-_Result = TypeVar("_Result")
+Result = TypeVar("Result")
 OpenCommits = Callable[[TableSpec, Landed], TableCommits]
 """Function that opens a table, or creates it if it is missing; it raises TieredStreamError.
 
@@ -78,12 +77,6 @@ class QueryCommits(ABC):
     routing: Routing
     open_table: OpenCommits
     open_dead_letters: OpenDeadLetters
-    _: KW_ONLY
-    in_thread: Callable[[Callable[[str], Any]], Callable[[str], Any]] = lambda do: do
-    """Function that wraps a function for another thread, such as pyspark's `inheritable_thread_target`.
-
-    Spark's jobs of the wrapped function then belong to the query, and end when the query is stopped.
-    """
 
     def __post_init__(self) -> None:
         self._dead_letters: dict[str, DeadLetterTable] = {}
@@ -94,8 +87,7 @@ class QueryCommits(ABC):
         self.open_commits: LRUCache[str, TableCommits] = LRUCache(MAX_OPEN_TABLES)
         """Tables that are open, by table key."""
         self._landed: list[LandedRows] = []
-        """Rows that were committed since the last batch; the thread pool's threads append to it."""
-        self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
+        """Rows that were committed since the last batch; all threads that commit append to it."""
 
     def has_batch(self, query_id: str, batch_id: int) -> bool:
         """Return whether it is known before a batch is read that all tables have it already."""
@@ -159,21 +151,24 @@ class QueryCommits(ABC):
         self._first_batch = False
         return {**landed, **committed}, failed
 
-    def _run_for_tables(self, do: Callable[[str], _Result], keys: Iterable[str]) -> tuple[dict[str, _Result], Failed]:
-        """Call `do` with each table key in the thread pool.
+    def _run_for_tables(self, do: Callable[[str], Result], keys: Iterable[str]) -> tuple[dict[str, Result], Failed]:
+        """Call `do` with each table key.
 
         Returns:
             Two mappings by table key: the results, and the errors of calls that raised TieredStreamError.
         """
-        running = {key: self._threads.submit(self.in_thread(do), key) for key in keys}
-        done: dict[str, _Result] = {}
+        done: dict[str, Result] = {}
         failed: Failed = {}
-        for key, future in running.items():
+        for key, result in self._begin(do, keys).items():
             try:
-                done[key] = future.result()
+                done[key] = result()
             except TieredStreamError as error:
                 failed[key] = error
         return done, failed
+
+    def _begin(self, do: Callable[[str], Result], keys: Iterable[str]) -> dict[str, Callable[[], Result]]:
+        """Return a function for each table key, which returns what `do` returns for the key, or raises its error."""
+        return {key: partial(do, key) for key in keys}
 
     def _open_share(self, share: Share, query_id: str, batch_id: int, *, checked: bool) -> Share:
         """Open the table of `share` if it is not open yet; return `share` with `commits` and `has_batch` set.
@@ -307,9 +302,6 @@ class OneTable(QueryCommits):
         for error in failed.values():
             raise error
         return self.take_landed()
-
-    def _run_for_tables(self, do: Callable[[str], _Result], keys: Iterable[str]) -> tuple[dict[str, _Result], Failed]:
-        return {key: do(key) for key in keys}, {}
 
 
 def dead_letters_in(files: Iterable[DataFile], key: str) -> list[DataFile]:

@@ -144,7 +144,7 @@ class TableLog:
         return sorted(versions, reverse=True)[:_MAX_PROTOCOL_FILES]
 
     def digest(self, version: int) -> bytes | None:
-        """Return the SHA-256 digest (32 bytes) of the commit file of `version`; None: there is no such file.
+        """Return the SHA-256 digest (32 bytes) of the commit file of `version`, or None if there is no such file.
 
         If the digest has changed since an earlier call, another writer has overwritten the file.
         """
@@ -157,7 +157,7 @@ class TableLog:
             raise self._unreadable(version, error) from error
 
     def _actions(self, first: int, last: int, kind: str) -> Iterator[dict[str, Any]]:
-        """Yield the actions of the kind `kind` in these versions, in order. Raises: the errors of `_commit`."""
+        """Yield the actions of the kind `kind` in these versions, in order."""
         for version in range(first, last + 1):
             for _, action in self._commit(version, kind):
                 yield action
@@ -166,10 +166,6 @@ class TableLog:
         """Yield the actions of these kinds, such as `txn`, in the file of a version, each with its kind.
 
         Only lines that contain a kind's name are parsed.
-
-        Raises:
-            FileNotFoundError: the file is missing.
-            TableError: the file cannot be read.
         """
         try:
             with self._stream(version) as stream:
@@ -191,11 +187,7 @@ class TableLog:
 
 
 def _action(line: object, kind: str) -> dict[str, Any] | None:
-    """Return the action of the kind `kind` in a parsed line of the log; None: the line has an action of another kind.
-
-    Raises:
-        ValueError: the line or the action is not a JSON object.
-    """
+    """Return the action in a parsed line of the log, or None if the action is not of the kind `kind`."""
     if not isinstance(line, dict):
         raise ValueError(f"{line!r:.80} is no action")
     action = line.get(kind)
@@ -208,9 +200,6 @@ def committed_topic_ids(metadata: object) -> dict[str, UUID]:
     """Return the topic ids in a commit's user metadata, by topic.
 
     The mapping is empty if the metadata has no topic ids, such as the metadata of another writer.
-
-    Raises:
-        ValueError: the metadata has topic ids, but they are malformed.
     """
     try:
         values = orjson.loads(metadata) if isinstance(metadata, str) else None

@@ -112,7 +112,7 @@ class DeltaTransaction(Protocol):
     state: TableState
 
     def last_batch(self, query_id: str) -> int | None:
-        """Return the id of the query's newest batch in `state.version` of the table; None: there is none.
+        """Return the id of the query's newest batch in `state.version` of the table, or None if there is none.
 
         This may take seconds, because it reads the table's whole state.
 

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import InputPartition
 
 from tiered_stream.delta.requirements.lane import TableDescription, table_rules
 from tiered_stream.delta.requirements.merge_requirements import merged_fields, rules_before_merge
-from tiered_stream.delta.schema.routing import Routing, routing_of
+from tiered_stream.delta.schema.routing import Routing, TaskSettings
 from tiered_stream.delta.schema.row_schema import fit_to_table
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import TableSpec
@@ -32,7 +32,6 @@ from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import RowRules, TableRules, UncertainCheckError
 from tiered_stream.model import ASSUMED_RECORD_BYTES, ReportAddress, Split
 from tiered_stream.observe.metrics import new_part
-from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.process.heap_and_gc import settle_worker, share_heap
 from tiered_stream.spark.source import BatchReader
@@ -142,28 +141,13 @@ class FilesPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class TasksWrite:
-    """Settings of a query by which the planner groups splits into tasks, and by which each task writes files.
+    """Object by which the planner groups splits into tasks, and by which each task writes files."""
 
-    `park` is true if a table that cannot be written is parked: the query continues without it. `parked_file` is the
-    path of the file with the keys of parked tables; if it is empty, there is no such file. `only` is the key of the
-    only table that is written; None: all tables are written.
-    """
+    settings: TaskSettings
 
-    routing: Routing
-    park: bool
-    parked_file: str
-    only: str | None
-    transaction: tuple[str, int | None] = ("", None)
-    """Query id and batch id that dead letters get: the ids of the application transaction in which they are committed.
-
-    "" stands for the id of Spark's query, and None for the id of Spark's batch.
-    """
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> TasksWrite:
-        read = GivenOptions(options).read
-        park, parked_file = read(ingest.ON_TABLE_ERROR) == ingest.PARK, read(ingest.PARKED_FILE)
-        return cls(routing_of(options), park, parked_file, read(ingest.ONLY_TABLE), read(ingest.TRANSACTION))
+    @property
+    def routing(self) -> Routing:
+        return self.settings.routing
 
     def partitions(
         self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[ReportAddress, ...] = ()
@@ -199,7 +183,7 @@ class TasksWrite:
         if self.routing.has_rules:
             return []
         targets = [self.routing.target(topic) for topic in sorted(set(map(_topic, splits)))]
-        return [target for target in targets if target.key not in held and self.only in (None, target.key)]
+        return [target for target in targets if target.key not in held and self.settings.only in (None, target.key)]
 
     def _parked(self) -> tuple[str, ...]:
         """Return the keys of parked tables (tables that could not be written) from the file that the driver writes.
@@ -207,7 +191,8 @@ class TasksWrite:
         The result is empty if there is no such file.
         """
         try:
-            return tuple(orjson.loads(Path(self.parked_file).read_bytes())) if self.parked_file else ()
+            file = self.settings.parked_file
+            return tuple(orjson.loads(Path(file).read_bytes())) if file else ()
         except FileNotFoundError:
             return ()
 
@@ -220,12 +205,13 @@ class TasksWrite:
             return
         context = TaskContext.get()
         task = context.partitionId() if context else 0
-        tables = TaskTables(partition.held, self.only, self.park and self.only is None)
+        only = self.settings.only
+        tables = TaskTables(partition.held, only, self.routing.spec.parks and only is None)
         registered = {
             topic: replace(row_format, registry=self.routing.rows.get(topic, self.routing.rows[""]).registry)
             for topic, row_format in partition.rows.items()
         }
-        (query, batch), (name, number) = current_micro_batch() or (None, None), self.transaction
+        (query, batch), (name, number) = current_micro_batch() or (None, None), self.settings.transaction
         routing = replace(self.routing, rows={**self.routing.rows, **registered})
         rows = TableRows(routing, partition.rules, name or query, batch if number is None else number)
         written = write_splits(partition.splits, options, rows, task, tables)
@@ -243,7 +229,7 @@ class FilesReader(StreamReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         """`options` are the query's options. Raises ConfigurationError if options are invalid."""
         super().__init__(parse_options(ingest.source_options(options), streaming=True))
-        self._tasks = TasksWrite.from_options(options)
+        self._tasks = TasksWrite(TaskSettings.of(options))
         self._rules = KnownRules()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -263,7 +249,7 @@ class FilesBatchReader(BatchReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         """`options` are the query's options. Raises ConfigurationError if options are invalid."""
         super().__init__(parse_options(ingest.source_options(options), streaming=False))
-        self._tasks = TasksWrite.from_options(options)
+        self._tasks = TasksWrite(TaskSettings.of(options))
 
     def partitions(self) -> Sequence[InputPartition]:
         planned = super().partitions()

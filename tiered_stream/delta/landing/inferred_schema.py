@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice
 
 import pyarrow as pa
@@ -17,8 +18,8 @@ from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.schema.row_plan import kept_columns
 from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
 from tiered_stream.delta.schema.sql_types import arrow_schema
-from tiered_stream.delta.settings.ingest_settings import source_options, table_spec, with_overrides
-from tiered_stream.delta.settings.row_settings import FLAT, INFER, RowSettings, row_settings
+from tiered_stream.delta.settings.ingest_settings import TableSpec, with_overrides
+from tiered_stream.delta.settings.row_settings import FLAT, INFER, RowSettings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.json.json_inference import infer_json
 from tiered_stream.formats.rows.row_choices import Envelope, Format
@@ -33,15 +34,16 @@ SAMPLE = 1000
 
 
 def with_inferred(
-    settings: Mapping[str, str], table: TableDescription | None, *, include_headers: bool
-) -> Mapping[str, str]:
+    spec: TableSpec, options: Mapping[str, str], table: TableDescription | None, *, include_headers: bool
+) -> TableSpec:
     """Return the settings with a schema in place of `infer` in `ingest.key.schema` and `ingest.value.schema`.
 
     The schema comes from the columns of `table`. If `table` is None or does not have the columns, the schema is
     inferred from a sample of records, which this function reads.
 
     Args:
-        settings: the query's settings.
+        spec: settings of the table.
+        options: options of the source.
         table: description of the table; None: there is no table yet.
         include_headers: true if the rows have Kafka's headers.
 
@@ -49,7 +51,7 @@ def with_inferred(
         ConfigurationError: the sample has no JSON objects, or a transform, a select or an envelope is set.
         TieredStreamError: the topics cannot be read.
     """
-    rows = row_settings(settings)
+    rows = spec.rows
     for part in (rows.key, rows.value):
         if part.schema == INFER:
             name = f"ingest.{part.name}.schema"
@@ -57,13 +59,13 @@ def with_inferred(
                 raise ConfigurationError(
                     f"{name} is infer: with ingest.transform, ingest.select and ingest.envelope, give one"
                 )
-            day_column = table_spec(settings).day_column
-            kind = _kind_in_table(part.name, rows, table, day_column, include_headers=include_headers)
-            kind = kind or infer_json(_sample(settings, part.name))
+            kind = _kind_in_table(part.name, rows, table, spec.day_column, include_headers=include_headers)
+            kind = kind or infer_json(_sample(options, part.name))
             schema = spark_columns(pa.schema(list(kind)), None)
             log.info("%s: %s", name, schema.simpleString())
-            settings = with_overrides(settings, {name: schema.json()})
-    return settings
+            given, found = replace(part, schema=schema.json()), spec.rows
+            spec = replace(spec, rows=replace(found, key=given) if part is rows.key else replace(found, value=given))
+    return spec
 
 
 def _kind_in_table(
@@ -89,13 +91,13 @@ def _kind_in_table(
     return pa.struct(fields) if fields else None
 
 
-def _sample(settings: Mapping[str, str], part: str) -> list[bytes | None]:
+def _sample(options: Mapping[str, str], part: str) -> list[bytes | None]:
     """Return the first `SAMPLE` keys or values of the topics, read in this process and without Spark.
 
     `part` is `key` or `value`. Partitions are read one after another from their earliest offsets. If the topics have
     fewer records, the list is shorter.
     """
     sampled = {STARTING_OFFSETS.name: "earliest", INCLUDE_HEADERS.name: "false"}
-    with scan(with_overrides(source_options(settings), sampled), threads=1, waiting_bytes=1) as batches:
+    with scan(with_overrides(options, sampled), threads=1, waiting_bytes=1) as batches:
         values = (value for batch in batches for value in batch.column(part).slice(0, SAMPLE).to_pylist())
         return list(islice(values, SAMPLE))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -30,17 +30,17 @@ from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSourc
 from tiered_stream.delta.landing.spark_lane import SparkLane, check_spark_sink
 from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
 from tiered_stream.delta.requirements.session_requirements import with_session_codec
-from tiered_stream.delta.schema.routing import Route, Routing
+from tiered_stream.delta.schema.routing import Route, Routing, TaskSettings
 from tiered_stream.delta.schema.row_plan import plan_topics
 from tiered_stream.delta.schema.row_schema import check_by_spark, shared_columns, time_zone
-from tiered_stream.delta.settings.ingest_settings import TRANSACTION, TableSpec, source_options, table_spec
-from tiered_stream.delta.settings.query_settings import check_settings
-from tiered_stream.delta.settings.row_settings import infers
-from tiered_stream.delta.settings.upsert_settings import MODE, UPSERT, is_upsert
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.settings.query_settings import QuerySettings, check_settings
+from tiered_stream.delta.settings.row_settings import MODE, UPSERT
 from tiered_stream.delta.write.data_files import data_files, held_rows, observed, record_count
 from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.observe.landed_rows import note_landed
+from tiered_stream.options.parsing import Options
 from tiered_stream.options.remote_options import SETTINGS_FILE
 from tiered_stream.options.settings_files import naming_lines
 from tiered_stream.spark.executor_python import register_source
@@ -100,18 +100,17 @@ def plan_query(
     The arguments and errors are the same as in `land`. If the query has one table and the table is missing, the table
     is created. If the query has many tables, no table is opened or created yet.
     """
-    if not by_topic.is_by_topic(options, table):
-        return plan_landing(
-            spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
-        )
-    check_settings(options, lane)
-    if by_topic.merges(options):
+    query, source = check_settings(options, lane)
+    run = QueryRun(checkpoint, trigger, name)
+    if not by_topic.is_by_topic(query, table):
+        return _plan_table(spark, query, source, table, run, lane)
+    if any(spec.is_upsert for spec in (query.spec, *query.topics.values())):
         check_merges(spark)
     check_file_system(spark, "the checkpoint", checkpoint)
-    routing = by_topic.plan_routing(spark, with_session_codec(spark, options), table, lane)
+    routing = by_topic.plan_routing(spark, with_session_codec(spark, query), table, lane)
     tables = ", ".join(dict.fromkeys(route.table for route in routing.routes))
     reason = f"one query for all of {tables}; each table is opened when its first rows come"
-    return Landing(spark, QueryRun(checkpoint, trigger, name), reason, routing=routing)
+    return Landing(spark, run, query.options, reason, routing=routing)
 
 
 @dataclass(frozen=True)
@@ -124,6 +123,8 @@ class Landing:
 
     spark: SparkSession
     run: QueryRun
+    options: Mapping[str, str] = field(repr=False)  # it may have secrets
+    """Options of the source of records."""
     reason: str
     bounded: BoundedRun | None = None
     """Settings of a run that has an end, such as a replay; None: the query is not such a run."""
@@ -156,11 +157,10 @@ class Landing:
         register_source(self.spark, FilesDataSource)
         bounded = self.bounded
         tasks = (bounded and bounded.tasks) or self.spark.sparkContext.defaultParallelism
-        settings = with_reporting(reporting_options(self.spark), self.routing.settings)
-        routing = replace(self.routing, spec=replace(self.routing.spec, tasks=tasks), settings=settings)
-        options, tables = by_topic.open_query(self.spark, routing, self.run.checkpoint, self.opened)
-        if bounded:
-            options[TRANSACTION.name] = f"/{bounded.transaction_id}"
+        routing = replace(self.routing, spec=replace(self.routing.spec, tasks=tasks))
+        settings = TaskSettings(routing, transaction=(bounded.transaction_id if bounded else "", None))
+        options = with_reporting(reporting_options(self.spark), self.options)
+        options, tables = by_topic.open_query(self.spark, options, settings, self.run.checkpoint, self.opened)
         most_dead = routing.spec.rows.max_dead_letters
 
         def commit(batch: DataFrame, batch_id: int) -> None:
@@ -202,20 +202,32 @@ def plan_landing(
     The arguments and errors are the same as in `land`. `bounded` has the settings of a run that has an end, such as a
     replay; None: the query is not such a run.
     """
-    options = with_session_codec(spark, options)
-    parsed = check_settings(options, lane)
+    query, source = check_settings(options, lane)
+    return _plan_table(spark, query, source, table, QueryRun(checkpoint, trigger, name), lane, bounded)
+
+
+def _plan_table(
+    spark: SparkSession,
+    query: QuerySettings,
+    source: Options,
+    table: str,
+    run: QueryRun,
+    lane: str,
+    bounded: BoundedRun | None = None,
+) -> Landing:
     replaces = bounded is not None and bounded.replace_where is not None
     if replaces and lane == "direct":
         raise ConfigurationError(
             "the direct lane only appends: rows are replaced in the Spark lane. Use lane auto or spark."
         )
-    check_file_system(spark, "the checkpoint", checkpoint)
-    if is_upsert(options):
+    check_file_system(spark, "the checkpoint", run.checkpoint)
+    spec = with_session_codec(spark, query).spec
+    if spec.is_upsert:
         check_merges(spark)
     address = find_address(spark, table)
-    if infers(options):
-        options = _with_inferred(spark, options, address, include_headers=parsed.include_headers)
-    spec, rows = table_spec(options), plan_topics(options, parsed.include_headers, time_zone(spark))
+    if spec.rows.infers:
+        spec = _with_inferred(spark, spec, query.options, address, include_headers=source.include_headers)
+    rows = plan_topics(spec, source.subscription.topics, source.include_headers, time_zone(spark))
     for row_format in rows.values():
         check_by_spark(spark, row_format)
     spec = replace(spec, name=str(address), columns=shared_columns(rows.values(), spec.day_column))
@@ -228,18 +240,15 @@ def plan_landing(
     if replaces and not why_spark:
         why_spark = "the direct lane only appends, and rows are to be replaced"
     opened = why_spark or open_or_create(spark, address, spec, create, rows)
-    run = QueryRun(checkpoint, trigger, name)
     if isinstance(opened, OpenTable):
         route = Route(".*", str(address), opened.spec.uri)
         folders = by_topic.dead_letter_folder(spark, spec.rows.dead_letter_table)
-        routing = Routing(options, opened.spec, (route,), rows=opened.rows, dead_letter_folders=folders, has_rules=True)
+        routing = Routing(opened.spec, (route,), rows=opened.rows, dead_letter_folders=folders, has_rules=True)
         who = f"nothing in the table forbids it; {opened.by} commits ({opened.reason})"
         reason = who + _null_columns(opened.description, opened.spec)
-        return Landing(spark, run, reason, bounded, routing=routing, opened=opened, table=str(address))
+        return Landing(spark, run, query.options, reason, bounded, routing=routing, opened=opened, table=str(address))
     _check_spark_lane(spec, lane, address, opened)
-    lane_of_spark = SparkLane(
-        spark, address, spec, rows, source_options(options), run, bounded, reachable=unreachable is None
-    )
+    lane_of_spark = SparkLane(spark, address, spec, rows, query.options, run, bounded, reachable=unreachable is None)
     return _plan_spark_lane(lane_of_spark, create, opened, reads_log=not (unreachable or is_connect(spark)))
 
 
@@ -258,7 +267,7 @@ def _plan_spark_lane(lane: SparkLane, create: Callable[[TableAddress], None], wh
     spec = replace(spec, columns=shared_columns(rows.values(), spec.day_column))
     reason = why + _null_columns(known, spec)
     by_spark = replace(lane, spec=spec, rows=rows)
-    return Landing(spark, lane.run, reason, lane.bounded, by_spark, table=str(address))
+    return Landing(spark, lane.run, lane.options, reason, lane.bounded, by_spark, table=str(address))
 
 
 def _null_columns(description: TableDescription | None, spec: TableSpec) -> str:
@@ -278,8 +287,8 @@ def _check_spark_lane(spec: TableSpec, lane: str, address: TableAddress, why_not
 
 
 def _with_inferred(
-    spark: SparkSession, settings: Mapping[str, str], address: TableAddress, *, include_headers: bool
-) -> Mapping[str, str]:
+    spark: SparkSession, spec: TableSpec, options: Mapping[str, str], address: TableAddress, *, include_headers: bool
+) -> TableSpec:
     """Return the settings with an inferred schema in place of each schema setting `infer`.
 
     The schema comes from the table at `address` if the table exists, as in `inferred_schema.with_inferred`.
@@ -287,9 +296,9 @@ def _with_inferred(
     # Imported here, because the import loads the record readers (0.4 s), which most jobs' drivers do not need.
     from tiered_stream.delta.landing.inferred_schema import with_inferred
 
-    spec, _ = with_access(spark, replace(table_spec(settings), uri=address.uri or ""))
-    known = _description(spark, address, spec) if address.uri else None
-    return with_inferred(settings, known, include_headers=include_headers)
+    placed, _ = with_access(spark, replace(spec, uri=address.uri or ""))
+    known = _description(spark, address, placed) if address.uri else None
+    return with_inferred(spec, options, known, include_headers=include_headers)
 
 
 def _rows_for_spark(
@@ -298,9 +307,6 @@ def _rows_for_spark(
     """Return the row formats `rows`, by topic, fitted to the table's types and with its rules, for the Spark lane.
 
     The formats are returned unchanged if `table` is None.
-
-    Raises:
-        ConfigurationError: Spark's Delta sink would change values silently.
     """
     if table is None:
         return rows

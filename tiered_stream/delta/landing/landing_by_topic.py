@@ -40,31 +40,21 @@ from tiered_stream.delta.commit.open_table import OpenTable, open_or_create, wit
 from tiered_stream.delta.landing.data_files_source import SOURCE
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.requirements.session_requirements import CREATED_WELL, new_table_properties
-from tiered_stream.delta.schema.routing import Route, Routing, name_parts, quoted_name, routing_options
+from tiered_stream.delta.schema.routing import Route, Routing, TaskSettings, name_parts, quoted_name
 from tiered_stream.delta.schema.row_plan import plan_rows
 from tiered_stream.delta.schema.row_schema import check_by_spark, time_zone
-from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.settings.ingest_settings import (
-    ONLY_TABLE,
-    PARKED_FILE,
-    TOPIC,
-    TRANSACTION,
-    TableSpec,
-    TableStorage,
-    table_spec,
-)
-from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
-from tiered_stream.delta.settings.upsert_settings import is_upsert
+from tiered_stream.delta.settings.ingest_settings import TOPIC, TableSpec, TableStorage
+from tiered_stream.delta.settings.query_settings import QuerySettings
 from tiered_stream.delta.write.data_files import DataFile, data_files
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.model import PartitionRanges
-from tiered_stream.options.given_options import OPTIONS, GivenOptions
+from tiered_stream.options.given_options import OPTIONS
 from tiered_stream.options.offset_json import offsets_to_json
 from tiered_stream.options.offset_ranges import ends_of, starting_at
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.settings_files import POSITIONS, without
-from tiered_stream.options.spark_options import ENDING_OFFSETS, INCLUDE_HEADERS
+from tiered_stream.options.spark_options import ENDING_OFFSETS
 from tiered_stream.options.types import Queries
 
 if TYPE_CHECKING:
@@ -83,25 +73,16 @@ _ONE_QUERY_PER_TOPIC = (
 )
 
 
-def is_by_topic(settings: Mapping[str, str], table: str) -> bool:
+def is_by_topic(query: QuerySettings, table: str) -> bool:
     """Return whether the query with these settings and `ingest.table` (`table`) is planned as a query for many tables.
 
     The result is true if `table` has `{topic}` in it, if `ingest.route` or a setting for a single topic
     (`ingest.topic.*`) is set, or if `ingest.onTableError` is `park`.
     """
-    options = GivenOptions(settings)
-    parks = options.read(ingest.ON_TABLE_ERROR) == ingest.PARK
-    return TOPIC in table or parks or bool(options.read(ingest.ROUTE)) or bool(ingest.topic_overrides(settings))
+    return TOPIC in table or query.spec.parks or bool(query.routes or query.topics)
 
 
-def merges(settings: Mapping[str, str]) -> bool:
-    """Return whether any topic's table keeps the latest row of each key (`ingest.mode=upsert`)."""
-    shared = ingest.shared_settings(settings)
-    own = ingest.topic_overrides(settings).values()
-    return is_upsert(shared) or any(is_upsert(ingest.with_overrides(shared, each)) for each in own)
-
-
-def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, lane: str) -> Routing:
+def plan_routing(spark: SparkSession, query: QuerySettings, table: str, lane: str) -> Routing:
     """Return the routing of a query for many tables, by which each topic gets its table; no table is opened.
 
     `table` is the table of topics for which no other setting names a table. `lane` is the lane that the user has
@@ -114,70 +95,60 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
     """
     if lane == Lane.SPARK.value:
         raise ConfigurationError(f"one query for many tables needs the direct lane: {_ONE_QUERY_PER_TOPIC}")
-    overrides, settings = ingest.topic_overrides(settings), ingest.shared_settings(settings)
-    routes = tuple(_route(spark, pattern, name) for pattern, name in _tables(settings, overrides, table))
-    overrides = {topic: without(own, [ingest.TABLE]) for topic, own in overrides.items()}
-    spec = table_spec(settings)
-    storage = {route.table: _storage(spark, route, spec) for route in routes}
+    routes = tuple(_route(spark, pattern, name) for pattern, name in _tables(query, table))
+    storage = {route.table: _storage(spark, route, query.spec) for route in routes}
     if len(set(storage.values())) > 1:
         raise ConfigurationError(
             f"the tables {' and '.join(storage)} are reached in different ways (fs.s3a.bucket.*): tasks of one query "
             "know one. Land them by queries of their own"
         )
-    spec = replace(spec, storage=next(iter(storage.values())))
-    rows, folders = plan_formats(spark, settings, overrides)
-    routing = Routing(settings, spec, routes, overrides, rows, folders)
-    # Resolved now, so that malformed settings raise here, and so that tasks do not ask the registry again.
-    resolved = {topic: found for topic in overrides if (found := routing.target(topic).row_format)}
+    spec = replace(query.spec, storage=next(iter(storage.values())))
+    rows, folders = plan_formats(spark, query)
+    routing = Routing(spec, routes, query.topics, rows, folders)
+    # Resolved now, so that wrong schemas raise here, and so that tasks do not ask the registry again.
+    resolved = {topic: found for topic in query.topics if (found := routing.target(topic).row_format)}
     return replace(routing, rows=rows | resolved)
 
 
-def _tables(
-    settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]], table: str
-) -> list[tuple[str, str]]:
+def _tables(query: QuerySettings, table: str) -> list[tuple[str, str]]:
     """Return pairs of a topic pattern and a table; a topic goes to the table of the first pattern that matches it.
 
-    Tables that `overrides` name for single topics come first. The routes of `ingest.route` follow, and last comes
-    `table` for all other topics.
+    Tables of single topics come first. The routes of `ingest.route` follow, and last comes `table` for all other
+    topics.
     """
-    own = [(re.escape(topic), own[ingest.TABLE]) for topic, own in overrides.items() if ingest.TABLE in own]
-    return [*own, *GivenOptions(settings).read(ingest.ROUTE), (".*", table)]
+    return [*((re.escape(topic), own) for topic, own in query.tables.items()), *query.routes, (".*", table)]
 
 
-def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other: str) -> bool:
+def lands_in(spark: SparkSession, query: QuerySettings, table: str, other: str) -> bool:
     """Return whether a query with these settings and `ingest.table` (`table`) may write to the table `other`.
 
     The tables are compared by their folders. In a folder's name, `{topic}` stands for any topic.
 
     Raises:
-        ConfigurationError: a setting is wrong.
+        ConfigurationError: a folder cannot be derived from a table's name.
         TableError: Spark cannot reach the catalog.
     """
-    named = {name for _, name in _tables(ingest.shared_settings(settings), ingest.topic_overrides(settings), table)}
+    named = {name for _, name in _tables(query, table)}
     folders = (re.escape(table_folder(spark, name).rstrip("/")).replace(re.escape(TOPIC), "[^/]+") for name in named)
     return any(re.fullmatch(pattern, table_folder(spark, other).rstrip("/")) for pattern in folders)
 
 
-def plan_formats(
-    spark: SparkSession, settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]
-) -> tuple[dict[str, RowFormat], dict[str, str]]:
+def plan_formats(spark: SparkSession, query: QuerySettings) -> tuple[dict[str, RowFormat], dict[str, str]]:
     """Return two mappings for `Routing`: row formats by topic, and folders (URIs) of tables for dead letters by name.
 
-    The row format under '' is for all topics without overrides. `overrides` are settings of single topics, by topic and
-    then by setting name.
+    The row format under '' is for all topics without settings of their own.
 
     Raises:
-        ConfigurationError: a setting or a schema is wrong.
+        ConfigurationError: a schema is wrong.
         TableError: Spark cannot reach the catalog.
     """
     rows: dict[str, RowFormat] = {}
     folders: dict[str, str] = {}
-    for topic, own in {"": {}, **overrides}.items():
-        topic_settings = ingest.with_overrides(settings, own)
-        rows[topic] = plan_rows(topic_settings, GivenOptions(topic_settings).read(INCLUDE_HEADERS), time_zone(spark))
+    for topic, spec in {"": query.spec, **query.topics}.items():
+        rows[topic] = plan_rows(spec, query.include_headers, time_zone(spark))
         check_by_spark(spark, rows[topic])
-        if (dead_letters := GivenOptions(topic_settings).read(DEAD_LETTER_TABLE)) not in folders:
-            folders |= dead_letter_folder(spark, dead_letters)
+        if spec.rows.dead_letter_table not in folders:
+            folders |= dead_letter_folder(spark, spec.rows.dead_letter_table)
     return rows, folders
 
 
@@ -185,10 +156,6 @@ def dead_letter_folder(spark: SparkSession, table: str | None) -> dict[str, str]
     """Return a mapping from `table`, the value of `ingest.deadLetterTable`, to the URI of this table's folder.
 
     The mapping is empty if `table` is None.
-
-    Raises:
-        ConfigurationError: the folder cannot be derived from the table's name.
-        TableError: Spark cannot reach the catalog.
     """
     return {} if table is None else {table: _route(spark, "", table).folder}
 
@@ -254,10 +221,6 @@ class TopicTables:
         """Open the table `spec` for commits, and create it if it is missing.
 
         `landed` is the newest batch of the query that the table must have.
-
-        Raises:
-            ConfigurationError: the table does not fit.
-            TableError: the table cannot be reached or created, or the direct lane cannot write to it.
         """
         known = self._find(spec)
         address = replace(known, uri=spec.key)
@@ -292,12 +255,7 @@ class TopicTables:
         return DeadLetterTable(opened, partial(remove_unfinished, self.spark, spec), opened())
 
     def _find(self, spec: TableSpec) -> TableAddress:
-        """Return the table's address; its URI is None if the catalog does not have the table's name yet.
-
-        Raises:
-            ConfigurationError: the name belongs to something other than a Delta table.
-            TableError: the catalog cannot be reached, or has the table in another folder than `spec.key`.
-        """
+        """Return the table's address; its URI is None if the catalog does not have the table's name yet."""
         if "/" in spec.name:
             return path_address(spec.name, spec.key)
         address = find_address(self.spark, spec.name)
@@ -353,42 +311,46 @@ def _in_thread_of(spark: SparkSession) -> Callable[[Work], Work]:
 
 
 def open_query(
-    spark: SparkSession, routing: Routing, checkpoint: str, opened: OpenTable | None = None
+    spark: SparkSession,
+    options: Mapping[str, str],
+    settings: TaskSettings,
+    checkpoint: str,
+    opened: OpenTable | None = None,
 ) -> tuple[dict[str, str], QueryCommits]:
-    """Return the source's options, and the object that commits; catch up the tables that an earlier run has parked.
+    """Return the options for the source of files, and the object that commits.
 
-    `opened` is the query's only table; None: the query has many tables. An earlier run parked a table if it could not
-    write the table, and continued without it. If the checkpoint has no query id, there was no earlier run, and nothing
-    is caught up.
+    Tables that an earlier run has parked are caught up. An earlier run parked a table if it could not write the table,
+    and continued without it. If the checkpoint has no query id, there was no earlier run.
 
-    Raises:
-        ConfigurationError: Spark has no file system for the checkpoint.
-        DataLossError: records that a parked table lacks no longer exist.
-        TableError: the checkpoint cannot be read, or a parked table still cannot be written and parking is now off.
-        CorruptDataError: a file in the checkpoint is damaged.
+    Args:
+        spark: the session.
+        options: options of the source of records.
+        settings: settings for the tasks of the query.
+        checkpoint: checkpoint location of the query.
+        opened: the query's only table; None: the query has many tables.
     """
     # Imported late, because the imports load the modules that plan micro-batches, which most drivers do not need.
     from tiered_stream.delta.commit.batch_commit import TableCommits, on_gap
     from tiered_stream.delta.commit.many_tables import ManyTables
     from tiered_stream.delta.commit.query_commits import OneTable
 
-    fail = parse_options(ingest.source_options(routing.settings), streaming=True).fail_on_data_loss
+    fail, routing = parse_options(options, streaming=True).fail_on_data_loss, settings.routing
     tables_of_query = TopicTables(spark, checkpoint, fail)
     if opened is not None:
         gap = on_gap(spark, checkpoint, opened.spec.name, fail=fail)
         commits = TableCommits(opened, gap, fail_on_data_loss=fail)
-        return routing_options(routing), OneTable(routing, opened.spec, commits, tables_of_query.open_dead_letters)
+        one = OneTable(routing, opened.spec, commits, tables_of_query.open_dead_letters)
+        return settings.added_to(options), one
     folder = CheckpointFolder(spark, checkpoint)
-    park = GivenOptions(routing.settings).read(ingest.ON_TABLE_ERROR) == ingest.PARK
-    parked = ParkedRows(spark, routing)
+    parked = ParkedRows(spark, options, settings)
     tables = ManyTables(
-        routing, tables_of_query.open, tables_of_query.open_dead_letters, QueryTablesLog(folder), parked, park=park,
-        in_thread=_in_thread_of(spark),
+        routing, tables_of_query.open, tables_of_query.open_dead_letters, QueryTablesLog(folder), parked,
+        park=routing.spec.parks,        in_thread=_in_thread_of(spark),
     )  # fmt: skip
     query_id = SparkCheckpoint(folder).query_id()
     if query_id:
         tables.begin(query_id)
-    return {**routing_options(routing), **parked.options}, tables
+    return parked.settings.added_to(options), tables
 
 
 # Reader of rows for parked tables, which are tables that could not be written.
@@ -408,21 +370,16 @@ class ParkedRows:
     together with this object.
     """
 
-    def __init__(self, spark: SparkSession, routing: Routing) -> None:
+    def __init__(self, spark: SparkSession, options: Mapping[str, str], settings: TaskSettings) -> None:
+        """`options` are the options of the source of records, and `settings` are for the tasks of the query."""
         self._spark = spark
-        self._routing = routing
+        self._options = options
         folder = tempfile.mkdtemp(prefix="tiered-stream-parked-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._file = Path(folder, "tables.json")
+        self.settings = replace(settings, parked_file=str(self._file))
+        """Settings for the tasks of the query, with the path of the file that has the keys of parked tables."""
         self.report_parked(())
-
-    @property
-    def options(self) -> dict[str, str]:
-        """Options to add to the query's source: the path of the file with the keys of parked tables (`PARKED_FILE`).
-
-        Parked tables are tables that could not be written.
-        """
-        return {PARKED_FILE.name: str(self._file)}
 
     def report_parked(self, parked: Sequence[str]) -> None:
         self._file.parent.mkdir(exist_ok=True)  # a cleanup of temporary files may have deleted the folder
@@ -431,14 +388,9 @@ class ParkedRows:
         written.replace(self._file)
 
     def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> list[DataFile]:
-        settings = {
-            **without(self._routing.settings, (*POSITIONS, *_OF_STREAMS)),
-            **starting_at(ranges),
-            ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges)),
-            ONLY_TABLE.name: key,
-            TRANSACTION.name: f"{batch_id}/{query_id}",
-        }
-        options = routing_options(replace(self._routing, settings=settings))
+        positions = {**starting_at(ranges), ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges))}
+        settings = replace(self.settings, parked_file="", only=key, transaction=(query_id, batch_id))
+        options = settings.added_to(without(self._options, (*POSITIONS, *_OF_STREAMS)) | positions)
         try:
             rows = without_idle_limit(self._spark).read.format(SOURCE).options(**options).load()
             return data_files(rows.collect())

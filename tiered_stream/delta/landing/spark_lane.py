@@ -72,13 +72,7 @@ class SparkLane:
     reachable: bool
 
     def start(self) -> StreamingQuery:
-        """Start the query; a missing table for dead letters is created.
-
-        Raises:
-            ConfigurationError: a table for dead letters is set, but Spark Connect does not support one, or the session
-                has another build of Delta than delta-spark.
-            TableError: the table for dead letters cannot be created.
-        """
+        """Start the query; a missing table for dead letters is created."""
         register(self.spark)
         dead_letter_table = self.spec.rows.dead_letter_table
         options: Mapping[str, str] = self.options
@@ -226,10 +220,10 @@ class SparkLane:
 
 @dataclass
 class _NamedOffsets:
-    """Offsets of a query's micro-batches, which its commits name, as the direct lane's commits do.
+    """Offsets of a query's micro-batches. Its commits name them, as commits of the direct lane do.
 
-    `log` is the table's log; None: it cannot be read, so that the first micro-batch is not compared with it. `fail`
-    is false if records that another query has landed are landed again.
+    `log` is the table's log, with which the first micro-batch is compared. It is None if the log cannot be read. If
+    `fail` is false, records that another query has landed are landed again.
     """
 
     spark: SparkSession
@@ -240,7 +234,9 @@ class _NamedOffsets:
     fail: bool
 
     def checked(self, transaction: str, batch_id: int) -> dict[str, str]:
-        """Return the option of Delta's writer for a micro-batch that the table lacks; empty without known offsets.
+        """Return an option of Delta's writer that names the offsets of a micro-batch, which the table lacks.
+
+        The result is empty if the offsets are not known.
 
         The first call checks that no other query has landed the offsets, if the table has no batch of this query.
 
@@ -293,9 +289,6 @@ class _DeadLetters:
         A claimed dead letter names a query (`_claimed`) of which the table never gets a batch, so redrives skip it.
         `replaced` is a SQL condition on Kafka's columns that selects the records. Dead letters of the query
         `transaction` itself are not claimed.
-
-        Raises:
-            TableError: an unfinished redrive has marked some of these dead letters, and may append their rows later.
         """
         ours = sql.col("target").isNull() | (sql.col("target") == sql.lit(self.key))
         older = sql.col("query").isNull() | (sql.col("query") != sql.lit(transaction))
@@ -372,9 +365,6 @@ def check_spark_sink(
         written: columns of the rows, with the day column if there is one.
         day_column: name of the day column; None: there is none.
         typed: true if the rows have columns other than Kafka's columns.
-
-    Raises:
-        ConfigurationError: values would be changed; the error names the column or the setting.
     """
     check_times(table, description.fields, written)
     if typed and _is(setting, OUTPUT_TIMESTAMPS, _MILLIS) and "timestamp" in parts_of(written.jsonValue()):

@@ -42,9 +42,6 @@ def classify_records(
     the columns of a dead letter, of which `target`, `query` and `batch` are not set yet. `row_formats` are row formats
     by topic; '' stands for all other topics. `records` must have the column `headers` if a row format or the dead
     letters need headers.
-
-    Raises:
-        ConfigurationError: the package pandas is missing, which Spark needs to plan a query with `mapInArrow`.
     """
     check_installed("pandas", "a typed table in the Spark lane")
     schema = StructType().add(_ROW, columns).add(_DEAD, spark_columns(DEAD_LETTER_SCHEMA, None))
@@ -87,9 +84,6 @@ def _as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
     """Return the batch as an array of the struct type `kind`; fields that the batch lacks are null.
 
     The batch may lack fields, because topics that share a table may have different columns.
-
-    Raises:
-        TableError: values of a column do not fit the field's type in `kind`.
     """
     struct, misfit = conform(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), kind)
     if misfit is not None and misfit.true_count:

@@ -54,7 +54,7 @@ class MarkedDeadLetters:
     """Functions for the dead letters of one topic with one number in their column `redrive`, and for their table."""
 
     outcome: Callable[[], Outcome | None]
-    """Return the outcome of the number in the column `redrive`; None: it has no outcome yet.
+    """Return the outcome of the number in the column `redrive`, or None if it has no outcome yet.
 
     The outcome is read from the newest version of the table that gets the rows.
     """
@@ -221,9 +221,6 @@ class DeadLetterMarks:
                 `number`, the new value of `redrive`. Each attempt calls the function again, and each call must return
                 new numbers: the attempt before may have committed its numbers, and no dead letter may get a committed
                 number later.
-
-        Raises:
-            TableError: Spark cannot change the table, or another commit came first at each attempt.
         """
 
         def change() -> None:
@@ -240,20 +237,12 @@ class DeadLetterMarks:
         self._commit(change)
 
     def clear(self, number: int, topic: str) -> None:
-        """Set the column `redrive` to null in the topic's dead letters in which this column is `number`.
-
-        Raises:
-            TableError: Spark cannot change the table, or another commit came first at each attempt.
-        """
+        """Set the column `redrive` to null in the topic's dead letters in which this column is `number`."""
         marked = (sql.col("redrive") == number) & (sql.col("topic") == topic)
         self._commit(lambda: self._table().update(marked, {"redrive": sql.lit(None).cast("BIGINT")}))
 
     def delete(self, number: int, topic: str) -> None:
-        """Delete the topic's dead letters in which the column `redrive` is `number`.
-
-        Raises:
-            TableError: Spark cannot change the table, or another commit came first at each attempt.
-        """
+        """Delete the topic's dead letters in which the column `redrive` is `number`."""
         # No SQL text, because the topic comes from the table and could contain any text.
         marked = (sql.col("redrive") == number) & (sql.col("topic") == topic)
         self._commit(lambda: self._table().delete(marked))

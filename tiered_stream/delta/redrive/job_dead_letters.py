@@ -111,9 +111,6 @@ class JobDeadLetters:
         """Return the pairs (`redrive`, `topic`) of the job's dead letters that redrives have marked, sorted, each once.
 
         Each pair belongs to a redrive that has not finished. `dead_letters` come from `DeadLetterMarks.dead_letters`.
-
-        Raises:
-            TableError: the dead letters cannot be read.
         """
         marked = dead_letters.where(sql.col("redrive").isNotNull())
         rows = marked.select("topic", "target", "redrive").distinct().collect()
@@ -130,9 +127,6 @@ class JobDeadLetters:
 
         `dead_letters` come from `DeadLetterMarks.dead_letters`. Dead letters are not marked if the column `redrive` is
         null.
-
-        Raises:
-            TableError: the dead letters or one of their tables cannot be read.
         """
         dead_letters = chosen.of(self._read(dead_letters).where(sql.col("redrive").isNull()))
         counted = dead_letters.groupBy("topic", "target", "query").agg(
@@ -159,8 +153,9 @@ class JobDeadLetters:
         """Return the job's table for a topic's dead letters whose column `target` has the value `named` (None: null).
 
         Returns:
-            The table. None: the dead letters belong to another job. A text: it is not certain to which job the dead
-                letters belong, or `named` is None and the topic has no table. The text is the reason.
+            The table; or None if the dead letters belong to another job; or a text with the reason why the table is
+                not known. That is so if two jobs may have written them, or if `named` is None and the topic has no
+                table.
         """
         if not self.subscription.names(topic):
             return None

@@ -44,6 +44,7 @@ from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.schema.row_schema import fit_to_table, spark_columns, written_columns
 from tiered_stream.delta.schema.sql_types import sql_type
 from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
+from tiered_stream.delta.settings.query_settings import query_settings
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
 from tiered_stream.delta.write.latest_rows import STAGED, staged
 from tiered_stream.errors import ConfigurationError, TableError
@@ -54,7 +55,6 @@ from tiered_stream.formats.rows.row_choices import Evolution, OnDecodeError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import certain_rules
 from tiered_stream.model import TopicPartition
-from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.parsing import Subscription, parse_subscription
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ def redrive(
 
 def dead_letter_table(settings: Mapping[str, str]) -> str:
     """Return the path or name of the table for dead letters; raise ConfigurationError if the settings name none."""
-    name = GivenOptions(settings).read(DEAD_LETTER_TABLE)
+    name = table_spec(settings).rows.dead_letter_table
     if name is None:
         raise ConfigurationError(f"{DEAD_LETTER_TABLE.name} is not set: it names the table to redrive")
     return name
@@ -142,11 +142,12 @@ def _check_session(spark: SparkSession) -> None:
 
 
 def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Routing:
-    if is_by_topic(settings, table):
-        return plan_routing(spark, settings, table, "auto")
-    rows, folders = plan_formats(spark, settings, {})
+    query = query_settings(settings)
+    if is_by_topic(query, table):
+        return plan_routing(spark, query, table, "auto")
+    rows, folders = plan_formats(spark, query)
     uri = table_folder(spark, table)
-    return Routing(settings, replace(table_spec(settings), uri=uri), (Route(".*", table, uri),), {}, rows, folders)
+    return Routing(replace(query.spec, uri=uri), (Route(".*", table, uri),), {}, rows, folders)
 
 
 @dataclass(frozen=True)
@@ -187,10 +188,6 @@ class _Redrive:
         """Redrive the dead letters that pass the filter `chosen` and decode; in a dry run, only count them.
 
         Errors of single topics are kept for `raise_first`.
-
-        Raises:
-            TableError: the table for dead letters cannot be read or changed, or other redrives gave up all numbers of
-                this one.
         """
         if self.dry_run:
             tried = self.attempt(chosen)

@@ -37,8 +37,7 @@ from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSA
 from tiered_stream.delta.schema.routing import Routing
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import TOPIC, TableSpec
-from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
-from tiered_stream.delta.settings.upsert_settings import ORDER_BY
+from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS, ORDER_BY
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_format import RowFormat
@@ -78,7 +77,7 @@ class KeyedRows:
 
     @classmethod
     def of(cls, spec: TableSpec, row_format: RowFormat) -> KeyedRows | None:
-        """Return the rows of the table `target`; None: the table is not a table of the latest state."""
+        """Return the rows of the table `target`, or None if the table is not a table of the latest state."""
         if not row_format.keys:
             return None
         kafka = {name: own for name, own in row_format.kafka_columns if name in ("topic", "partition", "offset")}
@@ -91,9 +90,6 @@ class KeyedRows:
         Args:
             name: name of the table, for the error.
             shared: True if several topics share the table.
-
-        Raises:
-            ConfigurationError: no column orders the records, and the table lacks Kafka's position of a row's record.
         """
         missing = [each for each in ("topic", "partition", "offset") if each not in self.kafka]
         if not shared and "topic" in missing:
@@ -203,9 +199,6 @@ class RedrivenTable:
         Returns:
             The batch id. If the table does not exist, or has no application transaction of the query: -1. But if the
                 table drops old application transactions: `NEWEST`, so that all batches count as finished.
-
-        Raises:
-            TableError: the table cannot be read.
         """
         begun = self._begin()
         if begun is None:
@@ -214,7 +207,7 @@ class RedrivenTable:
         return last if last is not None else NEWEST if drops_transactions(begun) else -1
 
     def outcome(self, number: int, topic: str) -> Outcome | None:
-        """Return the outcome of the topic's dead letters whose column `redrive` is `number`; None: no outcome yet.
+        """Return the outcome of the topic's dead letters whose column `redrive` is `number`, or None if there is none.
 
         Dead letters that an earlier version of this package has marked always have an outcome.
 
@@ -237,9 +230,6 @@ class RedrivenTable:
         Returns:
             False if nothing was appended because another commit came first. Otherwise true, even if Delta skipped the
                 rows.
-
-        Raises:
-            TableError: the table refuses the rows, or cannot be reached.
         """
         transaction = self._transaction(topic, number)
         writer = rows.write.format("delta").mode("append").option("txnAppId", transaction)
@@ -275,9 +265,6 @@ class RedrivenTable:
         Returns:
             False if nothing was merged because another commit came first. The other commit may have brought a row of
                 another partition, by which a letter has no order (`KeyedRows.without_unordered`).
-
-        Raises:
-            TableError: the table refuses the rows, or cannot be reached.
         """
         address = find_address(self._spark, self._name)
         description = DeltaSparkTable(self._spark, address).begin().state.description

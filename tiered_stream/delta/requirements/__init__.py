@@ -6,7 +6,7 @@ Files that other packages import:
 - `lane`: checks by which the lane into a table is chosen: the direct lane if the table allows it
 - `merge_requirements`: rules of a table of the latest state for a MERGE: which columns it sets
 - `requirement`: entry types of the list of requirements that a table, its columns or the session can set for a writer
-- `s3a_requirements`: requirements that the session's `fs.s3a.*` settings can set for a writer, for Hadoop 3.5
+- `s3a`: settings for the tasks' access to a table's bucket: the session's `fs.s3a.*`, and their requirements
 - `session_requirements`: requirements that Spark's session can set for a writer
 - `store_access`: access of tasks to a table's object store, by the scheme of the table's URI
 - `table_requirements`: requirements that a table and its columns can set for a writer
@@ -15,9 +15,6 @@ Files that other packages import:
 Files of this package alone:
 
 - `abfs`: access of tasks to a table's container, from the session's `fs.azure.*` settings
-- `abfs_requirements`: requirements that the session's `fs.azure.*` settings can set for a writer
 - `gs`: access of tasks to a table's bucket in Google Cloud Storage, from the session's `fs.gs.*` settings
-- `gs_requirements`: requirements that the session's `fs.gs.*` settings can set for a writer
 - `hdfs`: access of tasks to a table's folder in HDFS, from the session's Hadoop settings
-- `s3a`: settings for the tasks' access to a table's bucket: the session's `fs.s3a.*`
 """

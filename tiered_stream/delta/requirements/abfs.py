@@ -4,17 +4,23 @@ Tasks of the direct lane do not use Hadoop, but must reach the container in the 
 follows hadoop-azure 3.5: `AbfsConfiguration` (settings of one account and container, credentials) and
 `AzureBlobFileSystemStore` (endpoint). Paths `wasbs://` follow the WASB driver of hadoop-azure 3.4, which Hadoop 3.5 has
 no more. Tasks use the account's blob service, because it takes a file in one request.
+
+`ABFS_REQUIREMENTS` are the requirements that these settings can set for a writer, for Hadoop 3.5 and the older WASB
+driver: a part of the list in `writer_requirements.py`. Names there are without `fs.azure.`. A setting of one account
+(`fs.azure.NAME.ACCOUNT.dfs.core.windows.net`) overrides the setting for all accounts, and for secrets a setting of one
+container (`fs.azure.NAME.CONTAINER.ACCOUNT.…`) overrides both. Sources: `ConfigurationKeys` of hadoop-azure 3.5,
+`core-default.xml`, and for WASB `AzureNativeFileSystemStore` of hadoop-azure 3.4.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from tiered_stream.delta.requirements import abfs_requirements as names
-from tiered_stream.delta.requirements.abfs_requirements import ABFS_PREFIX, names_of_account
 from tiered_stream.delta.requirements.hadoop_settings import (
     HadoopSettings,
     NoCredentialsError,
@@ -22,8 +28,103 @@ from tiered_stream.delta.requirements.hadoop_settings import (
     SessionStore,
     check_same_store,
 )
+from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage
 from tiered_stream.storage.cloud_endpoints import TABLES, azure_place, blob_host, container_and_host
+
+ABFS_PREFIX = "fs.azure."
+AUTH_TYPE, ACCOUNT_KEY, KEY_PROVIDER = "account.auth.type", "account.key", "account.keyprovider"
+SAS_PROVIDER, FIXED_SAS, CONTAINER_SAS = "sas.token.provider.type", "sas.fixed.token", "sas"
+TOKEN_PROVIDER, CLIENT_ENDPOINT = "account.oauth.provider.type", "account.oauth2.client.endpoint"
+CLIENT_ID, CLIENT_SECRET = "account.oauth2.client.id", "account.oauth2.client.secret"
+MSI_AUTHORITY, MSI_TENANT, MSI_ENDPOINT = (f"account.oauth2.msi.{name}" for name in ("authority", "tenant", "endpoint"))
+TOKEN_FILE = "account.oauth2.token.file"  # noqa: S105 - a setting's name
+ASSERTION_PROVIDER = "account.oauth2.client.assertion.provider.type"
+ENDPOINT, ALWAYS_HTTPS = "abfs.endpoint", "always.use.https"
+SIMPLE_KEYS = frozenset(
+    f"org.apache.hadoop.fs.{package}.simplekeyprovider" for package in ("azurebfs.services", "azure")
+)
+"""Classes of `account.keyprovider`, in lower case, that take the key from the settings."""
+
+_HOST = re.compile(r"\.[a-z0-9-]{1,63}\.(?:z\d+\.)?(?:dfs|blob)\.(?:core|storage|fabric)\.[a-z.]+")
+"""Pattern of the end of a name that belongs to one account."""
+_entries = partial(entries, Kind.SESSION, prefix=ABFS_PREFIX)
+_nothing = partial(_entries, Handling.NOTHING)
+
+ABFS_REQUIREMENTS: tuple[Requirement, ...] = (
+    *_entries(
+        Handling.HONOURED,
+        ENDPOINT, ALWAYS_HTTPS, ACCOUNT_KEY, CLIENT_ID, CLIENT_SECRET, CLIENT_ENDPOINT, MSI_AUTHORITY, MSI_TENANT,
+        TOKEN_FILE, FIXED_SAS, CONTAINER_SAS,
+        note="Also as settings of one account, and of one container.",
+    ),
+    *_entries(
+        Handling.HONOURED, AUTH_TYPE, TOKEN_PROVIDER,
+        note="`SharedKey`, `SAS`, and `OAuth` with client credentials, managed identity or workload identity. Others "
+        "lead to the Spark lane.",
+    ),
+    *_entries(
+        Handling.SPARK_LANE, KEY_PROVIDER, note="Other than `SimpleKeyProvider`.", off=OFF | SIMPLE_KEYS
+    ),
+    *_entries(
+        Handling.SPARK_LANE, MSI_ENDPOINT, note="Other than the endpoint of Azure's machines.",
+        off=OFF | {"http://169.254.169.254/metadata/identity/oauth2/token"},
+    ),
+    *_entries(
+        Handling.SPARK_LANE,
+        SAS_PROVIDER, note="Other than `FixedSASTokenProvider`.",
+        off=OFF | {"org.apache.hadoop.fs.azurebfs.services.fixedsastokenprovider"},
+    ),
+    *_entries(
+        Handling.SPARK_LANE,
+        ASSERTION_PROVIDER, "appendblob.directories", "authorization", "block.blob.with.compaction.dir",
+        "client-provided-encryption-key", "enable.delegation.token", "encryption.context.provider.type",
+        "encryption.encoded.client-provided-key", "encryption.encoded.client-provided-key-sha",
+        "infinite-lease.directories", "page.blob.dir", "secure.mode", "storage.emulator.account.name",
+    ),
+    *_nothing(
+        "account.oauth2.refresh.token", "account.oauth2.refresh.token.endpoint", "account.oauth2.user.name",
+        "account.oauth2.user.password", "delegation.token.provider.type", "shellkeyprovider.script",
+        note="As the provider that takes it.",
+    ),
+    *_nothing("enable.checksum.validation", "enable.full.blob.checksum.validation", note="It is Spark's own check."),
+    *_nothing(
+        "abfs.latency.track", "account.expect.header.enabled", "account.hns.enabled", "account.operation.idle.timeout",
+        "account.throttling.enabled", "analysis.period", "apache.http.client.*", "atomic.rename.*",
+        "authorization.caching.enable", "blob.atomic.rename.lease.refresh.duration", "blob.copy.*", "blob.dir.*",
+        "block.location.impersonatedhost", "block.size", "block.upload.active.blocks", "buffer.dir",
+        "buffered.pread.disable", "client.correlationid", "cluster.*", "concurrentRequestCount.*",
+        "createRemoteFileSystemDuringInitialization", "custom.token.fetch.retry.count", "data.blocks.buffer",
+        "delete.threads", "disable.outputstream.flush", "enable.abfslistiterator", "enable.autothrottling",
+        "enable.check.access", "enable.client.transaction.id", "enable.conditional.create.overwrite",
+        "enable.create.blob.idempotency", "enable.dfstoblob.fallback", "enable.flush", "enable.mkdir.overwrite",
+        "enable.paginated.delete", "enable.prefetch.request.priority", "enable.readahead*", "enable.rename.resilience",
+        "enable.tail.latency.*", "fns.account.service.type", "footer.read.request.size", "http.*",
+        "identity.transformer.*", "ingress.service.type", "io.*", "lease.threads", "list.max.results",
+        "local.sas.key.mode", "metric.*", "metrics.*", "networking.library", "oauth.token.fetch.retry.*",
+        "prefetch.request.priority.value", "read.*", "readahead.*", "readaheadqueue.depth", "rename.threads",
+        "sas.expiry.period", "sas.token.renew.period.for.streams", "saskey.usecontainersaskeyforallaccess",
+        "selfthrottling.*", "skip.metrics", "skipUserGroupMetadataDuringInitialization", "ssl.channel.mode",
+        "static.retry.*", "tail.latency.*", "tracingheader.format", "use.upn", "user.agent.prefix", "write.*",
+    ),
+)  # fmt: skip
+
+
+def names_of_account(container: str, host: str, names_of_session: Iterable[str]) -> list[str]:
+    """Return the sorted names of the settings that apply to the container, without account and container.
+
+    `host` is the host of the account in the table's path. `names_of_session` are the names of all settings, without
+    `fs.azure.`. Settings of other accounts and of other containers are left out.
+    """
+    own: set[str] = set()
+    for name in names_of_session:
+        base = name.removesuffix(f".{host}")
+        if base != name:
+            own.add(base.removesuffix(f".{container}"))
+        elif not _HOST.search(name):
+            own.add(name)
+    return sorted(own)
+
 
 _PROVIDERS = "org.apache.hadoop.fs.azurebfs.oauth2."
 _CLIENT, _MACHINE, _WORKLOAD = (
@@ -48,6 +149,7 @@ class AbfsStore(SessionStore):
     """
 
     prefix = ABFS_PREFIX
+    requirements = ABFS_REQUIREMENTS
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
         super().__init__(hadoop, uri)
@@ -67,9 +169,9 @@ class AbfsStore(SessionStore):
     def endpoint_url(self) -> str:
         """Return the URL of the account's blob service."""
         is_plain = self.scheme == "wasb" or (
-            self.scheme == "abfs" and (self.text(names.ALWAYS_HTTPS) or "").lower() == "false"
+            self.scheme == "abfs" and (self.text(ALWAYS_HTTPS) or "").lower() == "false"
         )
-        emulated = self.text(names.ENDPOINT) or ""  # Hadoop then has the account in the path
+        emulated = self.text(ENDPOINT) or ""  # Hadoop then has the account in the path
         address = f"{emulated}/{self.host.partition('.')[0]}" if ":" in emulated else blob_host(self.host)
         return f"{'http' if is_plain else 'https'}://{address}"
 
@@ -81,38 +183,38 @@ class AbfsStore(SessionStore):
             NoCredentialsError: Spark has no credentials.
         """
         if self.scheme in ("wasb", "wasbs"):
-            if token := self.secret(f"{names.CONTAINER_SAS}.{self.container}"):
+            if token := self.secret(f"{CONTAINER_SAS}.{self.container}"):
                 return {"azure_sas_token": token}
-            return {"azure_account_key": self._required(names.ACCOUNT_KEY)}
-        kind = self.text(names.AUTH_TYPE) or "SharedKey"
+            return {"azure_account_key": self._required(ACCOUNT_KEY)}
+        kind = self.text(AUTH_TYPE) or "SharedKey"
         if kind == "SharedKey":
-            return {"azure_account_key": self._required(names.ACCOUNT_KEY)}
+            return {"azure_account_key": self._required(ACCOUNT_KEY)}
         if kind == "SAS":
-            return {"azure_sas_token": self._required(names.FIXED_SAS)}
+            return {"azure_sas_token": self._required(FIXED_SAS)}
         if kind == "OAuth":
             return self._oauth()
-        raise _unusable(f"{names.AUTH_TYPE} is {kind}, which is known to Spark alone")
+        raise _unusable(f"{AUTH_TYPE} is {kind}, which is known to Spark alone")
 
     def _oauth(self) -> dict[str, Any]:
-        provider = self.text(names.TOKEN_PROVIDER) or ""
+        provider = self.text(TOKEN_PROVIDER) or ""
         if provider == _CLIENT:
-            authority, tenant = _authority_and_tenant(self._required(names.CLIENT_ENDPOINT))
+            authority, tenant = _authority_and_tenant(self._required(CLIENT_ENDPOINT))
             return {
                 "azure_authority_url": authority,
                 "azure_tenant_id": tenant,
-                "azure_client_id": self._required(names.CLIENT_ID),
-                "azure_client_secret": self._required(names.CLIENT_SECRET),
+                "azure_client_id": self._required(CLIENT_ID),
+                "azure_client_secret": self._required(CLIENT_SECRET),
             }
         if provider == _MACHINE:
-            return {"azure_managed_identity": True, "azure_client_id": self.secret(names.CLIENT_ID)}
+            return {"azure_managed_identity": True, "azure_client_id": self.secret(CLIENT_ID)}
         if provider == _WORKLOAD:
             return {
-                "azure_authority_url": (self.secret(names.MSI_AUTHORITY) or _AUTHORITY).rstrip("/"),
-                "azure_tenant_id": self._required(names.MSI_TENANT),
-                "azure_client_id": self._required(names.CLIENT_ID),
-                "azure_token_file": self.secret(names.TOKEN_FILE) or _WORKLOAD_TOKEN,
+                "azure_authority_url": (self.secret(MSI_AUTHORITY) or _AUTHORITY).rstrip("/"),
+                "azure_tenant_id": self._required(MSI_TENANT),
+                "azure_client_id": self._required(CLIENT_ID),
+                "azure_token_file": self.secret(TOKEN_FILE) or _WORKLOAD_TOKEN,
             }
-        raise _unusable(f"{names.TOKEN_PROVIDER} is {provider or 'not set'}, which is known to Spark alone")
+        raise _unusable(f"{TOKEN_PROVIDER} is {provider or 'not set'}, which is known to Spark alone")
 
     def _required(self, name: str) -> str:
         value = self.secret(name)
@@ -120,7 +222,7 @@ class AbfsStore(SessionStore):
             raise NoCredentialsError(
                 f"no credentials for the container {self.container}: neither {ABFS_PREFIX}{name}.{self.host} nor "
                 f"{ABFS_PREFIX}{name} is set. Set one of them, or choose other credentials by "
-                f"{ABFS_PREFIX}{names.AUTH_TYPE}"
+                f"{ABFS_PREFIX}{AUTH_TYPE}"
             )
         return value
 
@@ -144,15 +246,11 @@ class AbfsStore(SessionStore):
 
 
 def _authority_and_tenant(endpoint: str) -> tuple[str, str]:
-    """Split the URL of a tenant's token endpoint, such as `https://login.microsoftonline.com/TENANT/oauth2/token`.
-
-    Raises:
-        NotForTasksError: the URL has another form.
-    """
+    """Split the URL of a tenant's token endpoint, such as `https://login.microsoftonline.com/TENANT/oauth2/token`."""
     parts = urlsplit(endpoint)
     tenant, _, rest = parts.path.strip("/").partition("/")
     if not parts.netloc or rest not in ("oauth2/token", "oauth2/v2.0/token"):
-        raise _unusable(f"{names.CLIENT_ENDPOINT} does not have the form https://HOST/TENANT/oauth2/token")
+        raise _unusable(f"{CLIENT_ENDPOINT} does not have the form https://HOST/TENANT/oauth2/token")
     return f"{parts.scheme}://{parts.netloc}", tenant
 
 

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind
-from tiered_stream.delta.requirements.writer_requirements import find_requirement
+from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, find_entry
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.errors import ConfigurationError
 
@@ -82,6 +81,8 @@ class SessionStore(ABC):
 
     prefix: ClassVar[str]
     """Prefix of the settings; it is left out of names."""
+    requirements: ClassVar[tuple[Requirement, ...]] = ()
+    """Requirements that the settings can set for a writer."""
     library = ""
     """Store and library of the file system, in words; empty: Hadoop has the file system itself."""
     connector = ""
@@ -105,11 +106,11 @@ class SessionStore(ABC):
         return self.keys(name)
 
     def text(self, name: str) -> str | None:
-        """Return the value of a setting; None: it is not set."""
+        """Return the value of a setting, or None if it is not set."""
         return next((value.strip() for key in self.keys(name) if (value := self.hadoop.get(key)) is not None), None)
 
     def secret(self, name: str) -> str | None:
-        """Return the value of a setting that may be in a credential file; None: it is not set, or empty."""
+        """Return the value of a setting that may be in a credential file, or None if it is not set, or empty."""
         values = (self.hadoop.password(key) for key in self.secret_keys(name))
         return next((value.strip() for value in values if value), None) or None
 
@@ -130,7 +131,7 @@ class SessionStore(ABC):
             NotForTasksError: there is such a setting.
         """
         for name in self.own_names():
-            requirement = find_requirement(Kind.SESSION, self.prefix + name)
+            requirement = find_entry(self.requirements, Kind.SESSION, self.prefix + name)
             if requirement is None and may_concern_writers(name):
                 off, why = OFF, "is not known here, and may be for writers"
             elif requirement is not None and requirement.handling is Handling.SPARK_LANE:
@@ -163,9 +164,6 @@ def check_same_store(setting: str, own_url: str | None, session_url: str, table:
         own_url: value of this setting; None: it is not set.
         session_url: URL of the service that the session uses.
         table: bucket or container of the table, in words.
-
-    Raises:
-        ConfigurationError: they lead to different services.
     """
     if own_url is not None and _place_of(own_url) != _place_of(session_url):
         raise ConfigurationError(

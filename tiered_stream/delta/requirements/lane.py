@@ -28,7 +28,7 @@ from tiered_stream.delta.requirements.table_requirements import (
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_table
 from tiered_stream.delta.schema.row_schema import with_day
 from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields, inner_fields, struct_of
-from tiered_stream.delta.settings.ingest_settings import TYPE_WIDENING
+from tiered_stream.delta.settings.ingest_settings import COMMIT, COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TYPE_WIDENING
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.table_rules import (
     FieldPath,
@@ -209,9 +209,13 @@ def _not_null_within(path: FieldPath, kind: Any) -> Iterator[FieldPath]:
 
 
 def why_not_direct(
-    description: TableDescription, day_column: str | None, written: StructType, checked_rules: TableRules | None = None
+    description: TableDescription,
+    day_column: str | None,
+    written: StructType,
+    checked_rules: TableRules | None = None,
+    by: str = COMMIT_BY_SPARK,
 ) -> str | None:
-    """Return a line that says why the direct lane cannot write the table; None: the direct lane can write it.
+    """Return a line that says why the direct lane cannot write the table, or None if the direct lane can write it.
 
     Args:
         description: the table's metadata and protocol.
@@ -219,8 +223,9 @@ def why_not_direct(
         written: columns of the rows.
         checked_rules: rules by which tasks have checked the rows already. If the table has other rules now, the direct
             lane cannot write the table. None: the rows are not checked yet.
+        by: library that commits, `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`.
     """
-    if unmet := unmet_requirements(description):
+    if unmet := unmet_requirements(description, by):
         return unmet
     rules = table_rules(description)
     if checked_rules is not None and rules != checked_rules:
@@ -234,10 +239,11 @@ def why_not_direct(
     return _case_mismatch(struct_of(description.fields), written.jsonValue())
 
 
-def unmet_requirements(description: TableDescription) -> str | None:
-    """Return a line that names a requirement of the table that the direct lane does not meet; None: all are met.
+def unmet_requirements(description: TableDescription, by: str = COMMIT_BY_SPARK) -> str | None:
+    """Return a line that names a requirement of the table that the direct lane does not meet.
 
-    A requirement that delta-spark meets when it commits (`Handling.BY_SPARK`) counts as met.
+    `by` is the library that commits. A requirement that delta-spark meets (`Handling.BY_SPARK`) is met if delta-spark
+    commits. The result is None if all requirements are met.
     """
     if feature := managing_feature(description.writer_features):
         return f"the table has the feature {feature}: its commits go through a catalog"
@@ -252,11 +258,29 @@ def unmet_requirements(description: TableDescription) -> str | None:
             list(text_limits(column))
         except UnreadableTypeError as error:
             return f"the column {column['name']} has VARCHAR or CHAR in it, which cannot be read: {error}"
-    return f"the table has the feature{'s' * (len(features) > 1)} {', '.join(features)}" if features else None
+    if features:
+        return f"the table has the feature{'s' * (len(features) > 1)} {', '.join(features)}"
+    if by == COMMIT_BY_DELTALAKE and (names := requirements_for_spark(description)):
+        return f"the table has {names}, which {COMMIT.name}={COMMIT_BY_SPARK} alone supports"
+    return None
+
+
+def requirements_for_spark(description: TableDescription) -> str:
+    """Return the names of the table's requirements that only delta-spark meets, joined by "and".
+
+    The text is empty if there are none.
+    """
+    unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
+    names = dict.fromkeys(requirement.name for requirement in unmet if requirement.entry.handling is Handling.BY_SPARK)
+    if TYPE_WIDENING in names:
+        names = dict.fromkeys(name for name in names if name not in WIDENING_FEATURES)
+    return " and ".join(names)
 
 
 def _case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None:
-    """Return a text that names a field whose name differs between table and rows only by case; None: no field does.
+    """Return a text that names a field whose name differs between table and rows only by case.
+
+    The result is None if there is no such field.
 
     `table_type` is the struct, array or map in the table, and `written` is the same type in the rows, both in Spark's
     JSON. `above` is the path of both types followed by a dot, or '' for the columns. For Delta, names that differ only
@@ -287,7 +311,7 @@ def _changed_rule(rules: TableRules, checked_rules: TableRules) -> str:
 
 
 def _uncheckable_rule(rules: TableRules, written: StructType, day_column: str | None) -> str | None:
-    """Return a text that names a rule in `rules` that tasks cannot check; None: tasks can check all rules.
+    """Return a text that names a rule in `rules` that tasks cannot check, or None if tasks can check all rules.
 
     Tasks cannot check a rule about the day column, because they add the day after they have checked the rows.
     """

@@ -17,7 +17,7 @@ from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFI
 from tiered_stream.delta.requirements.writer_requirements import find_requirement, requirements_of_table
 from tiered_stream.delta.schema.row_schema import fit_to_table, struct_type
 from tiered_stream.delta.settings.ingest_settings import APPEND_ONLY, TableSpec, is_append_only
-from tiered_stream.delta.settings.upsert_settings import KEYS, MERGE_ON, ORDER_BY
+from tiered_stream.delta.settings.row_settings import KEYS, MERGE_ON, ORDER_BY
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import TableRules, certain_rules
@@ -107,7 +107,7 @@ def check_merge(table: str, description: TableDescription, spec: TableSpec) -> N
 
 
 def why_not_merged_by_deltalake(description: TableDescription, merge_on: str | None) -> str | None:
-    """Return in one line why only Spark's MERGE can write the table; None: deltalake can, too.
+    """Return in one line why only Spark's MERGE can write the table, or None if deltalake can, too.
 
     `merge_on` is the value of `ingest.mergeOn`.
     """

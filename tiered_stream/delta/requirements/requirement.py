@@ -73,7 +73,7 @@ def entries(
 
 
 def find_entry(known: Iterable[Requirement], kind: Kind, name: str) -> Requirement | None:
-    """Return the entry for this kind and name among `known`; None: there is none.
+    """Return the entry for this kind and name among `known`, or None if there is none.
 
     An entry with exactly this name takes precedence over an entry with a prefix (`*`).
     """

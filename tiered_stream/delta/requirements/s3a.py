@@ -3,16 +3,20 @@
 Tasks of the direct lane do not use Hadoop, but must reach the bucket in the same way as Spark. So this module follows
 hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (settings of one bucket, credential files),
 `CredentialProviderListFactory` (credentials, and class names of the AWS SDK v1).
+
+`S3A_REQUIREMENTS` are the requirements that these settings can set for a writer: a part of the list in
+`writer_requirements.py`. Names there are without `fs.s3a.`. A setting of one bucket (`fs.s3a.bucket.NAME.*`) overrides
+the setting for all buckets. Sources: `core-default.xml`, `Constants` and `RequestFactoryImpl` of hadoop-aws.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tiered_stream.delta.requirements import s3a_requirements as names
 from tiered_stream.delta.requirements.hadoop_settings import (
     HadoopSettings,
     NoCredentialsError,
@@ -20,8 +24,7 @@ from tiered_stream.delta.requirements.hadoop_settings import (
     SessionStore,
     host_and_port,
 )
-from tiered_stream.delta.requirements.s3a_requirements import S3A_PREFIX as _PREFIX
-from tiered_stream.delta.requirements.s3a_requirements import names_of_bucket
+from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage
 from tiered_stream.errors import ConfigurationError, TableAccessError
 from tiered_stream.options.types import aes_256_key
@@ -30,10 +33,118 @@ from tiered_stream.storage.cloud_endpoints import TABLES, access_point_region, c
 if TYPE_CHECKING:
     from tiered_stream.storage.s3_client import S3Session
 
+S3A_PREFIX = "fs.s3a."
+ACL, STORAGE_CLASS = "acl.default", "create.storage.class"
+ENCRYPTION = ("encryption.algorithm", "server-side-encryption-algorithm")
+"""Name of the encryption setting, and its older name."""
+ENCRYPTION_KEY = ("encryption.key", "server-side-encryption.key")
+"""Name of the setting of KMS's key, and its older name."""
+CUSTOMER_KEYS = "sse-c"
+"""Value of the encryption setting, in lower case, by which each request has the key of the objects."""
+ACCESS_POINT, ACCESS_POINT_REQUIRED, FIPS = "accesspoint.arn", "accesspoint.required", "endpoint.fips"
+REQUESTER_PAYS = "requester.pays.enabled"
+ENCRYPTION_CONTEXT = "encryption.context"
+CANNED_ACLS = {
+    "Private": "private", "PublicRead": "public-read", "PublicReadWrite": "public-read-write",
+    "AuthenticatedRead": "authenticated-read", "AwsExecRead": "aws-exec-read", "BucketOwnerRead": "bucket-owner-read",
+    "BucketOwnerFullControl": "bucket-owner-full-control",
+}  # fmt: skip
+"""S3's names of canned ACLs, by the value of `acl.default` (Hadoop: `AWSCannedACL`).
+
+`LogDeliveryWrite` is missing, because it does not apply to objects.
+"""
+STORAGE_CLASSES = frozenset(
+    ("STANDARD", "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER", "GLACIER_IR",
+     "DEEP_ARCHIVE", "OUTPOSTS")
+)  # fmt: skip
+"""Values of `create.storage.class`, in any case (Hadoop: `Constants.STORAGE_CLASS_*`)."""
+KMS_ALGORITHMS = {"sse-kms": "aws:kms", "dsse-kms": "aws:kms:dsse"}
+ALGORITHMS = {"aes256": "AES256", "sse-s3": "AES256", **KMS_ALGORITHMS}
+"""S3's encryption of new objects, by the setting's value in lower case (Hadoop: `S3AEncryptionMethods`)."""
+_entries = partial(entries, Kind.SESSION, prefix=S3A_PREFIX)
+
+S3A_REQUIREMENTS: tuple[Requirement, ...] = (
+    *_entries(
+        Handling.HONOURED,
+        "access.key", "aws.credentials.provider", "aws.credentials.provider.mapping", "connection.ssl.enabled",
+        "endpoint", "endpoint.region", "path.style.access", "secret.key", "security.credential.provider.path",
+        "session.token",
+    ),
+    *_entries(
+        Handling.HONOURED, ACL, STORAGE_CLASS,
+        note="Files are uploaded with it. A value that Hadoop 3.5 does not know leads to the Spark lane. deltalake "
+        "does not follow it: where it is to commit, the query is refused.",
+    ),
+    *_entries(
+        Handling.HONOURED,
+        *ENCRYPTION,
+        note="`AES256`, `SSE-S3`, `SSE-C`, and `SSE-KMS` and `DSSE-KMS` with their key. Encryption by the client and "
+        "an `encryption.context` for KMS lead to the Spark lane.",
+    ),
+    *_entries(
+        Handling.HONOURED, ACCESS_POINT,
+        note="As a setting of one bucket, which alone counts in S3A. ARNs of multi-region and Outposts access points "
+        "lead to the Spark lane.",
+    ),
+    *_entries(Handling.HONOURED, ACCESS_POINT_REQUIRED, note="Without an access point, the Spark lane is taken."),
+    *_entries(Handling.HONOURED, FIPS, note="At AWS. With an `endpoint` of one's own, the Spark lane is taken."),
+    *_entries(Handling.HONOURED, REQUESTER_PAYS),
+    *_entries(
+        Handling.SPARK_LANE,
+        "access.grants.enabled", "audit.execution.interceptors", "audit.request.handlers",
+        "client.s3.custom.headers*", "create.header*", "custom.signers", "delegation.token.binding",
+        "http.signer.enabled", "object.content.encoding", "proxy.host", "signing-algorithm",
+    ),
+    *_entries(
+        Handling.SPARK_LANE, "create.checksum.algorithm", note="Other than `CRC32C`, by which tasks upload.",
+        off=OFF | {"none", "crc32c"},
+    ),
+    *_entries(
+        Handling.SPARK_LANE,
+        "impl",
+        note="Other than `S3AFileSystem`.",
+        off=OFF | {"org.apache.hadoop.fs.s3a.s3afilesystem"},
+    ),
+    *_entries(
+        Handling.SPARK_LANE, "s3.client.factory.impl", note="Other than `DefaultS3ClientFactory`.",
+        off=OFF | {"org.apache.hadoop.fs.s3a.defaults3clientfactory"},
+    ),
+    *_entries(
+        Handling.NOTHING, "auth.profile.*", "assumed.role.*", note="As the credential provider that takes it."
+    ),
+    *_entries(Handling.NOTHING, "encryption.*", "server-side-encryption.key", note="It goes with the algorithm."),
+    *_entries(Handling.NOTHING, "checksum.generation", "checksum.validation", "request.md5.header",
+                    note="Uploads always have a checksum."),
+    *_entries(
+        Handling.NOTHING,
+        "access.grants.fallback.to.iam", "analytics.accelerator*", "attempts.maximum", "audit.*", "authoritative.path",
+        "block.size", "bucket.probe", "buffer.dir", "bulk.delete.page.size", "change.detection.*",
+        "classloader.isolation", "client.sts.custom.headers*", "committer.*", "connection.*",
+        "create.conditional.enabled", "create.multipart", "create.performance*", "cross.region.access.enabled",
+        "directory.*", "downgrade.syncable.exceptions", "etag.checksum.enabled", "executor.capacity", "experimental.*",
+        "failinject.*", "fast.*", "http.signer.class", "impl.disable.cache", "input.*",
+        "internal.upload.part.count.limit", "io.rate.limit", "list.version", "max.total.tasks", "metadatastore.*",
+        "multiobjectdelete.enable", "multipart.*", "optimized.copy.from.local.enabled", "paging.maximum",
+        "performance.flags", "prefetch.*", "proxy.*", "readahead.range", "retry.*", "s3express.create.session",
+        "s3guard.*", "select.*", "socket.*", "ssl.channel.mode", "threads.*", "user.agent.prefix", "vectored.*",
+    ),
+)  # fmt: skip
+
+
+def names_of_bucket(bucket: str, names_of_session: Iterable[str]) -> list[str]:
+    """Return the sorted names of the S3A settings that apply to the bucket, without `fs.s3a.` and `bucket.NAME.`.
+
+    `names_of_session` are the names of all S3A settings, without `fs.s3a.`. Settings of other buckets are left out.
+    """
+    own = f"bucket.{bucket}."
+    names = (name.removeprefix(own) for name in names_of_session)
+    return sorted({name for name in names if name == "bucket.probe" or not name.startswith("bucket.")})
+
+
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "access.key", "secret.key", "session.token"
 PROVIDERS = "aws.credentials.provider"
 
-_BUCKET_PREFIX = f"{_PREFIX}bucket."
+_BUCKET_PREFIX = f"{S3A_PREFIX}bucket."
 _CREDENTIAL_FILES = "security.credential.provider.path"
 _AWS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu")
 _REGION_WITHOUT_ANY = "us-east-2"
@@ -79,7 +190,8 @@ class Credentials:
 class S3aStore(SessionStore):
     """Bucket in S3. A setting of one bucket (`fs.s3a.bucket.NAME.*`) overrides the setting for all buckets."""
 
-    prefix, library, connector = _PREFIX, "S3 (hadoop-aws)", f"{_HADOOP}S3AFileSystem"
+    prefix, library, connector = S3A_PREFIX, "S3 (hadoop-aws)", f"{_HADOOP}S3AFileSystem"
+    requirements = S3A_REQUIREMENTS
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
         super().__init__(hadoop, uri)
@@ -90,13 +202,13 @@ class S3aStore(SessionStore):
             hadoop.set(of_all, ",".join(filter(None, (files, hadoop.get(of_all)))))
 
     def keys(self, name: str) -> tuple[str, str]:
-        return f"{_BUCKET_PREFIX}{self.bucket}.{name}", _PREFIX + name
+        return f"{_BUCKET_PREFIX}{self.bucket}.{name}", S3A_PREFIX + name
 
     def own_names(self) -> Collection[str]:
         return names_of_bucket(self.bucket, super().own_names())
 
     def endpoint_url(self) -> str | None:
-        """Return the URL of the bucket's endpoint; None: no endpoint is set, or a public one of AWS is set."""
+        """Return the URL of the bucket's endpoint, or None if no endpoint is set, or a public one of AWS is set."""
         text = self.text("endpoint") or ""
         is_aws = not text or text.endswith(_CENTRAL_ENDPOINT) or _REGIONAL_HOST.fullmatch(text)
         if is_aws or self.access_point():  # S3A reaches an access point at AWS, whatever the endpoint is
@@ -118,11 +230,11 @@ class S3aStore(SessionStore):
         return region_of_host(self.text("endpoint")) or (_REGION_WITHOUT_ANY if self.endpoint_url() else None)
 
     def access_point(self) -> str | None:
-        """Return the ARN of the access point by which S3A reaches the bucket; None: it is reached by its name.
+        """Return the ARN of the access point by which S3A reaches the bucket, or None if it is reached by its name.
 
         As in S3A, only the setting of this bucket counts.
         """
-        return (self.hadoop.get(f"{_BUCKET_PREFIX}{self.bucket}.{names.ACCESS_POINT}") or "").strip() or None
+        return (self.hadoop.get(f"{_BUCKET_PREFIX}{self.bucket}.{ACCESS_POINT}") or "").strip() or None
 
     def check_address(self) -> None:
         """Check that tasks can address the bucket as S3A does.
@@ -132,48 +244,40 @@ class S3aStore(SessionStore):
                 FIPS is to be used at an endpoint of one's own.
         """
         access_point = self.access_point()
-        if access_point is None and self.is_on(names.ACCESS_POINT_REQUIRED):
-            raise NotForTasksError(f"{_PREFIX}{names.ACCESS_POINT_REQUIRED} is set, but the bucket has no access point")
-        place = f"{_BUCKET_PREFIX}{self.bucket}.{names.ACCESS_POINT}" if access_point else "the table's bucket"
+        if access_point is None and self.is_on(ACCESS_POINT_REQUIRED):
+            raise NotForTasksError(f"{S3A_PREFIX}{ACCESS_POINT_REQUIRED} is set, but the bucket has no access point")
+        place = f"{_BUCKET_PREFIX}{self.bucket}.{ACCESS_POINT}" if access_point else "the table's bucket"
         try:
             check_bucket(access_point or self.bucket, place)
         except ConfigurationError as error:
             raise NotForTasksError(str(error)) from None
-        if self.is_on(names.FIPS) and self.endpoint_url():
-            raise NotForTasksError(f"{_PREFIX}{names.FIPS} is set together with {_PREFIX}endpoint")
+        if self.is_on(FIPS) and self.endpoint_url():
+            raise NotForTasksError(f"{S3A_PREFIX}{FIPS} is set together with {S3A_PREFIX}endpoint")
 
     def customer_key(self) -> str | None:
-        """Return the key for SSE-C in base64; None: another encryption, or none, is set.
-
-        Raises:
-            NotForTasksError: SSE-C is set without a key of 256 bits in base64.
-        """
-        if (self._algorithm() or "").lower() != names.CUSTOMER_KEYS:
+        """Return the key for SSE-C in base64, or None if another encryption, or none, is set."""
+        if (self._algorithm() or "").lower() != CUSTOMER_KEYS:
             return None
         try:
-            return aes_256_key(next(filter(None, map(self.secret, names.ENCRYPTION_KEY)), ""))
+            return aes_256_key(next(filter(None, map(self.secret, ENCRYPTION_KEY)), ""))
         except ValueError as error:
-            raise NotForTasksError(f"{_PREFIX}{names.ENCRYPTION_KEY[0]} {error}") from None
+            raise NotForTasksError(f"{S3A_PREFIX}{ENCRYPTION_KEY[0]} {error}") from None
 
     def _algorithm(self) -> str | None:
-        return next(filter(None, map(self.text, names.ENCRYPTION)), None)
+        return next(filter(None, map(self.text, ENCRYPTION)), None)
 
     def acl(self) -> str | None:
-        """Return S3's name of the canned ACL for new objects; None: not set.
-
-        Raises:
-            NotForTasksError: S3A has no ACL of that name.
-        """
-        return self._translated(names.ACL, lambda value: names.CANNED_ACLS.get(value))
+        """Return S3's name of the canned ACL for new objects, or None if it is not set."""
+        return self._translated(ACL, lambda value: CANNED_ACLS.get(value))
 
     def storage_class(self) -> str | None:
-        """Return S3's name of the storage class for new objects; None: not set.
+        """Return S3's name of the storage class for new objects, or None if it is not set.
 
         Raises:
             NotForTasksError: S3A has no storage class of that name.
         """
-        classes = {name.lower(): name for name in names.STORAGE_CLASSES}
-        return self._translated(names.STORAGE_CLASS, lambda value: classes.get(value.lower()))
+        classes = {name.lower(): name for name in STORAGE_CLASSES}
+        return self._translated(STORAGE_CLASS, lambda value: classes.get(value.lower()))
 
     def encryption(self) -> tuple[str | None, str | None]:
         """Return S3's name of the server-side encryption for new objects, and the id of KMS's key for it.
@@ -185,20 +289,20 @@ class S3aStore(SessionStore):
             NotForTasksError: another encryption is set, such as encryption by the client, or KMS has a context.
         """
         algorithm = self._algorithm()
-        if algorithm is None or algorithm.lower() == names.CUSTOMER_KEYS:
+        if algorithm is None or algorithm.lower() == CUSTOMER_KEYS:
             return None, None
-        name = names.ALGORITHMS.get(algorithm.lower())
+        name = ALGORITHMS.get(algorithm.lower())
         if name is None:
             raise NotForTasksError(
-                f"{_PREFIX}{names.ENCRYPTION[0]} is {algorithm}, which tasks that write files themselves do not follow"
+                f"{S3A_PREFIX}{ENCRYPTION[0]} is {algorithm}, which tasks that write files themselves do not follow"
             )
-        if name not in names.KMS_ALGORITHMS.values():
+        if name not in KMS_ALGORITHMS.values():
             return name, None
-        if self.text(names.ENCRYPTION_CONTEXT):
+        if self.text(ENCRYPTION_CONTEXT):
             raise NotForTasksError(
-                f"{_PREFIX}{names.ENCRYPTION_CONTEXT} is set, which tasks that write files themselves do not send"
+                f"{S3A_PREFIX}{ENCRYPTION_CONTEXT} is set, which tasks that write files themselves do not send"
             )
-        return name, next(filter(None, map(self.secret, names.ENCRYPTION_KEY)), None)
+        return name, next(filter(None, map(self.secret, ENCRYPTION_KEY)), None)
 
     def _translated(self, name: str, find: Callable[[str], str | None]) -> str | None:
         value = self.text(name)
@@ -206,7 +310,9 @@ class S3aStore(SessionStore):
             return None
         known = find(value)
         if known is None:
-            raise NotForTasksError(f"{_PREFIX}{name} is {value}, which tasks that write files themselves do not know")
+            raise NotForTasksError(
+                f"{S3A_PREFIX}{name} is {value}, which tasks that write files themselves do not know"
+            )
         return known
 
     def credentials(self) -> Credentials:
@@ -223,8 +329,8 @@ class S3aStore(SessionStore):
             if credentials is not None:
                 return credentials
         raise NoCredentialsError(
-            f"no credentials for the bucket {self.bucket}: {_PREFIX}{PROVIDERS} is {','.join(providers)}; set "
-            f"{_PREFIX}{ACCESS_KEY} and {_PREFIX}{SECRET_KEY}, or a provider that has some"
+            f"no credentials for the bucket {self.bucket}: {S3A_PREFIX}{PROVIDERS} is {','.join(providers)}; set "
+            f"{S3A_PREFIX}{ACCESS_KEY} and {S3A_PREFIX}{SECRET_KEY}, or a provider that has some"
         )
 
     def _providers(self) -> Iterator[str]:
@@ -248,7 +354,7 @@ class S3aStore(SessionStore):
         if provider in _MACHINE and self.hadoop.environment("AWS_ACCESS_KEY_ID"):
             raise _unusable(provider, "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment")
         if provider == _PROFILE and (self.text("auth.profile.name") or self.text("auth.profile.file")):
-            raise _unusable(provider, f"has a profile of its own ({_PREFIX}auth.profile.*)")
+            raise _unusable(provider, f"has a profile of its own ({S3A_PREFIX}auth.profile.*)")
         if provider in _MACHINE | _CHAIN:
             return Credentials()
         raise _unusable(provider, "is known to Spark alone")
@@ -274,8 +380,8 @@ class S3aStore(SessionStore):
                 kms_key=kms_key or own.kms_key,
                 s3_customer_key=own.s3_customer_key or self.customer_key(),
                 s3_access_point=self.access_point(),
-                s3_fips=self.is_on(names.FIPS),
-                s3_requester_pays=own.s3_requester_pays or self.is_on(names.REQUESTER_PAYS),
+                s3_fips=self.is_on(FIPS),
+                s3_requester_pays=own.s3_requester_pays or self.is_on(REQUESTER_PAYS),
             )
             if own.access_key_id is None and not own.anonymous:
                 storage = replace(storage, **asdict(self.credentials()))
@@ -290,7 +396,7 @@ class S3aStore(SessionStore):
         if url := self._access(storage).configured_endpoint():
             raise NotForTasksError(
                 f"the environment or AWS's configuration names {url} as the endpoint of S3, which Spark's session does "
-                f"not (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url): set spark.hadoop.{_PREFIX}endpoint"
+                f"not (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url): set spark.hadoop.{S3A_PREFIX}endpoint"
             )
 
     def _find_region(self, storage: TableStorage) -> str:

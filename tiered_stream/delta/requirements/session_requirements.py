@@ -1,13 +1,14 @@
 """Requirements that Spark's session can set for a writer, as a part of the list in `writer_requirements.py`.
 
 If the session has a setting with the handling `SPARK_LANE`, no table can be written in the direct lane. Values in the
-entry's `off` are the exception. `s3a_requirements.py` has the `fs.s3a.*` settings, `abfs_requirements.py` the
-`fs.azure.*` settings, and `gs_requirements.py` the `fs.gs.*` settings.
+entry's `off` are the exception. `s3a.py` has the `fs.s3a.*` settings, `abfs.py` the `fs.azure.*` settings, and `gs.py`
+the `fs.gs.*` settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,6 @@ from tiered_stream.delta.checkpoint.query_run import IDLE_LIMIT, KILL_IDLE
 from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement, entries
 from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE
 from tiered_stream.delta.settings.ingest_settings import (
-    COMPRESSION,
     GZIP,
     PROPERTY_PREFIX,
     SNAPPY,
@@ -25,8 +25,8 @@ from tiered_stream.delta.settings.ingest_settings import (
     ZSTD,
     TableSpec,
 )
+from tiered_stream.delta.settings.query_settings import QuerySettings
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.settings_files import gives
 
 # Properties of a new table: the properties that the job sets, and the session's defaults for new tables.
 #
@@ -132,13 +132,16 @@ def settings_in_list(spark: SparkSession) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def with_session_codec(spark: SparkSession, settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the settings with the session's compression as `ingest.compression`, unless they have this setting.
+def with_session_codec(spark: SparkSession, query: QuerySettings) -> QuerySettings:
+    """Return the settings with the session's compression in each table's specification that has no compression.
 
     The settings are returned unchanged if the session sets no compression, or one that only the Spark lane writes.
     """
     codec = _CODECS.get((spark.conf.get(CODEC, None) or "").lower())
-    return settings if codec is None or gives(settings, [COMPRESSION.name]) else {**settings, COMPRESSION.name: codec}
+    if codec is None:
+        return query
+    topics = {topic: replace(spec, compression=spec.compression or codec) for topic, spec in query.topics.items()}
+    return replace(query, spec=replace(query.spec, compression=query.spec.compression or codec), topics=topics)
 
 
 def codec_option(spark: SparkSession, spec: TableSpec) -> dict[str, str]:

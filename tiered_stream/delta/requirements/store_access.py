@@ -27,7 +27,10 @@ def find_access(own: TableStorage, uri: str, hadoop: HadoopSettings) -> tuple[Ta
     `own` is the job's own access (`ingest.storage.*`), and `hadoop` are the session's settings. The second value is
     None if tasks can access the store.
 
-    Raises: the errors of `SessionStore.find`.
+    Raises:
+        ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or there
+            are no credentials.
+        TableAccessError: the region of a bucket cannot be found.
     """
     scheme = urlsplit(uri).scheme
     if scheme in _STORES:
@@ -42,8 +45,8 @@ def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: Hado
     `hadoop` has the settings of Spark's files; None: no such file is given, and `ingest.storage.*` alone count.
 
     Raises:
-        ConfigurationError: as for `find_access`, or this process cannot access the folder as Spark's files say.
-        TableAccessError: as for `find_access`.
+        ConfigurationError: a setting is malformed, there are no credentials, or only Spark can access the folder.
+        TableAccessError: the region of a bucket cannot be found.
     """
     uri, own = path_uri(folder), table_storage(settings)
     if hadoop is None or urlsplit(uri).scheme not in BUCKET_SCHEMES:
@@ -55,7 +58,7 @@ def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: Hado
 
 
 def missing_connector(uri: str, hadoop: HadoopSettings) -> str | None:
-    """Return in words what the session lacks to reach the store of the folder `uri`; None: it lacks nothing."""
+    """Return in words what the session lacks to reach the store of the folder `uri`, or None if it lacks nothing."""
     scheme = urlsplit(uri).scheme
     store = _STORES[scheme](hadoop, uri) if scheme in _STORES else None
     return None if store is None or store.has_connector else f"the session has no way to {store.library}"

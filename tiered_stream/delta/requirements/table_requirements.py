@@ -240,5 +240,8 @@ _PREFIXES = ("catalogmanaged", "catalogowned", "coordinatedcommits")
 
 
 def managing_feature(features: Iterable[str]) -> str | None:
-    """Return the name of the feature by which a catalog manages the table; None: `features` have no such feature."""
+    """Return the name of the feature by which a catalog manages the table.
+
+    The result is None if `features` have no such feature.
+    """
     return next((name for name in sorted(features) if name.lower().startswith(_PREFIXES)), None)

@@ -1,21 +1,19 @@
 """List of all requirements that a table, its columns (also nested ones) and the session can set for a writer.
 
 The direct lane meets each requirement, or leaves the table to the Spark lane. A requirement that is not in the list
-leads to the Spark lane. The table in the docs is generated from the list.
+leads to the Spark lane. `tests/docs/docs_tables.py` writes the table in the docs from the list.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
-from tiered_stream.delta.requirements.abfs_requirements import ABFS_PREFIX, ABFS_REQUIREMENTS
-from tiered_stream.delta.requirements.gs_requirements import GS_PREFIX, GS_REQUIREMENTS
+from tiered_stream.delta.requirements.abfs import ABFS_REQUIREMENTS
+from tiered_stream.delta.requirements.gs import GS_REQUIREMENTS
 from tiered_stream.delta.requirements.requirement import Handling, ImposedRequirement, Kind, Requirement
-from tiered_stream.delta.requirements.s3a_requirements import S3A_PREFIX, S3A_REQUIREMENTS
+from tiered_stream.delta.requirements.s3a import S3A_REQUIREMENTS
 from tiered_stream.delta.requirements.session_requirements import SESSION_REQUIREMENTS
 from tiered_stream.delta.requirements.table_requirements import TABLE_REQUIREMENTS
 from tiered_stream.delta.schema.sql_types import inner_fields
@@ -32,7 +30,7 @@ _RESERVED = re.compile(r"delta\..*|__.*|[A-Z][A-Z_]*", re.DOTALL)
 
 
 def find_requirement(kind: Kind, name: str) -> Requirement | None:
-    """Return the list's entry for this kind and name; None: the list has no such entry.
+    """Return the list's entry for this kind and name, or None if the list has no such entry.
 
     An entry with exactly this name takes precedence over an entry with a prefix (`*`).
     """
@@ -109,19 +107,3 @@ def _unless_met(kind: Kind, name: str, column: str = "") -> Iterator[ImposedRequ
 
 
 _KIND_NAMES = {Kind.FEATURE: "feature", Kind.PROPERTY: "property", Kind.METADATA: "metadata", Kind.TYPE: "type"}
-
-
-def render_writer_requirements() -> str:
-    """Return the list as the Markdown table in the docs."""
-    lines = ["| Kind | Name | The direct lane | Since |", "|---|---|---|---|"]
-    row_of = attrgetter("kind", "handling", "note", "since")
-    for (kind, handling, note, since), entries in groupby(WRITER_REQUIREMENTS, row_of):
-        names = ", ".join(entry.name if kind is Kind.SCHEMA else f"`{entry.name}`" for entry in entries)
-        done = f"{handling.value}. {note}" if note else f"{handling.value}."
-        lines.append(f"| {kind.value} | {names} | {done[0].upper()}{done[1:]} | {since} |")
-    unknown = f"{Handling.SPARK_LANE.value}."
-    lines.append(f"| a table | a name that is not in this table | {unknown[0].upper()}{unknown[1:]} | 0.1.0 |")
-    label = f"{unknown[0].upper()}{unknown[1:]} Where its name speaks of what is written, as `tag` or `header` do."
-    for prefix in (S3A_PREFIX, ABFS_PREFIX, GS_PREFIX):
-        lines.append(f"| session setting | `{prefix}*` that is not in this table | {label} | 0.1.0 |")
-    return "\n".join(lines) + "\n"

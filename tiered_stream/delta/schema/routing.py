@@ -1,37 +1,33 @@
 """Routing, which decides for each topic the table that gets the topic's rows.
 
-The driver writes the routing into options of the source (`routing_options`), and tasks restore the routing from these
-options (`routing_of`). So the driver and the tasks get the same result.
+The driver puts the routing into an option of the source (`TaskSettings`), and tasks take it from there. So the driver
+and the tasks get the same result.
 """
 
 from __future__ import annotations
 
+import pickle
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-
-import orjson
 
 from tiered_stream.delta.schema.row_plan import registered, resolved
 from tiered_stream.delta.schema.row_schema import spark_columns, written_columns
 from tiered_stream.delta.schema.sql_types import sql_name
 from tiered_stream.delta.settings.ingest_settings import (
     LAND,
-    ROUTES,
     TOPIC,
     TableSpec,
-    as_options,
-    table_spec,
     with_overrides,
 )
-from tiered_stream.delta.settings.row_settings import registry_properties
-from tiered_stream.delta.settings.upsert_settings import check_keys
+from tiered_stream.delta.settings.query_settings import check_keys
+from tiered_stream.delta.settings.row_settings import APPEND
 from tiered_stream.errors import ConfigurationError, SchemaRegistryError, TableError, one_line
 from tiered_stream.formats.rows.row_choices import Evolution
-from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows, row_format
+from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows
 from tiered_stream.model import is_topic_name
-from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 
 
@@ -63,16 +59,15 @@ class Route:
 class Routing:
     """All routes of a query from topics to tables, with the settings and row formats of the topics.
 
-    A topic goes to the table of the first route whose pattern matches the topic. `settings` are the settings for all
-    topics. `overrides` are settings of single topics, by topic and then by setting name.
+    A topic goes to the table of the first route whose pattern matches the topic.
     """
 
-    settings: Mapping[str, str] = field(repr=False)  # it may have secrets
     spec: TableSpec
-    """Settings of files for every table; the attribute `uri` is not used."""
+    """Settings for all topics; the attribute `uri` is not used."""
     routes: tuple[Route, ...]
-    overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    rows: Mapping[str, RowFormat] = field(default_factory=dict)
+    topics: Mapping[str, TableSpec] = field(default_factory=dict)
+    """Settings of each topic that has settings of its own, by topic; `storage` and `tasks` are taken from `spec`."""
+    rows: Mapping[str, RowFormat] = field(default_factory=lambda: {"": plain_rows(True)})
     """Row formats that the driver has resolved, by topic; '' stands for all topics without an entry."""
     dead_letter_folders: Mapping[str, str] = field(default_factory=dict)
     """Folders (URIs) of the tables for dead letters, by the value of `ingest.deadLetterTable`."""
@@ -85,7 +80,7 @@ class Routing:
         """Return the table that gets the topic's rows.
 
         Raises:
-            ConfigurationError: a setting of the topic is malformed.
+            ConfigurationError: the topic's table has the latest state, and no key columns.
             SchemaRegistryError: the topic's schema comes from a registry, which does not return it.
             TableError: the topic has no table, or the folder's name contains the topic and Kafka does not allow this
                 topic name.
@@ -144,19 +139,18 @@ class Routing:
 
     def _make(self, topic: str) -> TableSpec:
         route = self.route(topic)
-        settings = with_overrides(self.settings, self.overrides.get(topic, {}))
-        check_keys(settings, topic)
-        spec, row_format = table_spec(settings), self._row_format(topic, settings)
+        spec, row_format = self.topics.get(topic, self.spec), self._row_format(topic)
+        check_keys(spec, topic)
         return replace(
             spec, uri=route.uri_for(topic), storage=self.spec.storage, tasks=self.spec.tasks,
             name=table_for(route.table, topic), columns=written_columns(row_format, spec.day_column),
             row_format=row_format,
         )  # fmt: skip
 
-    def _row_format(self, topic: str, settings: Mapping[str, str]) -> RowFormat:
-        row_format_of_topic = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows.get("")
+    def _row_format(self, topic: str) -> RowFormat:
+        row_format = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows[""]
         with _errors_name(topic):
-            return resolved(row_format_of_topic or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
+            return resolved(row_format, topic)
 
     def dead_letters(self, spec: TableSpec) -> TableSpec | None:
         """Return the table for the dead letters of the table `spec`.
@@ -171,6 +165,7 @@ def dead_letters_of(spec: TableSpec, uri: str) -> TableSpec:
     """Return the table for the dead letters of the table `spec`, which has one; `uri` is the URI of its folder."""
     return replace(
         spec, uri=uri, name=spec.rows.dead_letter_table or "", day_column=None, cluster_by=(), keys=(),
+        mode=APPEND,
         columns=spark_columns(DEAD_LETTER_SCHEMA, None), row_format=None,
         on_landed_offsets=LAND,  # a record may become a dead letter of several queries
         # With ADD, a table for dead letters that an earlier version of this package created gets the missing columns.
@@ -190,28 +185,42 @@ def _errors_name(topic: str) -> Iterator[None]:
         ) from error
 
 
-def routing_options(routing: Routing) -> dict[str, str]:
-    """Return options of the source from which `routing_of` restores the routing.
+_SETTINGS = "ingest.secret.tables"
+"""Name of the option with pickled `TaskSettings`. Spark redacts values of names with `secret`."""
 
-    Options with secrets have names whose values Spark redacts.
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """Settings of a query by which its planner and its tasks write the tables' files.
+
+    The driver pickles them into one option of the source, because names of Spark's options ignore case, and topics
+    do not.
     """
-    rows = {topic: rows_of_topic.to_json() for topic, rows_of_topic in routing.rows.items()}
-    # Topics go into one JSON value, because names of Spark's options ignore case.
-    values = {"routes": routing.routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_folders,
-            "has_rules": routing.has_rules}  # fmt: skip
-    options = {**as_options(routing.settings, routing.spec), ROUTES.name: orjson.dumps(values).decode()}
-    # Dead letters have headers, whether the tables get headers or not.
-    needed = routing.dead_letter_folders or any(rows_of_topic.needs_headers for rows_of_topic in routing.rows.values())
-    return dict(with_overrides(options, {INCLUDE_HEADERS.name: "true"} if needed else {}))
 
+    routing: Routing
+    parked_file: str = ""
+    """Path of the file with the keys of parked tables; empty: there is no such file."""
+    only: str | None = None
+    """Key of the only table that is written; None: all tables are written."""
+    transaction: tuple[str, int | None] = ("", None)
+    """Query id and batch id that dead letters get: the ids of the application transaction in which they are committed.
 
-def routing_of(options: Mapping[str, str]) -> Routing:
-    """Restore the routing from options that `routing_options` returned."""
-    values = orjson.loads(GivenOptions(options).read(ROUTES))
-    registry = registry_properties(options)
-    rows = {topic: row_format(text, registry) for topic, text in values["rows"].items()}
-    routes = tuple(Route(**route) for route in values["routes"])
-    return Routing(options, table_spec(options), routes, values["topics"], rows, values["dead"], values["has_rules"])
+    "" stands for the id of Spark's query, and None for the id of Spark's batch.
+    """
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> TaskSettings:
+        """Return the settings that `added_to` has put into options of the source."""
+        (pickled,) = (value for name, value in options.items() if name.lower() == _SETTINGS)
+        settings: TaskSettings = pickle.loads(b64decode(pickled))
+        return settings
+
+    def added_to(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Return options of the source with these settings, and with headers if rows or dead letters need them."""
+        routing = self.routing
+        needed = routing.dead_letter_folders or any(row_format.needs_headers for row_format in routing.rows.values())
+        options = with_overrides(options, {INCLUDE_HEADERS.name: "true"} if needed else {})
+        return {**options, _SETTINGS: b64encode(pickle.dumps(self)).decode()}
 
 
 # Names of tables in Spark's catalog as SQL, and the table that a name with `{topic}` means for a topic.

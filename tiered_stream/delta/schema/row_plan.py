@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,8 +23,11 @@ from tiered_stream.delta.settings.row_settings import (
     FLAT,
     INFER,
     KAFKA_COLUMNS,
+    KEYS,
+    LARGE_DECIMALS,
     NAMED_TIMES,
     NONE,
+    ORDER_BY,
     REGISTRY,
     REGISTRY_PREFIX,
     SELECT,
@@ -34,11 +37,9 @@ from tiered_stream.delta.settings.row_settings import (
     WHERE,
     PartSettings,
     RowSettings,
-    registry_properties,
-    row_settings,
 )
-from tiered_stream.delta.settings.upsert_settings import KEYS, ORDER_BY, placeholder_of
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError
+from tiered_stream.formats.avro.avro_schema import LargeScaleError
 from tiered_stream.formats.json.json_schema import json_schema_columns
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
 from tiered_stream.formats.rows.change_records import check_flattened, check_key_columns, named_column, unwrapped_type
@@ -46,8 +47,6 @@ from tiered_stream.formats.rows.row_choices import AvroColumns, Envelope, Format
 from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFormat, schema_to_text
 from tiered_stream.formats.rows.row_steps import RowQuery, UserTransform, with_time_types
 from tiered_stream.formats.sql.parser import COLUMN, SqlQuery, parse_query
-from tiered_stream.options.given_options import GivenOptions
-from tiered_stream.options.spark_options import SUBSCRIBE
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 FORBIDDEN = re.compile(r"[ ,;{}()\n\t=\0]")
@@ -65,9 +64,7 @@ def _by_spark(text: str) -> pa.Schema:
     return parse_schema(text)
 
 
-def plan_rows(
-    settings: Mapping[str, str], include_headers: bool, zone: str = "UTC", parse: SchemaParser = _by_spark
-) -> RowFormat:
+def plan_rows(spec: TableSpec, include_headers: bool, zone: str = "UTC", parse: SchemaParser = _by_spark) -> RowFormat:
     """Return the row format that the settings describe, without regard to the columns of an existing table.
 
     `zone` is the session's time zone. Without `include_headers`, the table gets no headers unless `ingest.kafkaColumns`
@@ -78,8 +75,7 @@ def plan_rows(
         ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
         SchemaRegistryError: the registry does not return a schema.
     """
-    options, rows = GivenOptions(settings), row_settings(settings)
-    keys = options.read(KEYS)
+    rows = spec.rows
     row_format = RowFormat(
         kept_columns(rows, include_headers),
         _part(rows.key, parse),
@@ -92,12 +88,12 @@ def plan_rows(
         () if rows.times == NAMED_TIMES else rows.times,
         rows.transform or "",
         query=_query(rows),
-        lands_key=_lands_key(rows, keys),
-        keys=keys,
-        order_by=options.read(ORDER_BY) or "",
-        placeholder=placeholder_of(settings),
+        lands_key=_lands_key(rows, spec.keys),
+        keys=spec.keys,
+        order_by=spec.order_by or "",
+        placeholder=spec.placeholder,
         zone=zone,
-        registry=registry_properties(settings),
+        registry=dict(rows.registry),
     )
     if row_format.key.registered or row_format.value.registered:
         from tiered_stream.formats.registry.schema_registry import RegistrySettings  # late, because it needs urllib3
@@ -110,9 +106,13 @@ def plan_rows(
 
 
 def plan_topics(
-    settings: Mapping[str, str], include_headers: bool, zone: str = "UTC", parse: SchemaParser = _by_spark
+    spec: TableSpec,
+    topics: Sequence[str],
+    include_headers: bool,
+    zone: str = "UTC",
+    parse: SchemaParser = _by_spark,
 ) -> dict[str, RowFormat]:
-    """Return the row formats of the topics of one table, by topic.
+    """Return the row formats of one table, by topic; `topics` are the topics that `subscribe` names.
 
     The key '' stands for all topics. It is the only key, unless a schema registry has a separate schema for each topic.
 
@@ -121,10 +121,9 @@ def plan_topics(
             schemas are not named by `subscribe`.
         SchemaRegistryError: the registry does not return a schema.
     """
-    row_format = plan_rows(settings, include_headers, zone, parse)
+    row_format = plan_rows(spec, include_headers, zone, parse)
     if row_format.is_resolved:
         return {"": row_format}
-    topics = GivenOptions(settings).read(SUBSCRIBE)
     if not topics:
         raise ConfigurationError("with a schema registry, topics of one table are named by subscribe")
     return {topic: resolved(row_format, topic) for topic in topics}
@@ -278,7 +277,10 @@ def _selected_as(query: SqlQuery, name: str) -> str | None:
 
 
 def _with_kind(part: PartFormat, row_format: RowFormat, name: str) -> PartFormat:
-    decoder = None if part.kind is not None else open_decoder(row_format, name)
+    try:
+        decoder = None if part.kind is not None else open_decoder(row_format, name)
+    except LargeScaleError as error:
+        raise ConfigurationError(f"{error}. Set {LARGE_DECIMALS.name} to string, double or binary") from error
     return part if decoder is None else replace(part, kind=decoder.kind)
 
 
@@ -296,9 +298,6 @@ def _schema(name: str, kind: Format, schema: str, parse: SchemaParser) -> str:
 
     `schema` is the setting `ingest.key.schema` or `ingest.value.schema`. `name` is `key` or `value`, and `kind` is the
     format of the key or value.
-
-    Raises:
-        ConfigurationError: the schema is `infer` or malformed, or the file cannot be read.
     """
     if schema == INFER:
         raise ConfigurationError(f"ingest.{name}.schema is infer, which is for a query of one table: give the schema")
@@ -316,9 +315,6 @@ def _file(name: str, path: Path, ending: str) -> str | bytes:
     A `.proto` file is compiled to a descriptor set.
 
     `name` is `key` or `value`, for errors. `ending` is the end of the file's name, in lower case and without the dot.
-
-    Raises:
-        ConfigurationError: the file cannot be read or compiled.
     """
     try:
         if ending != "proto":
@@ -336,10 +332,6 @@ def _json_schema(name: str, text: str, parse: SchemaParser) -> pa.Schema:
     """Return the Arrow schema of a DDL string, of Spark's schema JSON, or of a JSON Schema.
 
     `name` is `key` or `value`, for errors.
-
-    Raises:
-        ConfigurationError: the text is no schema in one of these forms, has no fields, or has a type that no column can
-            have.
     """
     try:
         is_json = text.lstrip().startswith("{")

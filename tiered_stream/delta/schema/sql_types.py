@@ -69,11 +69,7 @@ def sql_text(text: str) -> str:
 
 
 def parse_ddl(text: str) -> DataType:
-    """Parse a DDL string with Spark's own parser; TIMESTAMP is an instant, even if `spark.sql.timestampType` differs.
-
-    Raises:
-        ParseException: the text is not a DDL string.
-    """
+    """Parse a DDL string with Spark's own parser. TIMESTAMP is an instant, whatever `spark.sql.timestampType` is."""
     with _instants():
         return DataType.fromDDL(text)
 
@@ -121,12 +117,7 @@ def _instants() -> Iterator[None]:
 
 
 def parse_schema(text: str) -> pa.Schema:
-    """Return the Arrow schema of a DDL string (which needs a Spark session), or of Spark's JSON of a struct.
-
-    Raises:
-        ConfigurationError: the text is the schema of a single value, or has a type that no column can have.
-        ValueError: the text is no schema.
-    """
+    """Return the Arrow schema of a DDL string (which needs a Spark session), or of Spark's JSON of a struct."""
     try:
         schema = StructType.fromJson(orjson.loads(text)) if text.lstrip().startswith("{") else parse_ddl(text)
     except PySparkException as error:

@@ -2,8 +2,7 @@
 
 Files that other packages import:
 
-- `ingest_settings`: declaration and parsing of the `ingest.*` settings for a table's files
-- `query_settings`: checks of a query's settings that need neither Spark nor the table
-- `row_settings`: declaration and parsing of the settings that describe a table's rows
-- `upsert_settings`: declaration and checks of the settings for tables of the latest state (`ingest.mode=upsert`)
+- `ingest_settings`: declaration and parsing of the settings for one table, which become a `TableSpec`
+- `query_settings`: settings of a query for one table or for many, parsed once and checked
+- `row_settings`: declaration and parsing of the settings that describe a table's rows, and which rows replace others
 """

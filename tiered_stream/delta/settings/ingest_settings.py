@@ -1,7 +1,4 @@
-"""Declaration and parsing of the `ingest.*` settings for a table's files, and checks of all `ingest.*` names.
-
-The driver passes the settings to the executors as options of the source (`as_options`).
-"""
+"""Declaration and parsing of the `ingest.*` settings for a table (`TableSpec`), and checks of all `ingest.*` names."""
 
 from __future__ import annotations
 
@@ -15,22 +12,23 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tiered_stream.delta.settings.row_settings import (
-    REGISTRY_PREFIX,
-    ROW_OPTIONS,
-    RowSettings,
-    redacted_registry,
-    row_settings,
-)
-from tiered_stream.delta.settings.upsert_settings import (
+    DEBEZIUM_PLACEHOLDER,
     KEYS,
     MERGE_ON,
+    MODE,
     ORDER_BY,
     OWN_COLUMNS,
+    REGISTRY_PREFIX,
+    ROW_OPTIONS,
+    UNAVAILABLE_VALUE,
+    UPSERT,
     UPSERT_OPTIONS,
+    RowSettings,
     column_names,
+    row_settings,
 )
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.row_choices import Evolution
+from tiered_stream.formats.rows.row_choices import Envelope, Evolution
 from tiered_stream.options import types
 from tiered_stream.options.given_options import (
     JOB_PREFIX,
@@ -89,9 +87,6 @@ def _routes(value: str) -> tuple[tuple[str, str], ...]:
     """Parse `pattern=table` pairs, separated by commas, into pairs of a regular expression and a table.
 
     A pattern is a topic, or a regular expression for a topic's whole name.
-
-    Raises:
-        ValueError: a pair is malformed.
     """
     routes = []
     for route in filter(str.strip, value.split(",")):
@@ -126,9 +121,9 @@ INGEST_OPTIONS: tuple[Option[Any], ...] = (
     ON_LANDED_OFFSETS,
     *UPSERT_OPTIONS,
 )  # fmt: skip
-TOPIC_OPTIONS: tuple[Option[Any], ...] = (
-    TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, *UPSERT_OPTIONS, *ROW_OPTIONS,
-)  # fmt: skip
+TOPIC_OPTIONS = tuple(
+    each for each in (*INGEST_OPTIONS, *ROW_OPTIONS) if each not in (COMMIT, ROUTE, ON_TABLE_ERROR, ON_LANDED_OFFSETS)
+)
 """Options that may be set for a single topic, such as `ingest.topic.orders.dayColumn`."""
 TABLE, CHECKPOINT = "ingest.table", "ingest.checkpointLocation"
 TRIGGER, LANE = "ingest.trigger", "ingest.lane"
@@ -169,22 +164,6 @@ _PREFIXES = (PROPERTY_PREFIX.lower(), REGISTRY_PREFIX)
 _SEGMENTS_PREFIX = "remote.storage."
 
 
-def _transaction(value: str) -> tuple[str, int | None]:
-    batch, _, name = value.partition("/")
-    return name, int(batch) if batch else None
-
-
-ROUTES: Option[str] = Option("ingest.routes", str, "", "", "Where each topic's table is.", internal=True)
-PARKED_FILE: Option[str] = Option(
-    "ingest.parked.file", str, "", "", "Where planning finds the keys of parked tables.", internal=True
-)
-TRANSACTION: Option[tuple[str, int | None]] = Option(
-    "ingest.transaction", _transaction, ("", None), "",
-    "Application transaction of the rows, if it is not the transaction of Spark's query and batch: `batch/name`; an "
-    "empty batch stands for Spark's.", internal=True,
-)  # fmt: skip
-ONLY_TABLE = optional("ingest.only.table", str, "The key of the one table that is to be written.", internal=True)
-_TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)
 _ACL, _STORAGE_CLASS, _ENCRYPTION, _KMS_KEY = (
     optional(f"remote.storage.s3.{name}", str, "As the session has it for S3A.", internal=True)
     for name in ("acl", "storage.class", "encryption", "kms.key")
@@ -226,8 +205,6 @@ class TableStorage(StoreAccess):
 
 _STORAGE_NAMES = {field: option.name.removeprefix(_SEGMENTS_PREFIX) for field, option in declared(TableStorage).items()}
 """Names of the settings `ingest.storage.*` without this prefix, by field of `TableStorage`."""
-_STORAGE_SECRETS = "ingest.secret.storage."
-"""Prefix by which secrets of `TableStorage` travel to the tasks: Spark redacts values of names with `secret`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +221,7 @@ class TableSpec:
     compression: str | None = of(COMPRESSION)
     cluster_by: tuple[str, ...] = of(CLUSTER_BY)
     compact_every: int | None = of(COMPACT_EVERY)
+    mode: str = of(MODE)
     keys: tuple[str, ...] = of(KEYS)
     """Columns that identify a row of a table of the latest state; empty: rows are appended.
 
@@ -252,11 +230,13 @@ class TableSpec:
     order_by: str | None = of(ORDER_BY)
     own_columns: tuple[str, ...] = of(OWN_COLUMNS)
     """Columns of a table of the latest state that a MERGE leaves alone."""
-    tasks: int = of(_TASKS)
+    unavailable_value: str | None = of(UNAVAILABLE_VALUE)
+    tasks: int = 1
     """Number of tasks that run at once; a small micro-batch is divided into at most this many tasks."""
     merge_on: str | None = of(MERGE_ON)
     commit: str = of(COMMIT)
     on_landed_offsets: str = of(ON_LANDED_OFFSETS)
+    on_table_error: str = of(ON_TABLE_ERROR)
     rows: RowSettings = field(default_factory=RowSettings)
     own_properties: tuple[tuple[str, str], ...] = ()
     """Delta table properties that the user sets for a new table (`ingest.tableProperty.*`)."""
@@ -293,8 +273,24 @@ class TableSpec:
     @property
     def shared(self) -> tuple[object, ...]:
         """Values that all topics of one table must have in common."""
-        topics_own = {"rows", "own_properties", "name", "row_format"}
+        topics_own = {"rows", "unavailable_value", "own_properties", "name", "row_format"}
         return (self.properties, *(getattr(self, each.name) for each in fields(self) if each.name not in topics_own))
+
+    @property
+    def is_upsert(self) -> bool:
+        """True if the table has the latest row of each key (`ingest.mode=upsert`)."""
+        return self.mode == UPSERT
+
+    @property
+    def placeholder(self) -> str:
+        """Placeholder of values that the database does not send; empty if there is none."""
+        default = "" if self.rows.envelope is Envelope.NONE else DEBEZIUM_PLACEHOLDER
+        return self.unavailable_value or default
+
+    @property
+    def parks(self) -> bool:
+        """True if the table is parked when it cannot be written, so that its query continues without it."""
+        return self.on_table_error == PARK
 
     @property
     def lands_again(self) -> bool:
@@ -318,7 +314,7 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
         ConfigurationError: a setting is unknown or malformed, or only one of the two access keys is set.
     """
     options = GivenOptions(settings)
-    own = {**options.with_prefix(STORAGE_PREFIX), **options.with_prefix(_STORAGE_SECRETS)}
+    own = options.with_prefix(STORAGE_PREFIX)
     known = sorted(_STORAGE_NAMES.values())
     for name in own.keys() - set(known):
         raise ConfigurationError(f"{STORAGE_PREFIX}{name} is unknown; known are {', '.join(known)}")
@@ -333,8 +329,6 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
 
 def table_spec(settings: Mapping[str, str]) -> TableSpec:
     """Return what `settings` say of a table, with an empty `uri`, and without name, columns and row format.
-
-    On the driver, `settings` are the job's settings; in a task, they are options that `as_options` returned.
 
     Raises:
         ConfigurationError: a setting is unknown or malformed, two settings exclude each other, or only one of the two
@@ -456,11 +450,7 @@ def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> 
 
 
 def _split_topic_setting(name: str) -> tuple[str, str]:
-    """Split `ingest.topic.TOPIC.SETTING` into the topic, which may have dots, and the name `ingest.SETTING`.
-
-    Raises:
-        ConfigurationError: the setting cannot be set for a single topic.
-    """
+    """Split `ingest.topic.TOPIC.SETTING` into the topic, which may have dots, and the name `ingest.SETTING`."""
     known = [own.removeprefix(JOB_PREFIX) for own in (TABLE, *(option.name for option in TOPIC_OPTIONS))]
     properties = PROPERTY_PREFIX.removeprefix(JOB_PREFIX)
     # The pattern finds the shortest topic, because a property's name may end like the name of a setting.
@@ -478,22 +468,3 @@ def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) ->
         return settings
     taken = {name.lower() for name in overrides}
     return {**{name: value for name, value in settings.items() if name.lower() not in taken}, **overrides}
-
-
-def as_options(settings: Mapping[str, str], spec: TableSpec) -> dict[str, str]:
-    """Return `settings` as options of the source, with the storage and `tasks` of `spec`.
-
-    `table_spec` restores `spec` from these options, except its `uri`. Settings of the schema registry and secrets of
-    the storage are renamed, so that Spark redacts their values.
-    """
-    shown = redacted_registry(settings)
-    prefixes = (STORAGE_PREFIX, _STORAGE_SECRETS)
-    others = {name: value for name, value in shown.items() if not name.lower().startswith(prefixes)}
-    options = declared(TableStorage)
-    values = {name: (field, getattr(spec.storage, field)) for field, name in _STORAGE_NAMES.items()}
-    storage = {
-        (_STORAGE_SECRETS if options[field].secret else STORAGE_PREFIX) + name: str(value)
-        for name, (field, value) in values.items()
-        if value is not None
-    }
-    return {**others, **storage, _TASKS.name: str(spec.tasks)}

@@ -1,13 +1,17 @@
-"""Checks of a query's settings that need neither Spark nor the table."""
+"""Settings of a query for one table or for many, parsed once, with checks that need neither Spark nor a table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tiered_stream.delta.settings.ingest_settings import (
     APPEND_ONLY,
     DAY_COLUMN,
     PROPERTY_PREFIX,
+    ROUTE,
+    TABLE,
+    TableSpec,
     check_names,
     is_append_only,
     shared_settings,
@@ -16,53 +20,153 @@ from tiered_stream.delta.settings.ingest_settings import (
     topic_overrides,
     with_overrides,
 )
-from tiered_stream.delta.settings.row_settings import FLAT, VALUE_COLUMNS
-from tiered_stream.delta.settings.upsert_settings import KEYS, check_upsert, placeholder_of
+from tiered_stream.delta.settings.row_settings import (
+    APPEND,
+    ENVELOPE,
+    FLAT,
+    KEYS,
+    MODE,
+    ON_DECODE_ERROR,
+    OWN_COLUMNS,
+    TRANSFORM,
+    UPSERT,
+    UPSERT_OPTIONS,
+    VALUE_COLUMNS,
+)
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.given_options import GivenOptions
+from tiered_stream.formats.rows.row_choices import Envelope, OnDecodeError
+from tiered_stream.options.given_options import GivenOptions, declared
 from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.options.spark_options import INCLUDE_HEADERS
 
 LANES = ("auto", "direct", "spark")
 
 
-def check_settings(options: Mapping[str, str], lane: str) -> Options:
-    """Check all settings that can be checked without Spark and without the table; return the source's parsed options.
+@dataclass(frozen=True, slots=True)
+class QuerySettings:
+    """Parsed settings of a query, except the place of its tables."""
 
-    `options` are the query's settings, and `lane` is the lane that the user has chosen.
+    options: Mapping[str, str] = field(repr=False)  # it may have secrets
+    """Options of the source, as Spark takes them."""
+    spec: TableSpec
+    """Settings for all topics."""
+    topics: Mapping[str, TableSpec] = field(default_factory=dict)
+    """Settings of each topic that has settings of its own (`ingest.topic.NAME.*`), by topic."""
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Tables that `ingest.topic.NAME.table` names, by topic."""
+    routes: tuple[tuple[str, str], ...] = ()
+    """Pairs of `ingest.route`: a pattern for topics and a table."""
+
+    def spec_of(self, topic: str) -> TableSpec:
+        """Return the settings of the topic, with its own settings in place of the settings for all topics."""
+        return self.topics.get(topic, self.spec)
+
+    @property
+    def include_headers(self) -> bool:
+        """True if the records are read with their headers."""
+        return GivenOptions(self.options).read(INCLUDE_HEADERS)
+
+
+def query_settings(settings: Mapping[str, str]) -> QuerySettings:
+    """Parse the settings of a query.
+
+    Raises:
+        ConfigurationError: a setting of a table is unknown or malformed, or two settings exclude each other.
+    """
+    shared, overrides = shared_settings(settings), topic_overrides(settings)
+    return QuerySettings(
+        source_options(settings),
+        table_spec(shared),
+        {topic: table_spec(with_overrides(shared, own)) for topic, own in overrides.items()},
+        {topic: own[TABLE] for topic, own in overrides.items() if TABLE in own},
+        GivenOptions(shared).read(ROUTE),
+    )
+
+
+def check_settings(settings: Mapping[str, str], lane: str) -> tuple[QuerySettings, Options]:
+    """Parse the settings of a query, and check all that can be checked without Spark and without the table.
+
+    `lane` is the lane that the user has chosen.
+
+    Returns:
+        The settings of the query, and the parsed options of the source.
 
     Raises:
         ConfigurationError: a setting is missing, unknown or malformed.
     """
     if lane not in LANES:
         raise ConfigurationError(f"the lane is {lane!r}; it may be {', '.join(LANES)}")
-    check_names(options)
-    parsed = parse_options(source_options(options), streaming=True)
-    check_all_columns(parsed)
-    table_spec(options)
-    of_topics = _of_topics(options)
-    for given in (options, *of_topics):
-        # Topics may all have keys of their own; a topic without keys is refused when its table is looked up.
-        needs_keys = given is not options or not any(GivenOptions(own).has(KEYS) for own in of_topics)
-        check_upsert(given, _refused_with_upsert(given, lane), needs_keys=needs_keys)
-    return parsed
+    check_names(settings)
+    source = parse_options(source_options(settings), streaming=True)
+    check_all_columns(source)
+    query = query_settings(settings)
+    # Topics may all have keys of their own; a topic without keys is refused when its table is looked up.
+    _check_mode(query.spec, lane, needs_keys=not any(spec.keys for spec in query.topics.values()))
+    for spec in query.topics.values():
+        _check_mode(spec, lane, needs_keys=True)
+    return query, source
 
 
-def _of_topics(options: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return the settings of each topic that has settings of its own."""
-    shared = shared_settings(options)
-    return [dict(with_overrides(shared, own)) for own in topic_overrides(options).values()]
+def _check_mode(spec: TableSpec, lane: str, *, needs_keys: bool) -> None:
+    """Check the settings that only suit `ingest.mode=upsert`, or that do not suit it.
+
+    `needs_keys` is false if the settings are for all topics, and single topics have their own `ingest.keys`.
+    """
+    if not spec.is_upsert:
+        _check_append(spec)
+        return
+    if needs_keys:
+        check_keys(spec)
+    own = {name.lower() for name in spec.own_columns}
+    for name in (*spec.keys, spec.order_by or ""):
+        if name.lower() in own:
+            raise ConfigurationError(f"{OWN_COLUMNS.name} has {name}, which records must set: remove it there")
+    for name, advice in _refused_with_upsert(spec, lane).items():
+        raise ConfigurationError(f"{name} does not go with {MODE.name}={UPSERT}: {advice}")
+    if spec.rows.transform is not None:
+        raise ConfigurationError(
+            f"{TRANSFORM.name} does not go with {MODE.name}={UPSERT}, because a function could drop deletes: land the "
+            "records with the function in a table that appends, or remove it"
+        )
+    if spec.rows.on_decode_error is OnDecodeError.NULL:
+        raise ConfigurationError(
+            f"{ON_DECODE_ERROR.name}={OnDecodeError.NULL} does not go with {MODE.name}={UPSERT}, because a row of "
+            f"nulls would replace the row of its key: set {OnDecodeError.FAIL} or {OnDecodeError.DEAD_LETTER}"
+        )
 
 
-def _refused_with_upsert(options: Mapping[str, str], lane: str) -> dict[str, str]:
+def _check_append(spec: TableSpec) -> None:
+    """Raise ConfigurationError if a setting is for tables of the latest state only."""
+    for name, option in declared(TableSpec).items():
+        if option in UPSERT_OPTIONS[1:] and getattr(spec, name) != option.default:
+            raise ConfigurationError(f"{option.name} is set, but {MODE.name} is {APPEND}: set {MODE.name}={UPSERT}")
+    if spec.rows.envelope is Envelope.FLATTENED:
+        raise ConfigurationError(
+            f"{ENVELOPE.name}={Envelope.FLATTENED} deletes rows, but {MODE.name} is {APPEND}: set "
+            f"{MODE.name}={UPSERT}, or remove the envelope to land the column __deleted"
+        )
+
+
+def check_keys(spec: TableSpec, topic: str | None = None) -> None:
+    """Raise ConfigurationError if `spec` asks for a table of the latest state and names no key columns.
+
+    `topic` is the topic of the settings, for the error; None: they are for all topics.
+    """
+    if spec.is_upsert and not spec.keys:
+        given = KEYS.name if topic is None else f"{KEYS.name}, or ingest.topic.{topic}.keys,"
+        raise ConfigurationError(f"{MODE.name} is {UPSERT}: set {given} to the columns that identify a row")
+
+
+def _refused_with_upsert(spec: TableSpec, lane: str) -> dict[str, str]:
     """Return the settings that are given and do not suit `ingest.mode=upsert`, with an advice for each."""
-    given, refused = GivenOptions(options), {}
-    if given.has(DAY_COLUMN):
+    refused = {}
+    if spec.day_column is not None:
         refused[DAY_COLUMN.name] = "an update would move rows from day to day. Set ingest.clusterBy in its place"
-    if placeholder_of(options) and given.read(VALUE_COLUMNS).lower() != FLAT:
+    if spec.placeholder and spec.rows.value_columns.lower() != FLAT:
         refused[VALUE_COLUMNS.name] = (
             "an update would land placeholders of values that the database does not send. Land a column for each field"
         )
-    if is_append_only(table_spec(options).properties):
+    if is_append_only(spec.properties):
         refused[f"{PROPERTY_PREFIX}{APPEND_ONLY}"] = "a MERGE changes rows. Remove the property"
     if lane == "spark":
         refused["the Spark lane"] = "tasks write the new rows, and the driver merges them. Use lane auto or direct"

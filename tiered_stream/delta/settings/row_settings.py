@@ -22,6 +22,7 @@ from tiered_stream.formats.rows.row_choices import (
     OnDecodeError,
     SchemaIdsIn,
     SubjectNames,
+    placeholder_bytes,
 )
 from tiered_stream.options import types
 from tiered_stream.options.given_options import GivenOptions, of, read_fields
@@ -123,14 +124,8 @@ def _check_subject(part: PartSettings) -> None:
 
 E = TypeVar("E", bound=StrEnum)
 
-_REDACTED = "secret."
 REGISTRY_PREFIX = "ingest.schema.registry."
 """Prefix of the options for the schema registry's client. Confluent's name of the property follows the prefix."""
-_REGISTRY_SECRETS = REGISTRY_PREFIX + _REDACTED
-"""Prefix of the schema registry's settings in the options that tasks get.
-
-Spark redacts the values of names with `secret` (`spark.redaction.regex`).
-"""
 FLAT, NONE = "flat", "none"
 _KAFKA_COLUMN = re.compile(r"\s*(\w+)(?:\s+as\s+(\S+))?\s*", re.IGNORECASE)
 _LIMIT = re.compile(r"\s*(\d{1,18}|\d{1,3}(?:\.\d{1,6})?\s*%)\s*")
@@ -189,9 +184,6 @@ def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
 
     Returns:
         Pairs of Kafka's name and the name in the table, in the order of Kafka's columns.
-
-    Raises:
-        ValueError: a column is malformed, unknown or named twice.
     """
     if text.strip().lower() == NONE:
         return ()
@@ -318,6 +310,65 @@ WHERE = optional(
     shown="all rows",
 )  # fmt: skip
 ROW_OPTIONS = types.declared_in(globals())
+
+
+# Settings for tables of the latest state (`ingest.mode=upsert`).
+
+APPEND, UPSERT = "append", "upsert"
+
+
+def column_names(value: str) -> tuple[str, ...]:
+    """Parse names of columns, separated by commas; raise ValueError if a name is empty or occurs twice."""
+    names = tuple(name.strip() for name in value.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError("must name columns, separated by commas, each once")
+    return names
+
+
+MODE = option(
+    "ingest.mode", types.one_of(APPEND, UPSERT), APPEND,
+    "`append`: each record becomes a row. `upsert`: the table has the latest row of each key.",
+)  # fmt: skip
+KEYS: Option[tuple[str, ...]] = Option(
+    "ingest.keys", column_names, (), "",
+    "With `ingest.mode=upsert`: columns that identify a row, separated by commas.",
+)  # fmt: skip
+ORDER_BY = optional(
+    "ingest.orderBy", types.text,
+    "With `ingest.mode=upsert`: column whose largest value is the latest. It is needed if a key occurs in several "
+    "partitions.",
+    shown="the offset",
+)  # fmt: skip
+MERGE_ON = optional(
+    "ingest.mergeOn", types.text,
+    "With `ingest.mode=upsert`: condition in SQL on `target` (the table) and `source` (the new rows) that limits the "
+    "files in which keys are searched.",
+)  # fmt: skip
+OWN_COLUMNS: Option[tuple[str, ...]] = Option(
+    "ingest.ownColumns", column_names, (), "",
+    "With `ingest.mode=upsert`: columns of the table that records never set, separated by commas. They keep their "
+    "values in an update. Each other column that a record does not have becomes null.",
+)  # fmt: skip
+DEBEZIUM_PLACEHOLDER = "__debezium_unavailable_value"
+"""Default of the setting `unavailable.value.placeholder` of Debezium's connectors."""
+
+
+def _placeholder(text: str) -> str:
+    placeholder_bytes(text)
+    return text
+
+
+UNAVAILABLE_VALUE = optional(
+    "ingest.unavailableValue", _placeholder,
+    "With `ingest.mode=upsert`: placeholder of values that the database does not send "
+    "(`unavailable.value.placeholder` of Debezium's connector). An update keeps the row's value in their place.",
+    shown=f"{DEBEZIUM_PLACEHOLDER} if ingest.envelope is set",
+)  # fmt: skip
+UPSERT_OPTIONS: tuple[Option[Any], ...] = (MODE, KEYS, ORDER_BY, MERGE_ON, OWN_COLUMNS, UNAVAILABLE_VALUE)
+
+
+# Parsed settings.
+
 _KEY: tuple[Option[Any], ...] = (KEY_FORMAT, KEY_SCHEMA, KEY_MESSAGE, KEY_SUBJECT, KEY_STRATEGY, KEY_ID_PLACE)
 _VALUE: tuple[Option[Any], ...] = (
     VALUE_FORMAT, VALUE_SCHEMA, VALUE_MESSAGE, VALUE_SUBJECT, VALUE_STRATEGY, VALUE_ID_PLACE,
@@ -343,6 +394,24 @@ class RowSettings:
     transform: str | None = of(TRANSFORM)
     select: str | None = of(SELECT)
     where: str | None = of(WHERE)
+    registry: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Properties of the schema registry's client, with their names after `ingest.schema.registry.`."""
+
+    @property
+    def makes_rows(self) -> bool:
+        """True if rows differ from Kafka's unchanged records.
+
+        Rows differ if keys or values are decoded, Kafka's columns are chosen (`ingest.kafkaColumns`), or a transform,
+        `ingest.select` or `ingest.where` is set.
+        """
+        chosen = (self.kafka_columns, self.transform, self.select, self.where)
+        decodes = {self.key.format, self.value.format} != {Format.BINARY}
+        return decodes or any(value is not None for value in chosen)
+
+    @property
+    def infers(self) -> bool:
+        """True if `ingest.key.schema` or `ingest.value.schema` is `infer`."""
+        return INFER in (self.key.schema, self.value.schema)
 
 
 def row_settings(settings: Mapping[str, str]) -> RowSettings:
@@ -353,7 +422,8 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
     """
     options = GivenOptions(settings)
     key, value = PartSettings("key", *map(options.read, _KEY)), PartSettings("value", *map(options.read, _VALUE))
-    rows = RowSettings(key, value, **read_fields(RowSettings, options))
+    registry = tuple(options.with_prefix(REGISTRY_PREFIX).items())
+    rows = RowSettings(key, value, **read_fields(RowSettings, options), registry=registry)
     for part in (rows.key, rows.value):
         check_part(part)
     dead = rows.on_decode_error is OnDecodeError.DEAD_LETTER
@@ -388,26 +458,6 @@ def _check_query(rows: RowSettings) -> None:
         )
 
 
-_OF_ROWS: tuple[Option[Any], ...] = (KAFKA_COLUMNS, TRANSFORM, SELECT, WHERE)
-
-
-def makes_rows(settings: Mapping[str, str]) -> bool:
-    """Return whether the settings make rows that differ from Kafka's unchanged records.
-
-    Rows differ if keys or values are decoded, Kafka's columns are chosen (`ingest.kafkaColumns`), or a transform,
-    `ingest.select` or `ingest.where` is set.
-    """
-    options = GivenOptions(settings)
-    formats = {options.read(KEY_FORMAT), options.read(VALUE_FORMAT)}
-    return formats != {Format.BINARY} or any(options.has(each) for each in _OF_ROWS)
-
-
-def infers(settings: Mapping[str, str]) -> bool:
-    """Return whether `ingest.key.schema` or `ingest.value.schema` is `infer`."""
-    options = GivenOptions(settings)
-    return INFER in (options.read(KEY_SCHEMA), options.read(VALUE_SCHEMA))
-
-
 @contextmanager
 def advising() -> Iterator[None]:
     """Add to an UndecodableRecordError from the block the settings that would help."""
@@ -421,19 +471,3 @@ def advising() -> Iterator[None]:
         raise UndecodableRecordError(
             f"{error}.{fits} To keep such records aside, set ingest.onDecodeError=deadLetter and ingest.deadLetterTable"
         ) from error
-
-
-def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of the schema registry's client from `settings`, by name without the prefix.
-
-    `settings` are the job's settings, in which the prefix is `ingest.schema.registry.`, or options from
-    `redacted_registry`, in which a longer prefix makes Spark redact the values.
-    """
-    given, renamed = (GivenOptions(settings).with_prefix(prefix) for prefix in (REGISTRY_PREFIX, _REGISTRY_SECRETS))
-    return {name: value for name, value in given.items() if not name.startswith(_REDACTED)} | renamed
-
-
-def redacted_registry(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings, with the schema registry's settings renamed so that Spark redacts their values."""
-    others = {name: value for name, value in settings.items() if not name.lower().startswith(REGISTRY_PREFIX)}
-    return others | {_REGISTRY_SECRETS + name: value for name, value in registry_properties(settings).items()}

@@ -53,7 +53,7 @@ class DataFile:
       planner did not look up rules, or the table has none.
     - `dead_letters_for` is the key of the table that the records of dead letters were meant for; None: the file has
       rows, not dead letters.
-    - `placeholders` are the columns, in lower case, of which rows of a staged file have a placeholder, not the value.
+    - `placeholders` are names of columns, in lower case. Some rows of a staged file have a placeholder in them.
     """
 
     table: str

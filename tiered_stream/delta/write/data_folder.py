@@ -214,6 +214,9 @@ class Uploads(DataFolder):
 
 
 def _local_folder() -> str | None:
-    """Return one of the local folders that Spark gives its tasks, chosen at random; None: Python chooses the folder."""
+    """Return one of the local folders that Spark gives its tasks, chosen at random.
+
+    The result is None if Spark gives none, so that Python chooses the folder.
+    """
     folders = [folder for folder in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(folder)]
     return random.choice(folders) if folders else None

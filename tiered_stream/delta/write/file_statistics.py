@@ -141,7 +141,7 @@ def _put(values: dict[str, Any], path: _Path, value: Any) -> None:
 
 
 def _bound_to_json(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
-    """Return `value`, the minimum or maximum of a column, as a JSON value; None: JSON cannot express it.
+    """Return `value`, the minimum or maximum of a column, as a JSON value, or None if JSON cannot express it.
 
     `kind` is the column's type. `round_up` is true for a maximum, which is rounded up where a minimum is cut.
     """

@@ -110,10 +110,6 @@ def delta_storage_options(storage: TableStorage, bucket: str) -> dict[str, str]:
     """Return the settings for access to the table's bucket in S3, as the argument `storage_options` of deltalake.
 
     They have credentials that are valid now, and nothing is left to the environment.
-
-    Raises:
-        ConfigurationError: the settings are malformed, or deltalake would follow a variable of the environment.
-        StorageAccessError: there are no credentials.
     """
     # Imported here, because boto3 takes long to import, and tables elsewhere do not need it.
     from tiered_stream.storage.s3_client import check_environment, table_session
@@ -192,11 +188,7 @@ def path_uri(path: str, default_fs: Callable[[], str] = default_file_system) -> 
 
 
 def local_uri(path: str) -> str:
-    """Return the `file:///folder` URI of a local path, which has no scheme and may be relative.
-
-    Raises:
-        ConfigurationError: the path leads above its root.
-    """
+    """Return the `file:///folder` URI of a local path, which has no scheme and may be relative."""
     return Path(normal_path(str(Path(path).absolute()))).as_uri()
 
 
@@ -256,11 +248,7 @@ def _make_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
 
 
 def open_object_folder(options: StorageOptions) -> fs.FileSystem:
-    """Return a read-only file system of pyarrow whose root is the folder `options.uri`.
-
-    Raises:
-        ConfigurationError: the URI or the settings for access are malformed.
-    """
+    """Return a read-only file system of pyarrow whose root is the folder `options.uri`."""
     return fs.PyFileSystem(_ObjectFolder(open_store(options, TABLES)))
 
 

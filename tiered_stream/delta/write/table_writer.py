@@ -57,9 +57,6 @@ class TableWriter:
             task: number of the task, which is part of the files' names.
             pace: called with the size in bytes of each row group that was written; it may wait, to limit the rate.
             threads: the task's upload threads, which all its tables share; None: this writer makes its own threads.
-
-        Raises:
-            TableError: the table's folder cannot be opened.
         """
         self._spec = spec
         self._threads, self._shared = threads or UploadThreads(), threads is not None
@@ -114,9 +111,6 @@ class TableWriter:
         """Write all waiting rows, close every file, wait until all files are in the table's folder, and return them.
 
         The result has all files of this writer, also files that were closed before.
-
-        Raises:
-            TableError: the table's folder cannot be written to.
         """
         self.flush()
         with _named_errors(self._spec):
@@ -260,12 +254,9 @@ def _named_errors(spec: TableSpec) -> Iterator[None]:
 
 
 def open_data_folder(spec: TableSpec, threads: UploadThreads) -> DataFolder:
-    """Return the table's folder (`files.uri`) for one task to write to.
+    """Return the table's folder (`spec.uri`), to which one task writes files.
 
     If the folder is in an object store, `threads` upload its files. A local folder does not use them.
-
-    Raises:
-        OSError: the task has no credentials for the object store.
     """
     scheme = urlsplit(spec.uri).scheme
     if scheme == "s3":

@@ -152,9 +152,6 @@ class TaskWriter:
             offsets: first and last offset of the records, both inclusive.
             dead_letters_for: if the rows are dead letters, the key of the table that their records were meant for.
                 None: the rows are no dead letters.
-
-        Raises:
-            TableError: a table's folder cannot be written to, and `TaskTables.park` is off.
         """
         share = dead_letters_for or table.uri
         if self._selection.only not in (None, share):
@@ -232,9 +229,6 @@ class TaskWriter:
         """Close every file, wait until all files are in their folders, and return their descriptions.
 
         Files of a table that was given up after an error are left out.
-
-        Raises:
-            TableError: a table's folder cannot be written to, and `TaskTables.park` is off.
         """
         files: list[DataFile] = []
         # Flush all tables first, so that all uploads are under way before the first wait.

@@ -39,6 +39,10 @@ A `NanoTimestamp` stays a number, because a TIMESTAMP has only microseconds.
 NO_DEFAULT = object()
 
 
+class LargeScaleError(ConfigurationError):
+    """Error for a decimal that needs another type of column, because its scale is larger than DECIMAL's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decimal:
     """Logical type `decimal`: numbers of at most `precision` digits, `scale` of them after the decimal point.
@@ -347,9 +351,8 @@ class _Parser:
         if self._large is LargeDecimals.BINARY:
             return None
         if self._large is LargeDecimals.DECIMAL and scale > MAX_DIGITS:
-            raise ConfigurationError(
-                f"{where}: an Avro decimal with {scale} digits after the point; DECIMAL has at most {MAX_DIGITS}. "
-                "Set largeDecimals to string, double or binary"
+            raise LargeScaleError(
+                f"{where}: an Avro decimal with {scale} digits after the point; DECIMAL has at most {MAX_DIGITS}"
             )
         return Decimal(MAX_DIGITS if self._large is LargeDecimals.DECIMAL else precision, scale, self._large)
 

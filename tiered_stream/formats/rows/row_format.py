@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, is_dataclass, replace
-from enum import EnumType
-from functools import cache
-from itertools import repeat
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
 
-import orjson
 import pyarrow as pa
 
 from tiered_stream.formats.rows.change_records import DELETED_FIELD
@@ -142,7 +136,7 @@ class RowFormat:
     zone: str = "UTC"
     """Session's time zone, for times without a zone."""
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Properties of the schema registry's client, which are not written to JSON, because they may hold a password."""
+    """Properties of the schema registry's client, which may hold a password."""
 
     @property
     def is_plain(self) -> bool:
@@ -209,38 +203,6 @@ class RowFormat:
         else:
             yield pa.field(self.struct_column or VALUE, kind), Source(VALUE)
 
-    def to_json(self) -> str:
-        """Return the format as JSON, without `registry`."""
-        return orjson.dumps(replace(self, registry={}), default=_type_to_text).decode()
-
-
-def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
-    """Return the `RowFormat` that `RowFormat.to_json` has written as `text`, with the properties `registry`."""
-    rows: RowFormat = _from_json(RowFormat, orjson.loads(text))
-    return replace(rows, registry=registry)
-
-
-@cache
-def _annotated_types(kind: type) -> Mapping[str, Any]:
-    return get_type_hints(kind)
-
-
-def _from_json(kind: Any, value: Any) -> Any:
-    """Return the object of the type `kind`, a type annotation, that `RowFormat.to_json` has written as `value`."""
-    arguments = get_args(kind)
-    if isinstance(kind, type) and is_dataclass(kind):
-        types = _annotated_types(kind)
-        return kind(**{name: _from_json(types[name], part) for name, part in value.items()})
-    if isinstance(kind, UnionType):
-        return None if value is None else _from_json(arguments[0], value)
-    if get_origin(kind) is tuple:
-        kinds = repeat(arguments[0]) if arguments[-1] is Ellipsis else arguments
-        return tuple(map(_from_json, kinds, value))
-    if kind in (pa.Schema, pa.DataType):
-        schema = schema_from_text(value)
-        return schema if kind is pa.Schema else schema.field(0).type
-    return kind(value) if isinstance(kind, EnumType) else value
-
 
 def plain_rows(include_headers: bool) -> RowFormat:
     """Return the format of rows that are unchanged Kafka records, with the column `headers` if `include_headers`."""
@@ -256,7 +218,3 @@ def schema_to_text(schema: pa.Schema) -> str:
 def schema_from_text(text: str) -> pa.Schema:
     """Return the Arrow schema that `schema_to_text` has written."""
     return pa.ipc.read_schema(pa.BufferReader(b64decode(text)))
-
-
-def _type_to_text(value: pa.DataType | pa.Schema) -> str:
-    return schema_to_text(value if isinstance(value, pa.Schema) else pa.schema([("kind", value)]))

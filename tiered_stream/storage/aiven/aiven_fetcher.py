@@ -123,12 +123,7 @@ class AivenLayoutFetcher(StoreFetcher):
         return prefix + (main_path(segment) if metadata.object_key is None else metadata.object_key) + suffix
 
     def _open(self, segment: RemoteLogSegment) -> _OpenSegment:
-        """Return the segment's manifest, from the cache or the store, after a comparison with the segment's metadata.
-
-        Raises:
-            CorruptDataError: the manifest is malformed, or has another segment id or log size than the metadata.
-            StorageError, UnsupportedDataError: the errors of `fetch_log_segment`.
-        """
+        """Return the segment's manifest, from the cache or the store, and compare it with the segment's metadata."""
         key = self.key(segment, ".rsm-manifest")
         opened = self._open_segments.get(key, lambda: self._read_manifest(key))
         manifest, name = opened.manifest, self.store.describe(key)
@@ -153,8 +148,6 @@ class AivenLayoutFetcher(StoreFetcher):
         """Return the bytes `byte_range` of the log.
 
         One GET fetches the chunks that hold these bytes. Then the chunks are decrypted and decompressed.
-
-        Raises: the errors of `fetch_log_segment`.
         """
         index = opened.manifest.chunks
         chunks = index.covering(byte_range)
@@ -173,11 +166,7 @@ class AivenLayoutFetcher(StoreFetcher):
         return log[byte_range.start - log_start : byte_range.end - log_start].tobytes()
 
     def _restore_chunk(self, name: str, opened: _OpenSegment, data: memoryview, log: Buffer) -> None:
-        """Decrypt and decompress the chunk `data` into the buffer `log`; the result must fill the buffer exactly.
-
-        Raises:
-            CorruptDataError: the chunk is malformed, or has another size than `log`.
-        """
+        """Decrypt and decompress the chunk `data` into the buffer `log`; the result must fill the buffer exactly."""
         plain = data if opened.cipher is None else opened.cipher.decrypt(data, name)
         try:
             if opened.manifest.compression:

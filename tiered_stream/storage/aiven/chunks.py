@@ -86,11 +86,7 @@ class ChunkIndex:
 
 
 def chunk_count(original_chunk_size: int, original_file_size: int) -> int:
-    """Return the number of chunks of `original_chunk_size` bytes in a log of `original_file_size` bytes.
-
-    Raises:
-        ValueError: a size is out of range, or the log has more than `MAX_CHUNKS` chunks.
-    """
+    """Return the number of chunks of `original_chunk_size` bytes in a log of `original_file_size` bytes."""
     if not 0 < original_chunk_size <= MAX_BYTES or not 0 <= original_file_size <= MAX_BYTES:
         raise ValueError(f"a log of {original_file_size} bytes in chunks of {original_chunk_size} bytes cannot be")
     count = -(-original_file_size // original_chunk_size)
@@ -107,11 +103,7 @@ def fixed_sizes(count: int, size: int, final_size: int) -> npt.NDArray[np.int64]
 
 
 def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
-    """Return the transformed sizes of all chunks in bytes, from the packed list that the module's docstring describes.
-
-    Raises:
-        ValueError: `packed` does not have that form.
-    """
+    """Return the transformed sizes of all chunks in bytes. The module's docstring describes the packed list."""
     try:
         (count,) = _INT.unpack_from(packed)
         if not 0 <= count <= MAX_CHUNKS:

@@ -62,11 +62,6 @@ class KeyRing:
         Args:
             encryption: the segment's encrypted data key, from its manifest.
             name: name of the manifest, for the error.
-
-        Raises:
-            StorageAccessError: the ring does not have the private key of the segment's key pair.
-            CorruptDataError: the segment's data key cannot be decrypted.
-            ConfigurationError: the package pycryptodome is missing.
         """
         private_key = self._private_keys.get(encryption.key_pair_id)
         if private_key is None:
@@ -125,10 +120,6 @@ def unwrap(encrypted: bytes, private_key: RSAPrivateKey) -> bytes:
     """Decrypt the data key `encrypted` by RSAES-OAEP (RFC 8017, 7.1.2) with SHA3-512.
 
     `cryptography` does not support SHA3-512 for OAEP, so PyCryptodome decrypts.
-
-    Raises:
-        ValueError: decryption failed; the message is the same for all reasons, so that an attacker learns nothing.
-        ConfigurationError: the package pycryptodome is missing.
     """
     with naming_extras("an encrypted segment"):
         # Imported late, because only encrypted segments need it.

@@ -160,9 +160,6 @@ def with_address_of_token(service: str, settings: Mapping[str, str]) -> str:
     Hadoop names a token's name node by its IP address (`hadoop.security.token.service.use_ip`), and the client looks
     for a token with the text of its URL. `service` is a URL without a path, such as `hdfs://namenode:8020`. Without an
     authority, it stands for the default file system.
-
-    Raises:
-        ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
     """
     place = urlsplit(service)
     if not place.netloc:

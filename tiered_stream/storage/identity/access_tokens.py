@@ -49,7 +49,7 @@ class TokenSource:
         self._failure: tuple[float, StorageAccessError] | None = None
 
     def __call__(self) -> dict[str, Any]:
-        """Return a valid token as obstore's credentials. Raises: the errors of `token`."""
+        """Return a valid token as obstore's credentials."""
         token = self.token()
         return {"token": token.text, "expires_at": datetime.fromtimestamp(token.expires, UTC)}
 
@@ -93,12 +93,7 @@ def token_source(request: TokenRequest, timeouts: RequestTimeouts) -> TokenSourc
 
 
 def request_token(request: TokenRequest, timeouts: RequestTimeouts) -> AccessToken:
-    """Send the request, as often as a GET from the storage is sent, and return the token.
-
-    Raises:
-        StorageAccessError: the service cannot be reached in time, refuses the request, or gives no token. Or the secret
-            file cannot be read.
-    """
+    """Send the request, as often as a GET from the storage is sent, and return the token."""
     urls, form = list(request.urls), dict(request.form)
     if request.secret_file is not None:
         name, path = request.secret_file

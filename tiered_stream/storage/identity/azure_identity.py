@@ -123,7 +123,7 @@ class AzureIdentity:
         }  # fmt: skip
 
     def why_not_deltalake(self) -> str | None:
-        """Return the reason why deltalake cannot use this identity, which names a variable; None: it can."""
+        """Return the reason why deltalake cannot use this identity, which names a variable, or None if it can."""
         found = next(filter(os.environ.__contains__, _KEY_VARIABLES), None)  # an empty value would count, too
         if self.kind is not Kind.FABRIC and all(map(os.environ.__contains__, _FABRIC_VARIABLES)):
             found = _FABRIC_VARIABLES[0]
@@ -135,7 +135,10 @@ class AzureIdentity:
         )
 
     def token_request(self) -> TokenRequest | None:
-        """Return the request for this identity's access tokens; None: it needs none, or a library requests them."""
+        """Return the request for this identity's access tokens.
+
+        The result is None if it needs none, or a library requests them.
+        """
         if self.kind is Kind.MACHINE:
             return self._machine_request()
         if self.kind not in (Kind.SECRET, Kind.WORKLOAD):
@@ -205,7 +208,7 @@ def azure_identity(options: StoreAccess, key: str | None, signature: str | None)
 def _of_environment(given: Mapping[str, str]) -> AzureIdentity:
     """Return the identity of Azure's own chain of credentials, from the environment of this process.
 
-    `given` has the settings of an identity that are given without its secret; they override the environment.
+    `given` has settings that name an identity without its secret. They override the environment.
     """
     if all(map(os.environ.get, _FABRIC_VARIABLES)):
         return AzureIdentity(Kind.FABRIC, {}, is_named=False)

@@ -30,9 +30,6 @@ def google_auth_tokens(text: str, identity: str, timeouts: RequestTimeouts) -> T
     """Return this process's source of access tokens for the credentials in `text`, the content of their file.
 
     `identity` names the credentials in errors.
-
-    Raises:
-        ConfigurationError: the package google-auth is missing, or refuses the credentials.
     """
     return _sources.get({"text": text, "timeouts": timeouts}, lambda: TokenSource(_fetch(text, identity, timeouts)))
 

@@ -85,7 +85,7 @@ class GoogleIdentity:
         return {**settings, "application_credentials": self.path} if self.path else settings
 
     def why_not_deltalake(self) -> str | None:
-        """Return the reason why deltalake cannot use this identity; None: it can."""
+        """Return the reason why deltalake cannot use this identity, or None if it can."""
         if self.kind in BY_GOOGLE_AUTH:
             return (
                 f"deltalake, which reads and writes the table's log, cannot use {self}: give it the key file of a "
@@ -105,7 +105,7 @@ class GoogleIdentity:
         )
 
     def tokens(self, timeouts: RequestTimeouts) -> TokenSource | None:
-        """Return the source of this identity's access tokens; None: obstore needs none.
+        """Return the source of this identity's access tokens, or None if obstore needs none.
 
         Raises:
             ConfigurationError: the package google-auth is missing, or the credentials lack a field.
@@ -158,7 +158,7 @@ def google_identity(options: StoreAccess, prefix: str) -> GoogleIdentity:
 
 
 def _file_of_user() -> str | None:
-    """Return the file into which `gcloud auth application-default login` writes; None: there is no such file."""
+    """Return the file into which `gcloud auth application-default login` writes, or None if there is no such file."""
     folder = os.environ.get("CLOUDSDK_CONFIG")
     path = Path(folder, _FILE_NAME) if folder else _usual_file()
     return str(path) if path.exists() else None

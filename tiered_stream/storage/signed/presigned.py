@@ -69,14 +69,7 @@ class SignedRequests:
         return self._attempts.busy_answers
 
     def get(self, url: str, byte_range: ByteRange) -> bytes:
-        """Return exactly the bytes `byte_range` of the object that `url` names.
-
-        Raises:
-            SignedLocationError: the URL leads to a host that is not allowed.
-            _RefusedError: the service does not accept the URL.
-            StorageError: the object is missing, the service cannot be reached, or its response is not as expected.
-            CorruptDataError: the object ends before `byte_range` does.
-        """
+        """Return exactly the bytes `byte_range` of the object that `url` names."""
         place = parse_signed_url(url)
         self._hosts.check(place)
         name = str(place)
@@ -84,12 +77,7 @@ class SignedRequests:
             return self._attempts.send(name, lambda seconds: self._get_once(url, name, byte_range, seconds))
 
     def _get_once(self, url: str, name: str, byte_range: ByteRange, seconds: float) -> bytes:
-        """Send one GET, and return the bytes. `name` is the URL without its credential.
-
-        Raises:
-            AttemptError: another attempt may succeed.
-            _RefusedError, StorageError, CorruptDataError: for the same reasons as `get`.
-        """
+        """Send one GET, and return the bytes. `name` is the URL without its credential."""
         self._time.begin(seconds)
         try:
             response = self._connections.request(
@@ -180,12 +168,7 @@ class PresignedFetcher(RemoteStorageFetcher):
         return self._unsigned
 
     def _renewed(self, segment: RemoteLogSegment, refused: str) -> str:
-        """Return a new URL of the segment in place of the URL `refused`; threads share one call of `renew`.
-
-        Raises:
-            StorageAccessError: the broker did not sign a new URL.
-            StorageObjectNotFoundError: the segment has no URL any more.
-        """
+        """Return a new URL of the segment in place of the URL `refused`; threads share one call of `renew`."""
         with self._lock:
             if self._urls[segment.segment_id] == refused:
                 try:
@@ -215,7 +198,7 @@ def _check(name: str, byte_range: ByteRange, response: urllib3.BaseHTTPResponse)
         raise failure
     if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {byte_range.start}-"):
         raise errors.StorageError(
-            f"{name}: status {status} to a request for {byte_range}: the service does not honour ranges"
+            f"{name}: status {status} to a request for {byte_range}: the service does not support ranges"
         )
     length = response.headers.get("Content-Length", "")
     if not length.isdecimal() or len(length) > _MAX_DIGITS:

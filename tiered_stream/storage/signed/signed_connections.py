@@ -84,12 +84,7 @@ class _Connection(HTTPConnection):
         raise failure or NameResolutionError(name, self, socket.gaierror("no address"))
 
     def _addresses(self) -> Iterator[str]:
-        """Return at most `_MAX_ADDRESSES` addresses of the connection's host.
-
-        Raises:
-            SignedLocationError: one of them is not allowed.
-            NameResolutionError: the host's name cannot be resolved.
-        """
+        """Return at most `_MAX_ADDRESSES` addresses of the connection's host."""
         host = self.host.strip("[]")
         try:
             infos = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)[:_MAX_ADDRESSES]

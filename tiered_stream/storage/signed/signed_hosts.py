@@ -98,11 +98,7 @@ class SignedHosts:
     google_bucket: str | None = None
 
     def check(self, url: SignedUrl) -> None:
-        """Check that the URL leads to an allowed host.
-
-        Raises:
-            SignedLocationError: the host is not allowed.
-        """
+        """Check that the URL leads to an allowed host."""
         is_listed = url.origin in self.origins or self._by_wildcard(url)
         if not (is_listed or self._is_aws(url) or self._is_google(url)):
             raise SignedLocationError(

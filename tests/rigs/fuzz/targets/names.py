@@ -25,7 +25,12 @@ from tiered_stream.delta.schema.routing import Route, Routing, name_parts, quote
 from tiered_stream.delta.schema.row_plan import plan_rows
 from tiered_stream.delta.schema.row_schema import written_columns
 from tiered_stream.delta.schema.sql_types import sql_columns, sql_name, sql_text
-from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING, PROPERTY_PREFIX, TableSpec, TableStorage
+from tiered_stream.delta.settings.ingest_settings import (
+    COLUMN_MAPPING,
+    PROPERTY_PREFIX,
+    TableSpec,
+    table_spec,
+)
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.export.target_files import ExportFolder, Manifest
 from tiered_stream.formats.registry.schema_registry import subject_path
@@ -144,7 +149,7 @@ def _column(name: str) -> None:
     for mapped in ({}, {f"{PROPERTY_PREFIX}{COLUMN_MAPPING}": "name"}):
         with refused():
             settings = {"ingest.value.format": "json", "ingest.value.schema": orjson.dumps(schema).decode(), **mapped}
-            columns = written_columns(plan_rows(settings, include_headers=False), None)
+            columns = written_columns(plan_rows(table_spec(settings), include_headers=False), None)
             assert columns.names[1] == name
             sql_columns(columns)
 
@@ -186,7 +191,7 @@ def _gateway(name: str) -> None:
 def _apart(first: str, second: str) -> None:
     """Two topics have two tables, or are refused."""
     for routes in (ROUTES[:1], ROUTES[1:]):
-        routing = Routing({}, TableSpec("", TableStorage()), routes)
+        routing = Routing(TableSpec(""), routes)
         with refused():
             routing.check_apart([first, second])
             folders = {routing.route(topic).uri_for(topic) for topic in (first, second)}
