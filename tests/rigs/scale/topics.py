@@ -16,7 +16,7 @@ from tests.rigs.scale.segments import Planner, warm_up
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.landing.data_files_readers import KnownRules, TasksWrite
 from tiered_stream.delta.requirements.lane import table_schema
-from tiered_stream.delta.schema.routing import Route, Routing
+from tiered_stream.delta.schema.routing import Route, Routing, TaskSettings
 from tiered_stream.delta.schema.row_plan import plan_topics
 from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.model import PartitionOffsets
@@ -27,11 +27,10 @@ TASKS = 8
 
 def tasks_write(lake: Path) -> TasksWrite:
     """What the planner knows of the query's tables."""
-    settings = {"ingest.includeHeaders": "false"}
-    rows = plan_topics({}, False, "UTC")
-    spec = replace(table_spec({}), uri=f"{lake}/{{topic}}", tasks=TASKS)
-    routing = Routing(settings, spec, (Route(".*", f"{lake}/{{topic}}", f"{lake}/{{topic}}"),), rows=rows)
-    return TasksWrite(routing, park=False, parked_file="", only=None)
+    spec = replace(table_spec({"ingest.includeHeaders": "false"}), uri=f"{lake}/{{topic}}", tasks=TASKS)
+    rows = plan_topics(spec, [], include_headers=False)
+    routing = Routing(spec, (Route(".*", f"{lake}/{{topic}}", f"{lake}/{{topic}}"),), rows=rows)
+    return TasksWrite(TaskSettings(routing))
 
 
 def main() -> None:
