@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tiered_stream.cli.command_line import Json, PriceArguments, SettingsArguments, command, show
-from tiered_stream.process.cores import usable_cores
+from tiered_stream.process.resources import usable_cores
 
 
 @command

@@ -35,7 +35,7 @@ from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.settings_files import with_origins, without
-from tiered_stream.process.cores import usable_cores
+from tiered_stream.process.resources import usable_cores
 from tiered_stream.replay.dry_run import Estimate, estimate_without_spark, render, why_spark
 from tiered_stream.replay.progress_display import follower
 from tiered_stream.replay.run_replay import Replay, plan_replay

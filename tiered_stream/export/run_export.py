@@ -26,7 +26,7 @@ from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.remote_options import COLUMNS
 from tiered_stream.options.settings_files import POSITIONS
 from tiered_stream.options.spark_options import INCLUDE_HEADERS, ISOLATION_LEVEL
-from tiered_stream.process.cores import usable_cores
+from tiered_stream.process.resources import usable_cores
 from tiered_stream.read.scanner import read_in_threads
 
 _WAITING_BYTES, _GROUP_BYTES, _LEAST_GROUP_BYTES = 32 << 20, 32 << 20, 8 << 20

@@ -5,6 +5,6 @@ Files that other packages import:
 - `caches`: values that are loaded once, and objects that all tasks of a process share
 - `heap_and_gc`: settings of the heap and of garbage collection
 - `logs`: log lines
-- `cores`: number of CPU cores that the process may use
+- `resources`: CPU cores and memory that the process may use
 - `private_folder`: folders to which only the user can write
 """

@@ -21,7 +21,7 @@ from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.batch import plan_batch
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
-from tiered_stream.process.cores import usable_cores
+from tiered_stream.process.resources import usable_cores
 from tiered_stream.read.split_reader import read_split
 from tiered_stream.records.arrow import record_schema
 

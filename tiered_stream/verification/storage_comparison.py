@@ -37,7 +37,7 @@ from tiered_stream.options.remote_options import LOCATOR
 from tiered_stream.options.types import LONG_MAX
 from tiered_stream.plan.batch import batch_offsets
 from tiered_stream.plan.splits import splits_for
-from tiered_stream.process.cores import usable_cores
+from tiered_stream.process.resources import usable_cores
 from tiered_stream.read.split_reader import SplitReader
 from tiered_stream.records.row_hash import BATCH_ROWS, BUCKET, HASHED, Numbers, bucket_sums, numbers, row_hashes
 

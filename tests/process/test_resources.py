@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tiered_stream.process.cores import usable_cores
+from tiered_stream.process.resources import usable_cores
 from tiered_stream.read import scanner
 
 
