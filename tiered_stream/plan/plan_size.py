@@ -8,7 +8,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import Split
 from tiered_stream.options.remote_options import SPLIT_BYTES
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
-from tiered_stream.process.free_memory import free_memory
+from tiered_stream.process.resources import free_memory
 
 MEMORY_OF_SPLIT = 8 << 10
 """Estimated memory of the driver for each split: the split, its pickled input partition in Python and in the JVM, and
