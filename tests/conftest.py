@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import zlib
 from collections.abc import Iterator
@@ -129,6 +130,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Schedulin
     if config.getoption("dist") != "loadscope":
         return None
     return Scheduling(config, log, folder_of_run() / "groups")
+
+
+@pytest.fixture(autouse=True)
+def _level_of_own_logger() -> Iterator[None]:
+    """Commands let the package log at INFO, which would show lines in tests that expect none."""
+    own = logging.getLogger("tiered_stream")
+    level = own.level
+    yield
+    own.setLevel(level)
 
 
 @pytest.fixture(scope="session")
