@@ -280,7 +280,7 @@ def test_a_folder_is_known_as_one_of_a_querys_tables(
 
 
 def test_the_spark_lane_has_a_query_for_each_topic(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="direct lane .*query"):
+    with pytest.raises(ConfigurationError, match=r"direct lane: .*\{topic\}"):
         plan_query(spark, options=options(), table="/lake/{topic}", checkpoint=str(tmp_path), lane="spark")
 
 
@@ -365,7 +365,7 @@ def test_a_query_that_parks_tables_checks_rows_by_the_rules_of_each_table(spark:
         spark.sql(f"ALTER TABLE delta.`{lake / topic}` ADD CONSTRAINT low CHECK (value < 'x')")
         texts = [(b"a", b"1"), (b"long", b"2"), (b"b", None), (b"c", b"x"), (b"d", b"3")]
         write_topic(bucket, topic, [[Record(*each) for each in texts]], 0)
-    spark.sql(f"ALTER TABLE delta.`{lake / 'sick'}` ADD CONSTRAINT odd CHECK (length(value) = 3)")
+    spark.sql(f"ALTER TABLE delta.`{lake / 'sick'}` ADD CONSTRAINT odd CHECK (crc32(value) >= 0)")
     given = {
         "ingest.key.format": "string", "ingest.value.format": "string", "ingest.kafkaColumns": "key",
         "ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(tmp_path / "dead"),
