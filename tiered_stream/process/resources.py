@@ -1,4 +1,4 @@
-"""CPU cores and memory that this process may use: those of the machine, limited by the limits of its container."""
+"""CPU cores and memory that this process may use, limited by the limits of its container."""
 
 from __future__ import annotations
 
