@@ -17,7 +17,8 @@ from tiered_stream.storage.attempts import RequestTimeouts
 from tiered_stream.storage.cloud_endpoints import TABLES
 from tiered_stream.storage.cloud_upload import CloudUploader
 from tiered_stream.storage.identity import azure_identity
-from tiered_stream.storage.identity.access_tokens import AccessToken, TokenRequest, TokenSource, request_token
+from tiered_stream.storage.identity.access_tokens import AccessToken, TokenSource, request_token
+from tiered_stream.storage.identity.token_request import TokenRequest
 from tiered_stream.storage.open_store import open_service, open_store
 
 TIMEOUTS = RequestTimeouts(1000, 1000, 1000, 4)

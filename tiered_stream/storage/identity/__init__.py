@@ -10,4 +10,5 @@ Files that other packages import:
 Files of this package alone:
 
 - `google_auth`: access tokens by the package google-auth
+- `token_request`: requests for access tokens, and the tokens
 """

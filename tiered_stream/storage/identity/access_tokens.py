@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
@@ -22,6 +21,7 @@ from tiered_stream.errors import StorageAccessError, StorageUnavailableError
 from tiered_stream.process.caches import PerProcess
 from tiered_stream.process.logs import muted
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
+from tiered_stream.storage.identity.token_request import AccessToken, TokenRequest
 from tiered_stream.timed_http import environment_proxy, read_response, system_tls, timed_pools, untrusted_certificate
 
 _MAX_BYTES = 1_000_000
@@ -31,37 +31,6 @@ _FAILURE_HELD = 1.0
 """Seconds for which a failure is reported again without a request, so that waiting threads do not repeat it in turn."""
 _CODE = re.compile(r"[A-Za-z_]{1,60}")
 _ENTRA_CODE = re.compile(r"AADSTS\d{1,9}")
-
-
-@dataclass(frozen=True, slots=True)
-class AccessToken:
-    """Bearer token, and the time in seconds since 1970 at which it expires."""
-
-    text: str = field(repr=False)
-    expires: float
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRequest:
-    """Request for an access token to a token service.
-
-    Args:
-        identity: the identity in words, for errors.
-        urls: URLs of the service; each attempt takes the next one.
-        fix: advice for a refused request.
-        headers: headers of the request.
-        form: fields of a form, for a POST; empty: the request is a GET.
-        secret_file: field of the form, and the file whose content is its value.
-        proxied: true if a proxy in the environment leads to the service.
-    """
-
-    identity: str
-    urls: tuple[str, ...]
-    fix: str
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    form: Mapping[str, str] = field(default_factory=dict, repr=False)
-    secret_file: tuple[str, str] | None = None
-    proxied: bool = True
 
 
 class TokenSource:

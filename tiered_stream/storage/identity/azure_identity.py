@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StoreAccess
-from tiered_stream.storage.identity.access_tokens import TokenRequest
+from tiered_stream.storage.identity.token_request import TokenRequest
 
 _AUTHORITY = "https://login.microsoftonline.com"
 _MACHINE = "http://169.254.169.254/metadata/identity/oauth2/token"

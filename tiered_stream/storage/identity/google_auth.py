@@ -16,7 +16,8 @@ import orjson
 from tiered_stream.errors import ConfigurationError, StorageAccessError
 from tiered_stream.process.caches import PerProcess
 from tiered_stream.storage.attempts import RequestTimeouts
-from tiered_stream.storage.identity.access_tokens import AccessToken, TokenSource
+from tiered_stream.storage.identity.access_tokens import TokenSource
+from tiered_stream.storage.identity.token_request import AccessToken
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _AWS = "urn:ietf:params:aws:token-type:aws4_request"

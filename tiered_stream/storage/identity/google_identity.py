@@ -16,8 +16,9 @@ import orjson
 from tiered_stream.errors import ConfigurationError, StorageAccessError
 from tiered_stream.options.parsing import StoreAccess
 from tiered_stream.storage.attempts import RequestTimeouts
-from tiered_stream.storage.identity.access_tokens import TokenRequest, TokenSource, token_source
+from tiered_stream.storage.identity.access_tokens import TokenSource, token_source
 from tiered_stream.storage.identity.azure_identity import NO_PROXY_FOR_ANY
+from tiered_stream.storage.identity.token_request import TokenRequest
 
 _NO_ACCOUNT = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
 """Service account that sends no credentials; with `skip_signature`, `object_store` would still look for some."""
