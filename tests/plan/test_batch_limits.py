@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from itertools import pairwise
 
 import pytest
@@ -11,7 +13,7 @@ from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
 from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, TopicPartition
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.batch_limits import Backlog, _lag_bytes, _spans, ends_by_bytes
+from tiered_stream.plan.batch_limits import Backlog, _spans, ends_by_bytes
 from tiered_stream.plan.stream import StreamPlanner
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -212,11 +214,20 @@ def test_a_trigger_that_takes_all_ignores_the_limit() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 50)), max_size=6), st.integers(0, 200), st.integers(1, 200)
 )
-def test_the_bytes_to_read_are_the_sum_of_all_spans(logs: list[tuple[int, int]], start: int, more: int) -> None:
+def test_spans_have_each_offset_once_and_their_part_of_a_segments_bytes(
+    logs: list[tuple[int, int]], start: int, more: int
+) -> None:
     tiered, at = [], 0
     for gap, size in logs:
         tiered.append(TieredLog(at + gap, at + gap + size))
         at += gap + size
     offsets = OffsetRange(start, start + more)
     segments = MadeUpTier({T0: tiered}).segments({T0: offsets})[T0]
-    assert _lag_bytes(offsets, segments) == sum(span.bytes for span in _spans(offsets, segments))
+    spans = list(_spans(offsets, segments))
+    assert [offset for span in spans for offset in range(span.start, span.end)] == list(range(start, start + more))
+    for span in spans:
+        if span.segment is not None:
+            part = Fraction(span.end - span.start, len(span.segment.offsets)) * span.segment.size
+            assert span.bytes == max(1, math.ceil(part))
+    of_segments = [span.segment for span in spans if span.segment is not None]
+    assert of_segments == [visible.segment for visible in segments if len(visible.offsets.intersect(offsets))]

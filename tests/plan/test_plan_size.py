@@ -18,29 +18,33 @@ WHOLE = SegmentLocation(segment(1, 0, 1 << 40, size=1 << 50), MANY, ByteRange(0,
 SPLITS = [Split(PARTITION, MANY, (WHOLE,))]
 
 
-def test_splits_that_do_not_fit_are_refused_with_the_fix() -> None:
+def test_splits_that_do_not_fit_are_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     count = (1 << 50) // (128 << 20)
-    check_plan_fits(SPLITS, 128 << 20, lambda: count * MEMORY_OF_SPLIT)
+    monkeypatch.setattr(plan_size, "free_memory", lambda: count * MEMORY_OF_SPLIT)
+    check_plan_fits(SPLITS, 128 << 20)
+    monkeypatch.setattr(plan_size, "free_memory", lambda: 10 * GIB)
     with pytest.raises(ConfigurationError, match="1,048,576 GiB in 8,388,608 splits.* 64.0 GiB, and 10.0 GiB are free"):
-        check_plan_fits(SPLITS, 128 << 20, lambda: 10 * GIB)
+        check_plan_fits(SPLITS, 128 << 20)
 
 
-def test_memory_that_is_not_known_refuses_nothing() -> None:
-    check_plan_fits(SPLITS, 128 << 20, lambda: None)
+def test_memory_that_is_not_known_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_size, "free_memory", lambda: None)
+    check_plan_fits(SPLITS, 128 << 20)
 
 
-def test_the_memory_is_not_looked_up_for_few_splits() -> None:
-    check_plan_fits(SPLITS, 1 << 40, lambda: pytest.fail("it was looked up"))
+def test_the_memory_is_not_looked_up_for_few_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_size, "free_memory", lambda: pytest.fail("it was looked up"))
+    check_plan_fits(SPLITS, 1 << 40)
 
 
-def test_a_split_has_at_least_one_offset() -> None:
-    few = [Split(PARTITION, OFFSETS, (WHOLE,))]
-    check_plan_fits(few, 1, lambda: pytest.fail("it was looked up"))
+def test_a_split_has_at_least_one_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_size, "free_memory", lambda: pytest.fail("it was looked up"))
+    check_plan_fits([Split(PARTITION, OFFSETS, (WHOLE,))], 1)
 
 
 def test_a_plan_of_too_many_splits_cuts_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_size, "_MIN_CHECKED", 1)
-    monkeypatch.setattr(plan_size.check_plan_fits, "__defaults__", (lambda: MEMORY_OF_SPLIT,))
+    monkeypatch.setattr(plan_size, "free_memory", lambda: MEMORY_OF_SPLIT)
     tier = MadeUpTier({PARTITION: [TieredLog(0, 1000)]})
     assert len(plan_splits({PARTITION: OFFSETS}, tier, split_bytes=10_000)) == 1
     with pytest.raises(ConfigurationError, match=r"Read fewer topics.* remote\.split\.bytes \(1000 bytes\)"):

@@ -199,7 +199,7 @@ def _check_table_fits(job: Job, files: TableSpec) -> Result[bool]:
     if table is None:
         return Result(True, "does not exist yet: the first run creates it")
     description = describe(table)
-    if table_spec(job.settings).rows.makes_rows:
+    if files.rows.makes_rows:
         return Result(True, f"version {table.version()}; the first run checks whether decoded columns fit")
     try:
         check_fit(files.uri, description, schema, files.day_column)

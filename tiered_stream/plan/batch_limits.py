@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from tiered_stream.locate.locator import Locator, SegmentShare
 from tiered_stream.locate.visible_segments import VisibleSegment
@@ -67,14 +68,15 @@ def must_wait(
     return waited_ms < delay_ms and new_offsets < minimum
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Offsets of one partition that are all in one tiered segment, or are all not tiered.
+class _Span(NamedTuple):
+    """Offsets of one partition that are all in one tiered segment, or are all not tiered; `end` is exclusive.
 
-    `bytes` is the estimated size of their records. `segment` is None if the offsets are not tiered.
+    `bytes` is the estimated size of their records. `segment` is None if the offsets are not tiered. A stream may have a
+    million segments to read, so spans are tuples, which take less time to make than dataclasses.
     """
 
-    offsets: OffsetRange
+    start: int
+    end: int
     bytes: int
     segment: RemoteLogSegment | None = None
 
@@ -91,9 +93,9 @@ class _EndInside:
 
         If `size` is None, it is `share`. At least one offset of the span lies before the returned offset.
         """
-        offsets = self.span.offsets
+        span = self.span
         size = self.share if size is None else size
-        return min(offsets.end, offsets.start + max(1, size * len(offsets) // self.span.bytes))
+        return min(span.end, span.start + max(1, size * (span.end - span.start) // span.bytes))
 
     def share_of_segment(self) -> SegmentShare | None:
         """Return the request by which a locator finds the exact end; None if the span is not tiered."""
@@ -101,7 +103,7 @@ class _EndInside:
             return None
         # Do not request the whole segment, because brokers would cut it into very many parts for a small share.
         end = self.estimated_end(max(2 * self.share, 2 * _USUAL_BATCH_BYTES))
-        return SegmentShare(self.span.segment, OffsetRange(self.span.offsets.start, end), self.share)
+        return SegmentShare(self.span.segment, OffsetRange(self.span.start, end), self.share)
 
 
 def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
@@ -121,7 +123,8 @@ def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
         return ends
     segments = backlog.segments
     lags = {
-        partition: _lag_bytes(offsets, segments.get(partition, ())) for partition, offsets in backlog.ranges.items()
+        partition: sum(span.bytes for span in _spans(offsets, segments.get(partition, ())))
+        for partition, offsets in backlog.ranges.items()
     }
     total = sum(lags.values())
     inside: dict[TopicPartition, _EndInside] = {}
@@ -149,39 +152,20 @@ def _spans(offsets: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator
     count, size = _average(segments)
 
     def untiered(start: int, end: int) -> _Span:
-        return _Span(OffsetRange(start, end), _bytes_of(end - start, count, size))
+        return _Span(start, end, _bytes_of(end - start, count, size))
 
     position = offsets.start
-    for visible in segments:
-        common, segment = visible.offsets.intersect(offsets), visible.segment
-        if common.start > position:
-            yield untiered(position, common.start)
-        if len(common):
-            yield _Span(common, _bytes_of(len(common), len(segment.offsets), segment.size), segment)
-            position = common.end
-    if position < offsets.end:
-        yield untiered(position, offsets.end)
-
-
-def _lag_bytes(offsets: OffsetRange, segments: Sequence[VisibleSegment]) -> int:
-    """Return the sum of the bytes of all spans (`_spans`) of `offsets`.
-
-    A stream may have a million segments to read, of which a micro-batch takes 64, so that no span is made for the sum.
-    """
-    count, size = _average(segments)
-    position = offsets.start
-    total = 0
     for visible in segments:
         segment = visible.segment
         start, end = max(visible.offsets.start, offsets.start), min(visible.offsets.end, offsets.end)
         if start > position:
-            total += _bytes_of(start - position, count, size)
+            yield untiered(position, start)
         if start < end:
-            total += _bytes_of(end - start, segment.end_offset + 1 - segment.base_offset, segment.size)
+            whole = segment.end_offset + 1 - segment.base_offset
+            yield _Span(start, end, _bytes_of(end - start, whole, segment.size), segment)
             position = end
     if position < offsets.end:
-        total += _bytes_of(offsets.end - position, count, size)
-    return total
+        yield untiered(position, offsets.end)
 
 
 def _average(segments: Sequence[VisibleSegment]) -> tuple[int, int]:
@@ -208,7 +192,7 @@ def _end(spans: Iterable[_Span], share: int, last: int) -> int | _EndInside:
             return _EndInside(span, share) if segment_end is None else segment_end
         share -= span.bytes
         if span.segment is not None:
-            segment_end = span.offsets.end
+            segment_end = span.end
     return last
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import Split
@@ -18,7 +18,7 @@ _MIN_CHECKED = 100_000
 _GIB = 1 << 30
 
 
-def check_plan_fits(uncut: Iterable[Split], split_bytes: int, free: Callable[[], int | None] = free_memory) -> None:
+def check_plan_fits(uncut: Iterable[Split], split_bytes: int) -> None:
     """Check that the splits into which `uncut` is cut fit into the driver's memory.
 
     They have about `split_bytes` each, and at least one offset. If they did not fit, the system would kill a process of
@@ -33,7 +33,7 @@ def check_plan_fits(uncut: Iterable[Split], split_bytes: int, free: Callable[[],
         count += max(1, min(split.storage_bytes // split_bytes, len(split.offsets)))
     if count < _MIN_CHECKED:
         return
-    available, needed = free(), count * MEMORY_OF_SPLIT
+    available, needed = free_memory(), count * MEMORY_OF_SPLIT
     if available is not None and needed > available:
         raise ConfigurationError(
             f"the plan does not fit into the driver's memory: it reads {size / _GIB:,.0f} GiB in {count:,} splits. "

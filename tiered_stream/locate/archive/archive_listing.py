@@ -62,11 +62,11 @@ class SegmentCopy(NamedTuple):
 
     @property
     def topic(self) -> str:
-        return self.path[: self.path.index("/")][:-23]
+        return self._folder[:-23]
 
     @property
     def topic_id(self) -> UUID:
-        return _id_in(self.path[: self.path.index("/")])
+        return _id_in(self._folder)
 
     @property
     def partition(self) -> TopicPartition:
@@ -75,6 +75,10 @@ class SegmentCopy(NamedTuple):
     @property
     def base_offset(self) -> int:
         return int(self.path.rpartition("/")[2][:20])
+
+    @property
+    def _folder(self) -> str:
+        return self.path.partition("/")[0]
 
 
 @lru_cache(1 << 12)
