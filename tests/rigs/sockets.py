@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
+from tests.rigs.soak.held import family
+
 _LISTENS, _BOUND = "0A", "07"
 """States of TCP sockets that listen, and of UDP sockets that are connected to nobody."""
 _ACCEPTS = 1 << 16
@@ -33,25 +35,14 @@ class Listening:
         return int(self.place.rpartition(":")[2])
 
 
-def children(pid: int) -> list[int]:
-    """Return the process and all processes below it."""
-    found = [pid]
-    for parent in found:
-        with suppress(OSError):
-            for task in Path(f"/proc/{parent}/task").iterdir():
-                found += map(int, (task / "children").read_text().split())
-    return found
-
-
 def listening(pid: int) -> set[Listening]:
     """Return the sockets on which the process and all processes below it listen."""
-    return {
-        Listening(each, *known[inode]) for known in [_sockets()] for each in children(pid) for inode in _inodes(each)
-        if inode in known
-    }  # fmt: skip
+    known, processes = _sockets(), (pid, *family(pid))
+    return {Listening(each, *known[inode]) for each in processes for inode in inodes(each) if inode in known}
 
 
-def _inodes(pid: int) -> Iterator[str]:
+def inodes(pid: int) -> Iterator[str]:
+    """Yield the inode of each socket that the process has open."""
     with suppress(OSError):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):

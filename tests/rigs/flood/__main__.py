@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.rigs.sockets import children, listening
+from tests.rigs.soak.held import family
+from tests.rigs.sockets import listening
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.spark import ROOT, spark_environment
 
@@ -80,7 +81,7 @@ class Driver:
     def _mib(self) -> float:
         """Resident memory of the Python processes."""
         total = 0
-        for pid in children(self._process.pid):
+        for pid in (self._process.pid, *family(self._process.pid)):
             fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
             total += 0 if "java" in fields["Name"] else int(fields.get("VmRSS", "0 kB").split()[0])
         return total / 1024

@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from tests.rigs.soak.held import MIB, kib
+
 T = TypeVar("T")
-MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -110,13 +111,8 @@ class Meter:
 
 def memory(name: str) -> float:
     """Return a figure of this process's memory in MiB: `Pss_Anon:` is what the process itself has made."""
-    return _mib(Path("/proc/self/smaps_rollup"), name)
+    return kib(Path("/proc/self/smaps_rollup"), name) / 1024
 
 
 def status(name: str) -> float:
-    return _mib(Path("/proc/self/status"), name)
-
-
-def _mib(file: Path, name: str) -> float:
-    (line,) = [line for line in file.read_text().splitlines() if line.startswith(name)]
-    return int(line.split()[1]) / 1024
+    return kib(Path("/proc/self/status"), name) / 1024

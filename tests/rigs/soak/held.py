@@ -21,7 +21,7 @@ def held_by(pids: Iterable[int]) -> dict[str, float]:
     for pid in pids:
         process = Path("/proc", str(pid))
         try:
-            memory = _kib(process / "smaps_rollup", "Pss_Anon:") / 1024
+            memory = kib(process / "smaps_rollup", "Pss_Anon:") / 1024
             descriptors, threads = len(os.listdir(process / "fd")), len(os.listdir(process / "task"))
         except (FileNotFoundError, ProcessLookupError):
             continue
@@ -30,7 +30,8 @@ def held_by(pids: Iterable[int]) -> dict[str, float]:
     return total
 
 
-def _kib(file: Path, name: str) -> int:
+def kib(file: Path, name: str) -> int:
+    """Return the number in the line of a file of proc(5) that begins with the name."""
     (line,) = [line for line in file.read_text().splitlines() if line.startswith(name)]
     return int(line.split()[1])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from tests.rigs.soak.held import DESCRIPTORS, FILES, MEMORY, MIB, SIZE, THREADS, family, files_in, held_by
 from tests.rigs.soak.ways import Way
+from tests.rigs.sockets import inodes
 
 SHARES = (0.01, 0.1, 0.5, 1.0)
 DRIVER, PLANNER, SERVER, WORKERS, JVM = "driver's Python", "planner", "fork server", "Python workers", "JVM"
@@ -65,13 +65,7 @@ def _below(roots: Collection[int], processes: Collection[Process]) -> set[int]:
 
 
 def sockets_of(pids: Collection[int]) -> int:
-    found = 0
-    for pid in pids:
-        with suppress(FileNotFoundError, ProcessLookupError):
-            for descriptor in os.listdir(f"/proc/{pid}/fd"):
-                with suppress(FileNotFoundError):
-                    found += os.readlink(f"/proc/{pid}/fd/{descriptor}").startswith("socket:")
-    return found
+    return sum(1 for pid in pids for _ in inodes(pid))
 
 
 def figures(driver: int, way: Way, temporary: Path, jvm: Mapping[str, int]) -> dict[str, float]:

@@ -15,11 +15,13 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.rigs.soak.held import cpu_seconds, family
 
 SERVICES = {
     "tests.rigs.stack.broker.KafkaBroker.start": "broker start",
@@ -153,23 +155,8 @@ def _core_seconds(item: pytest.Item) -> float:
     own = os.times()
     taken = own.user + own.system + own.children_user + own.children_system
     if item.get_closest_marker("stack"):
-        children = _processes()
-        waiting = children[os.getpid()]
-        for process, ticks in waiting:
-            taken += ticks / os.sysconf("SC_CLK_TCK")
-            waiting += children[process]
+        taken += cpu_seconds(family(os.getpid()))
     return taken
-
-
-def _processes() -> dict[int, list[tuple[int, int]]]:
-    """Return the children of each process, each with the ticks of CPU that it and its ended children have taken."""
-    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError):  # it has ended
-                status = (folder / "stat").read_text().rpartition(")")[2].split()
-                found[int(status[1])].append((int(folder.name), sum(map(int, status[11:15]))))
-    return found
 
 
 def _is_hypothesis(item: pytest.Item) -> bool:
