@@ -16,6 +16,7 @@ from tests.rigs.stack.fake_gcs import FakeGcs
 from tests.rigs.stack.hdfs import Hdfs
 from tests.rigs.stack.processes import LONG
 from tests.rigs.stack.spark import ROOT, spark_environment
+from tiered_stream.delta.catalog.session_checks import GS_SETTINGS
 
 pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
 
@@ -23,14 +24,10 @@ BUCKET = "by-connector"
 
 
 def google(server: FakeGcs) -> dict[str, Any]:
-    """Return a session with gcs-connector; tasks take endpoint and credentials from it.
-
-    Hadoop 3.5 has defaults for its own connector, which are replaced. gcs-connector cannot parse the size among them.
-    """
+    """Return a session with gcs-connector; tasks take endpoint and credentials from it."""
     server.create_bucket(BUCKET)
     spark = {
-        "spark.hadoop.fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
-        "spark.hadoop.fs.gs.block.size": str(64 << 20),
+        **{f"spark.hadoop.{name}": value for name, value in GS_SETTINGS.items()},
         "spark.hadoop.fs.gs.storage.root.url": f"{server.endpoint}/",
         "spark.hadoop.fs.gs.auth.type": "UNAUTHENTICATED",
         "spark.hadoop.fs.gs.project.id": "any",

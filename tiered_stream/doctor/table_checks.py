@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tiered_stream import errors
-from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_SETTINGS
+from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_ADVICE, GS_SETTINGS
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.commit.landed_offsets import landed_before
@@ -122,9 +122,9 @@ def _check_connector(name: str, package: str, spark: SparkConf) -> Result[bool]:
     names = ("gcs-connector", "hadoop-gcp") if name == "gcs-connector" else (name,)
     if not any(map(spark.has_library, names)):
         raise _missing_jar(f"Spark needs {name}", package, spark)
-    is_set = all(map(spark.hadoop, ("fs.gs.impl", "fs.gs.block.size")))
+    is_set = all(map(spark.hadoop, GS_SETTINGS))
     if names[-1] == "hadoop-gcp" and not spark.has_library("hadoop-gcp") and not is_set:
-        return Result(True, "there, but Hadoop 3.5 has defaults for its own connector", f"set {GS_SETTINGS}")
+        return Result(True, "there, but Hadoop 3.5 has defaults for its own connector", GS_ADVICE)
     return Result(True, f"{_whence(name, spark)} for Spark's own access")
 
 

@@ -29,14 +29,16 @@ _SPARK = ".".join(pyspark.__version__.split(".")[:2])
 DELTA_PACKAGE = f"io.delta:delta-spark_{_SPARK}_2.13:4.4.0"
 HADOOP_AWS, HADOOP_AZURE = "org.apache.hadoop:hadoop-aws", "org.apache.hadoop:hadoop-azure"
 GCS_CONNECTOR = "com.google.cloud.bigdataoss:gcs-connector:4.0.4"
-GS_SETTINGS = (
-    "spark.hadoop.fs.gs.impl=com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem and "
-    "spark.hadoop.fs.gs.block.size=67108864"
-)
-"""Settings of a session with `GCS_CONNECTOR`, because Hadoop 3.5 has defaults for its own connector.
+GS_SETTINGS = {
+    "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+    "fs.AbstractFileSystem.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFS",
+    "fs.gs.block.size": "67108864",
+}
+"""Hadoop's settings of a session with `GCS_CONNECTOR`, because Hadoop 3.5 has defaults for its own connector.
 
-The default size, `64m`, is no number for gcs-connector.
+Checkpoints need the second one. The default size, `64m`, is no number for gcs-connector.
 """
+GS_ADVICE = "set " + ", ".join(f"spark.hadoop.{name}={value}" for name, value in GS_SETTINGS.items())
 EXTENSION = ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
 CATALOG = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
 _DELTA_OF_JAR = "org.apache.spark.sql.delta.sources.DeltaDataSource"
@@ -95,7 +97,7 @@ def _missing(scheme: str, hadoop_version: str) -> str:
         instead = "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/… instead"
         return f"the session knows no {scheme}://{removed}. Write {instead}"
     if scheme == "gs":
-        return f"the session lacks Google's connector. Add {GCS_CONNECTOR} to {_LISTED}, and set {GS_SETTINGS}"
+        return f"the session lacks Google's connector. Add {GCS_CONNECTOR} to {_LISTED}, and {GS_ADVICE}"
     if scheme in ("s3", "s3n"):
         return f"the session knows no {scheme}://. Write s3a:// instead"
     return f"the session has no file system for {scheme}://. Add its connector to {_LISTED}"
