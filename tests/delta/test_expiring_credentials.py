@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,6 @@ import pytest
 
 from tests.rigs.cloud.expiring import WAYS
 from tests.rigs.cloud.signers import VENDORS, fill
-from tests.rigs.stack.spark import ROOT, spark_environment
 
 pytestmark = pytest.mark.slow
 
@@ -25,16 +21,10 @@ LIFETIME, SECONDS = int(os.environ.get("LIFETIME", 20)), int(os.environ.get("SEC
 def landed(vendor: str, cloud: Any, origin: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cloud.lifetime = LIFETIME
     lake = fill(VENDORS[vendor], cloud, folder, origin, monkeypatch)
-    program = lake.spark_program(seconds=SECONDS, pause=LIFETIME / 8)
-    has_connector = not VENDORS[vendor].connector
-    asked = json.dumps({"lake": program["place"] if has_connector else lake.uri, **program})
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.rigs.cloud.expiring", asked],
-        env={**spark_environment(), **lake.given.environment},
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, shown(ended.stderr)
-    assert int(ended.stdout.split()[-1]) >= len(WAYS)
+    with lake.spark_program("tests.rigs.cloud.expiring", seconds=SECONDS, pause=LIFETIME / 8) as program:
+        printed, log = program.communicate()
+    assert program.returncode == 0, shown(log)
+    assert int(printed.split()[-1]) >= len(WAYS)
 
 
 def shown(log: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.cloud_identities import ASKED, keep, read_kept
 from tests.rigs.cloud.front import Cloud
-from tests.rigs.cloud.signers import NO_JAR, QUICK, VENDORS, fill
+from tests.rigs.cloud.signers import QUICK, VENDORS, fill
 
 WRITE = "write it with KEEP=1, as tests/docs/cloud_identities.py says"
 
@@ -24,8 +24,6 @@ def check(cloud: str, origin: str, cells: dict[str, str]) -> None:
 def quick(name: str, cloud: Cloud, origin: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = fill(VENDORS[name], cloud, folder, origin, monkeypatch)
     cells = {path: lake.measure(path) for path in QUICK}
-    if connector := VENDORS[name].connector:
-        cells["delta-spark"] = NO_JAR.format(f"`{connector}`")
     check(name, origin, cells | {ASKED: ", ".join(f"`{host}`" for host in sorted(lake.asked))})
 
 
@@ -64,7 +62,7 @@ def test_spark_lands_and_verifies_in_s3_as_the_page_says(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("origin", VENDORS["Azure"].origins)
-def test_spark_verifies_segments_in_azure_as_the_page_says(
+def test_spark_lands_and_verifies_in_azure_as_the_page_says(
     azure_cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
 ) -> None:
     with_spark("Azure", azure_cloud, origin, tmp_path, monkeypatch)
@@ -72,7 +70,7 @@ def test_spark_verifies_segments_in_azure_as_the_page_says(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("origin", VENDORS["Google"].origins)
-def test_spark_verifies_segments_in_google_as_the_page_says(
+def test_spark_lands_and_verifies_in_google_as_the_page_says(
     google_cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
 ) -> None:
     with_spark("Google", google_cloud, origin, tmp_path, monkeypatch)

@@ -179,8 +179,8 @@ class Azure(Cloud):
         is_app = request.address == _APP_ADDRESS
         if is_app and request.headers.get("x-identity-header") != (self.app_header or None):
             raise RefusedError(401, "invalid_request", "The header X-IDENTITY-HEADER is missing or wrong")
-        if self.metadata_status is not None:
-            return self.metadata_status, {}, b""
+        if self.metadata_status is not None or (self.app_header and not is_app):  # apps do not reach the machine's
+            return self.metadata_status or 0, {}, b""
         given = request.parameters()
         if (
             (not is_app and request.headers.get("metadata") != "true")

@@ -74,6 +74,7 @@ class Google(Cloud):
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         named = {"type": "service_account", "client_email": email, "private_key_id": "1", "private_key": pem.decode()}
+        named["client_id"] = "1"
         return json.dumps(named | {"token_uri": "https://oauth2.googleapis.com/token", "project_id": "project"})
 
     def address_of(self, host: str) -> str | None:
@@ -105,13 +106,19 @@ class Google(Cloud):
         return json.dumps({"error": refused.code, "error_description": refused.elements["Message"]}).encode()
 
     def _forward(self, request: Request) -> Answer:
+        """Ask the emulator. It lacks moves: https://cloud.google.com/storage/docs/json_api/v1/objects/move."""
         assert request.ask is not None
         bucket = request.host.removesuffix(STORAGE).rstrip(".")
         path = f"/{bucket}{request.path}" if bucket else request.path
         query = "&".join(part for part in request.query.split("&") if part and not part.startswith("X-Goog-"))
         own = ("authorization", "host", "connection", "transfer-encoding")
         passed = {name: value for name, value in request.headers.items() if name not in own}
+        source, moves, target = path.partition("/moveTo/")
+        if moves:
+            path = f"{source}/copyTo{source.removeprefix('/storage/v1').partition('/o/')[0]}/{target}"
         response, content = request.ask(request.method, f"{path}?{query}" if query else path, request.body, passed)
+        if moves and response.status == 200:
+            request.ask("DELETE", source, b"", {})
         return response.status, dict(response.getheaders()), content
 
     def _identity(self, request: Request) -> str:
@@ -144,7 +151,7 @@ class Google(Cloud):
         signed, _, signature = token.rpartition(".")
         claims = json.loads(_decoded(signed.partition(".")[2]))
         holds = claims["iat"] <= time.time() + 60 and time.time() < claims["exp"] <= claims["iat"] + 3600
-        known = claims["iss"] == claims["sub"] and claims["iss"] in self.accounts
+        known = claims["iss"] == claims.get("sub", claims["iss"]) and claims["iss"] in self.accounts
         scoped = not _SCOPES.isdisjoint(claims.get("scope", "").split())
         return claims["iss"] if holds and known and scoped and self._holds(_decoded(signature), signed) else ""
 
@@ -173,10 +180,18 @@ class Google(Cloud):
         return True
 
     def _login(self, request: Request, seen: dict[str, str]) -> Answer:
-        """Answer to a refresh token of a user: https://developers.google.com/identity/protocols/oauth2/web-server."""
+        """Answer to a refresh token of a user, or to an assertion that a service account has signed.
+
+        https://developers.google.com/identity/protocols/oauth2/web-server
+        https://developers.google.com/identity/protocols/oauth2/service-account#httprest
+        """
         given = dict(parse_qsl(request.body.decode()))
-        email = self.refresh_tokens.get(given.get("refresh_token", ""))
-        if given.get("grant_type") != "refresh_token" or email is None:
+        email = ""
+        if given.get("grant_type") == "refresh_token":
+            email = self.refresh_tokens.get(given.get("refresh_token", ""), "")
+        elif given.get("grant_type") == "urn:ietf:params:oauth:grant-type:jwt-bearer":
+            email = self._issuer(given.get("assertion", ""))
+        if not email:
             raise RefusedError(400, "invalid_grant", "Bad Request")
         seen["identity"] = email
         return self._token(email)
