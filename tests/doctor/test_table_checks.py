@@ -1,15 +1,21 @@
-"""What the doctor says of a session's connector, without starting Spark."""
+"""What the doctor says of a session's connector, and of a table's columns, without starting Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_SETTINGS
+from tiered_stream.delta.commit.deltalake_commit import create_table
+from tiered_stream.delta.requirements.lane import table_schema
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, Finding, Known, Status
 from tiered_stream.doctor.spark_conf import SparkConf
-from tiered_stream.doctor.table_checks import _check_connector
+from tiered_stream.doctor.table_checks import _check_connector, _check_table_fits
+from tiered_stream.options.parsing import parse_options
 
 
 def found(names: Iterable[str]) -> Finding:
@@ -29,3 +35,13 @@ def test_each_setting_that_hadoop_has_for_its_own_connector_is_asked_for(missing
     warning = found(set(GS_SETTINGS) - {missing})
     assert warning.status is Status.WARNING
     assert missing in warning.fix
+
+
+@pytest.mark.parametrize(("headers", "ends"), [("true", "the direct lane"), ("false", "NULL in headers")])
+def test_a_table_is_compared_with_the_columns_of_the_job_and_its_day(tmp_path: Path, headers: str, ends: str) -> None:
+    files = TableSpec((tmp_path / "orders").as_uri(), day_column="day")
+    create_table(files, table_schema(include_headers=True, day_column="day"), {})
+    read = {"kafka.bootstrap.servers": "a:1", "subscribe": "x", "includeHeaders": headers}
+    found = _check_table_fits(Job(parse_options(read, streaming=True), {}, ()), files).description
+    assert found.startswith("version 0, its columns fit; the direct lane")
+    assert found.endswith(ends)
