@@ -60,15 +60,15 @@ def why_no_namespaces() -> str | None:
 
 
 class Inside:
-    """A pytest in namespaces of its own, with these files of tests; its output is in `log`."""
+    """A pytest in namespaces of its own, with these arguments; its output is in `log`."""
 
-    def __init__(self, files: list[str], folder: Path) -> None:
+    def __init__(self, arguments: list[str], folder: Path) -> None:
         self._log = folder / "inside.log"
         (folder / "home").mkdir()
         self._connection, theirs = Pipe()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*_UNSHARE, sys.executable, "-m", __name__, str(theirs.fileno()), str(folder / "tests"), *files],
+                [*_UNSHARE, sys.executable, "-m", __name__, str(theirs.fileno()), str(folder / "tests"), *arguments],
                 pass_fds=[theirs.fileno()], env=_environment(folder / "home"), stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log,
             )  # fmt: skip
@@ -136,7 +136,8 @@ class CloudTests:
                 INSIDE[fixture][1]()
             files = {str(each.path) for each in items}
             temporary: pytest.TempPathFactory = item.config._tmp_path_factory  # type: ignore[attr-defined]
-            self._inside = Inside(sorted(files), temporary.mktemp("cloud"))
+            longest = f"--override-ini=faulthandler_timeout={item.config.getini('faulthandler_timeout')}"
+            self._inside = Inside([longest, *sorted(files)], temporary.mktemp("cloud"))
         return self._inside
 
 
@@ -188,12 +189,12 @@ class Served:
         self._config = config
 
 
-def main(descriptor: str, base: str, *files: str) -> int:
-    """Run the tests of these files that the process at the other end of the connection names."""
+def main(descriptor: str, base: str, *arguments: str) -> int:
+    """Run the tests that the process at the other end of the connection names; the arguments are pytest's."""
     options = ["-m", "", "--maxfail=0", "-p", "no:cacheprovider", "--basetemp", base]
     if "TEST_TIMES" in os.environ:
         options += ["-p", "tests.rigs.test_times.plugin"]
-    return pytest.main([*options, *files], [Served(Connection(int(descriptor)))])
+    return pytest.main([*options, *arguments], [Served(Connection(int(descriptor)))])
 
 
 if __name__ == "__main__":
