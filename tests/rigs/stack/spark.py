@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -19,6 +21,8 @@ from tests.rigs.stack.java import SHORT_LIVED_JVM, java_executable
 from tiered_stream import register
 
 SPARK_SUBMIT = Path(sys.executable).with_name("spark-submit")
+WAREHOUSE = f"{tempfile.gettempdir()}/tiered-stream-warehouse-{os.getpid()}"
+atexit.register(shutil.rmtree, WAREHOUSE, ignore_errors=True)
 LOCAL = {
     "spark.master": "local[2]",
     "spark.driver.memory": "2g",
@@ -30,7 +34,7 @@ LOCAL = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.catalogImplementation": "in-memory",
-    "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tiered-stream-warehouse-{os.getpid()}",
+    "spark.sql.warehouse.dir": WAREHOUSE,
 }
 SHORT_LIVED_JAVA = " ".join(SHORT_LIVED_JVM)
 _ARCHIVED = f' "-XX:SharedArchiveFile={SPARK_CLASSES}" -Xlog:cds*=off' if SPARK_CLASSES.exists() else ""
