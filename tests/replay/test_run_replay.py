@@ -216,7 +216,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         UnknownTopicError,
         f"the partitions {LONG}-7 do not exist",
     ),
-    "two ways to say what": ({"options": {"subscribePattern": "x"}}, ConfigurationError, "2 are given"),
+    "two ways to say what": ({"options": {"subscribePattern": "x"}}, ConfigurationError, "2 are set"),
     "an unknown setting": ({"options": {"ingest.dayColum": "day"}}, ConfigurationError, "ingest.dayColumn"),
     "an archive that ends early": (
         {"to_time": "2024-01-01T00:00:00Z"},
