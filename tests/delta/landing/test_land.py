@@ -303,7 +303,7 @@ def test_a_table_with_a_constraint_that_spark_alone_checks_is_landed_in_by_spark
     )
     assert "crc32" in warning
     assert landed(lander.table).equals(everything(ODD))
-    assert lander.sql("DESCRIBE HISTORY {}").first()["operation"] == "STREAMING UPDATE"  # type: ignore[index]
+    assert lander.sql("DESCRIBE HISTORY {}").first()["operation"] == "WRITE"  # type: ignore[index]
 
 
 def test_a_table_that_does_not_fit_is_refused_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
