@@ -112,7 +112,6 @@ class Redriven(Latest):
         return sorted(row.offset for row in self.spark.read.format("delta").load(str(self.dead)).collect())
 
 
-@pytest.mark.slow
 def test_a_redrive_brings_letters_in_and_leaves_newer_rows_alone(spark: SparkSession, tmp_path: Path) -> None:
     table = Redriven(spark, tmp_path)
     assert (table.rows("key", "n", "o"), table.letters) == ([("a", 3, 3), ("d", 5, 5)], [1, 2, 4])

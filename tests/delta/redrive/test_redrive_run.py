@@ -22,8 +22,6 @@ from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, RedriveRep
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 from tiered_stream.errors import TableError
 
-pytestmark = pytest.mark.slow
-
 EVERYTHING = DeadLetterFilter()
 JSON = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT", "ingest.dayColumn": "day"}
 
@@ -82,6 +80,7 @@ def test_what_decodes_by_now_is_brought_in_once_and_the_rest_is_told(spark: Spar
     assert (table.ids, table.letters) == (list(range(20)), [20])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ignored", ["ignoreCorruptFiles", "ignoreMissingFiles"])
 def test_no_setting_of_the_session_lets_a_redrive_leave_out_letters(
     spark: SparkSession, tmp_path: Path, ignored: str
@@ -96,6 +95,7 @@ def test_no_setting_of_the_session_lets_a_redrive_leave_out_letters(
         spark.conf.unset(f"spark.sql.files.{ignored}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", ["append", "DELETE"])
 def test_a_crash_between_two_commits_repeats_nothing_and_loses_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
@@ -115,6 +115,7 @@ def test_a_crash_between_two_commits_repeats_nothing_and_loses_nothing(
     assert (table.ids, table.letters) == (list(range(20)), [20])
 
 
+@pytest.mark.slow
 def test_letters_of_other_jobs_stay_where_they_are(spark: SparkSession, tmp_path: Path) -> None:
     table = Redriven(spark, tmp_path)
     others = table.read(table.dead).where("offset = 10").withColumn("topic", sql.lit("others"))
@@ -126,6 +127,7 @@ def test_letters_of_other_jobs_stay_where_they_are(spark: SparkSession, tmp_path
     assert (table.ids, table.letters) == (list(range(20)), [10, 10, 20])
 
 
+@pytest.mark.slow
 def test_a_topic_that_somebody_else_wrote_is_no_part_of_a_statement(spark: SparkSession, tmp_path: Path) -> None:
     table = Redriven(spark, tmp_path)
     foreign = table.read(table.dead).where("offset = 10").withColumn("topic", sql.lit("x' OR '1' = '1"))
@@ -135,6 +137,7 @@ def test_a_topic_that_somebody_else_wrote_is_no_part_of_a_statement(spark: Spark
     assert (table.ids, table.letters) == (sorted([*range(20), 10]), [20])
 
 
+@pytest.mark.slow
 def test_a_job_takes_no_letters_of_a_topic_whose_name_contains_its_own(spark: SparkSession, tmp_path: Path) -> None:
     aside = SetAside(spark, tmp_path)
     own, other = Path(aside.table()).as_uri(), Path(aside.table("other")).as_uri()
@@ -157,6 +160,7 @@ def test_a_job_takes_no_letters_of_a_topic_whose_name_contains_its_own(spark: Sp
     assert (aside.rows("other"), aside.letters) == (of("old-orders-eu", 1) + of("orders", 1), [])
 
 
+@pytest.mark.slow
 def test_letters_of_a_batch_that_is_not_finished_are_pending(spark: SparkSession, tmp_path: Path) -> None:
     aside = SetAside(spark, tmp_path)
     aside.create_table()
@@ -179,6 +183,7 @@ def test_letters_of_a_batch_that_is_not_finished_are_pending(spark: SparkSession
     assert (report.appended, report.pending) == ({aside.table(): 1}, {"orders": 1})
 
 
+@pytest.mark.slow
 def test_a_table_that_cannot_be_written_keeps_no_letters_of_other_topics_back(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -201,6 +206,7 @@ def test_a_table_that_cannot_be_written_keeps_no_letters_of_other_topics_back(
     assert {topic: count for (topic, _), count in report.left.items()} == {"a": 1, "b": 1, "not a topic": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("appended", [True, False])
 def test_a_redrive_of_an_earlier_version_that_crashed_is_brought_to_its_end(
     spark: SparkSession, tmp_path: Path, *, appended: bool
@@ -220,6 +226,7 @@ def test_a_redrive_of_an_earlier_version_that_crashed_is_brought_to_its_end(
     assert (aside.rows(), aside.letters) == (of("orders", 0, 1), [])
 
 
+@pytest.mark.slow
 def test_a_table_that_is_not_there_is_told(spark: SparkSession, tmp_path: Path) -> None:
     settings = {
         **JSON,
