@@ -17,6 +17,7 @@ from tests.delta.archive import LONG, ODD, everything, landed, options
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.spark import configured
 from tiered_stream import land
+from tiered_stream.delta.checkpoint.query_run import BoundedRun
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
 from tiered_stream.delta.landing.land import Landing, plan_landing
@@ -373,3 +374,17 @@ def _until_committed(statement: Any) -> None:
         except Exception as error:
             if "concurrent" not in str(error).lower() or attempt == 19:
                 raise
+
+
+def test_a_replay_of_a_job_that_parks_tables_says_why_its_table_cannot_be_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table, given = tmp_path / "table", {"ingest.onTableError": "park", **DAY}
+    replay = plan_landing(
+        spark, options=options(LONG, given), table=str(table), checkpoint=str(tmp_path / "checkpoint"),
+        bounded=BoundedRun("replay"),
+    )  # fmt: skip
+    for day in {time.date() for time in everything(LONG)["timestamp"].to_pylist()}:
+        (table / f"day={day}").write_text("no folder")
+    with pytest.raises(StreamingQueryException, match="TableError: the table's folder .* cannot be written to"):
+        replay.start().awaitTermination()

@@ -33,7 +33,7 @@ from tiered_stream.delta.requirements.session_requirements import with_session_c
 from tiered_stream.delta.schema.routing import Route, Routing, TaskSettings
 from tiered_stream.delta.schema.row_plan import plan_topics
 from tiered_stream.delta.schema.row_schema import check_by_spark, shared_columns, time_zone
-from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.settings.ingest_settings import FAIL, TableSpec
 from tiered_stream.delta.settings.query_settings import QuerySettings, check_settings
 from tiered_stream.delta.settings.row_settings import MODE, UPSERT
 from tiered_stream.delta.write.data_files import data_files, held_rows, observed, record_count
@@ -221,7 +221,8 @@ def _plan_table(
             "the direct lane only appends: rows are replaced in the Spark lane. Use lane auto or spark."
         )
     check_file_system(spark, "the checkpoint", run.checkpoint)
-    spec = with_session_codec(spark, query).spec
+    # A replay has the settings of its job, but no table without which it could go on.
+    spec = replace(with_session_codec(spark, query).spec, on_table_error=FAIL)
     if spec.is_upsert:
         check_merges(spark)
     address = find_address(spark, table)
