@@ -75,13 +75,14 @@ MACHINE = {"proc/meminfo": "MemTotal: 900 kB\nMemAvailable:     500 kB"}
 
 
 def _group(folder: str, names: tuple[str, str, str], most: str) -> dict[str, str]:
-    limit, used, droppable = names
-    files = {limit: most, used: "300000", "memory.stat": f"anon 1\n{droppable} 100000"}
+    limit, used, prefix = names
+    pages = f"anon 1\n{prefix}inactive_file 60000\n{prefix}active_file 40000"
+    files = {limit: most, used: "300000", "memory.stat": pages}
     return {f"sys/fs/cgroup/{folder}{name}": text for name, text in files.items()}
 
 
-V2 = ("memory.max", "memory.current", "inactive_file")
-V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+V2 = ("memory.max", "memory.current", "")
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
 
 
 @pytest.mark.parametrize(

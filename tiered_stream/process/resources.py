@@ -9,9 +9,10 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 _ROOT = Path("/")
-_LIMITS = (("memory.max", "memory.current", "inactive_file"),
-           ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"))  # fmt: skip
-"""Files of a control group with its limit and its use in bytes, in version 2 and 1, and the file pages it can drop."""
+_LIMITS = (("memory.max", "memory.current", ""), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"))
+"""Files of a control group with its limit and its use in bytes, and the prefix of its statistics: version 2, and 1."""
+_DROPPABLE = ("inactive_file", "active_file")
+"""Statistics of the file pages that the kernel can drop; `MemAvailable` counts both, too."""
 
 
 def usable_cores(root: Path = _ROOT) -> int:
@@ -76,10 +77,11 @@ def free_memory(root: Path = _ROOT) -> int | None:
 
 def _free_in(folder: Path) -> int | None:
     """Return the bytes that the control group in `folder` can still take; None: it does not exist, or has no limit."""
-    for limit, used, droppable in _LIMITS:
+    for limit, used, prefix in _LIMITS:
         with suppress(OSError, KeyError, ValueError):  # the limit is "max" if there is none
-            most = int((folder / limit).read_text())
-            return most - int((folder / used).read_text()) + int(_fields(folder / "memory.stat")[droppable])
+            most, statistics = int((folder / limit).read_text()), _fields(folder / "memory.stat")
+            droppable = sum(int(statistics[prefix + name]) for name in _DROPPABLE)
+            return most - int((folder / used).read_text()) + droppable
     return None
 
 
