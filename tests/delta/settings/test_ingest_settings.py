@@ -129,8 +129,10 @@ def test_a_topics_own_settings_are_those_behind_its_name_which_may_have_dots() -
 
 
 @pytest.mark.parametrize(
-    "name", ["ingest.topic.orders.commit", "ingest.topic.dayColumn", "ingest.topic.", "ingest.topic.a."]
-)
+    "name",
+    ["ingest.topic.orders.commit", "ingest.topic.orders.maxDeadLetters", "ingest.topic.dayColumn", "ingest.topic.",
+     "ingest.topic.a."],
+)  # fmt: skip
 def test_what_a_topic_cannot_have_for_itself_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^setting {name} .*table, targetFileSize"):
         check_names({name: "x"})

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from tiered_stream.delta.settings.row_settings import (
     DEBEZIUM_PLACEHOLDER,
     KEYS,
+    MAX_DEAD_LETTERS,
     MERGE_ON,
     MODE,
     ORDER_BY,
@@ -121,9 +122,8 @@ INGEST_OPTIONS: tuple[Option[Any], ...] = (
     ON_LANDED_OFFSETS,
     *UPSERT_OPTIONS,
 )  # fmt: skip
-TOPIC_OPTIONS = tuple(
-    each for each in (*INGEST_OPTIONS, *ROW_OPTIONS) if each not in (COMMIT, ROUTE, ON_TABLE_ERROR, ON_LANDED_OFFSETS)
-)
+_OF_QUERY = (COMMIT, ROUTE, ON_TABLE_ERROR, ON_LANDED_OFFSETS, MAX_DEAD_LETTERS)
+TOPIC_OPTIONS = tuple(each for each in (*INGEST_OPTIONS, *ROW_OPTIONS) if each not in _OF_QUERY)
 """Options that may be set for a single topic, such as `ingest.topic.orders.dayColumn`."""
 TABLE, CHECKPOINT = "ingest.table", "ingest.checkpointLocation"
 TRIGGER, LANE = "ingest.trigger", "ingest.lane"
