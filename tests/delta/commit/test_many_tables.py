@@ -239,6 +239,16 @@ def test_topics_that_share_a_table_but_want_it_unlike_are_told(tmp_path: Path) -
         query.started().commit(QUERY, 0, [*query.written("a", 3), *query.written("b", 2)])
 
 
+def test_topics_that_want_one_table_unlike_are_told_also_if_they_have_rows_in_different_batches(tmp_path: Path) -> None:
+    shared = Route("a|b", "both", (tmp_path / "both").as_uri())
+    query = Lake(tmp_path, shared, a={"ingest.dayColumn": "day"})
+    tables = query.started()
+    query.land(tables, 0, a=3)
+    with pytest.raises(ConfigurationError, match="topics a and b .*table both"):
+        query.land(tables, 1, b=2)
+    assert query.batches("a") == [0]
+
+
 def test_many_tables_are_committed_to_at_once(tmp_path: Path) -> None:
     query = Lake(tmp_path)
     topics = [f"t{number}" for number in range(30)]

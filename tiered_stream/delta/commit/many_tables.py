@@ -77,6 +77,8 @@ class ManyTables(QueryCommits):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
+        self._first_topics: dict[str, str] = {}
+        """The first topic that had rows for a table in this run, by table key; the table is opened by its settings."""
 
     def _begin(self, do: Callable[[str], Result], keys: Iterable[str]) -> dict[str, Callable[[], Result]]:
         return {key: self._threads.submit(self.in_thread(do), key).result for key in keys}
@@ -165,11 +167,12 @@ class ManyTables(QueryCommits):
 
     def _target(self, topics: Sequence[str]) -> TableSpec:
         """Return the table to which all of the topics go."""
-        first = self.routing.target(topics[0])
-        for other in topics[1:]:
+        topic = self._first_topics.setdefault(self.routing.target(topics[0]).key, topics[0])
+        first = self.routing.target(topic)
+        for other in topics:
             if self.routing.target(other).shared != first.shared:
                 raise ConfigurationError(
-                    f"topics {topics[0]} and {other} share the table {first.name}, but have different settings for it: "
+                    f"topics {topic} and {other} share the table {first.name}, but have different settings for it: "
                     "give both the same ingest.topic.… settings, or send one of them to another table by ingest.route"
                 )
         return first
