@@ -137,6 +137,13 @@ def test_tasks_know_what_the_driver_knows() -> None:
         assert (theirs.name, theirs.shared) == (ours.name, ours.shared)
 
 
+def test_tables_that_were_looked_up_do_not_travel_to_the_tasks() -> None:
+    known = routing()
+    told = TaskSettings(known).added_to({})
+    known.target("orders")
+    assert TaskSettings(known).added_to({}) == told
+
+
 def test_a_registry_is_asked_once_for_each_topic_and_a_partition_has_the_answer_without_a_password() -> None:
     with ScriptedRegistry() as registry:
         for subject in ("a-value", "b-value"):

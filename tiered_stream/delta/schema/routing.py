@@ -12,6 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tiered_stream.delta.schema.row_plan import registered, resolved
 from tiered_stream.delta.schema.row_schema import spark_columns, written_columns
@@ -75,6 +76,10 @@ class Routing:
     """True if the row formats in `rows` already include the rules of their tables (`RowFormat.rules`)."""
     _targets: dict[str, TableSpec] = field(default_factory=dict, init=False, compare=False, repr=False)
     _registered: dict[str, RowFormat] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: not the tables that were looked up, of which a query may have thousands."""
+        return {**self.__dict__, "_targets": {}, "_registered": {}}
 
     def target(self, topic: str) -> TableSpec:
         """Return the table that gets the topic's rows.
