@@ -21,7 +21,6 @@ from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.sql.bound import Columns, bind_condition
 from tiered_stream.formats.sql.parser import parse_condition
-from tiered_stream.formats.sql.sql_reader import parse_spark_schema
 from tiered_stream.formats.sql.sql_values import Bound
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, Split, TopicPartition
@@ -148,6 +147,6 @@ def _row_formats(settings: Mapping[str, str], options: Options, topics: Sequence
         spec = query.spec_of(topic)
         if spec.rows.makes_rows:
             check_all_columns(options)
-            planned = plan_topics(spec, [topic], options.include_headers, parse=parse_spark_schema)
+            planned = plan_topics(spec, [topic], options.include_headers)
             formats[topic] = replace(planned.get(topic) or planned[""], evolution=Evolution.NONE)
     return formats

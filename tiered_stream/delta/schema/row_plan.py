@@ -1,14 +1,13 @@
 """Functions that make a table's `RowFormat` from settings, and from schemas in settings, files or a registry.
 
-Nothing here needs Spark, except a JSON format whose schema is a Spark DDL string or Spark's JSON of a type. `plan_rows`
-takes a parser for these two, which is Spark's own unless the caller has another one.
+Nothing here needs Spark, which therefore reads no setting of its session into a schema.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -47,6 +46,7 @@ from tiered_stream.formats.rows.row_choices import AvroColumns, Envelope, Format
 from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFormat, schema_to_text
 from tiered_stream.formats.rows.row_steps import RowQuery, UserTransform, with_time_types
 from tiered_stream.formats.sql.parser import COLUMN, SqlQuery, parse_query
+from tiered_stream.formats.sql.sql_reader import parse_spark_schema
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 FORBIDDEN = re.compile(r"[ ,;{}()\n\t=\0]")
@@ -54,22 +54,12 @@ FORBIDDEN = re.compile(r"[ ,;{}()\n\t=\0]")
 _FILE = re.compile(r"[^\r\n{}\"]+\.(ddl|json|avsc|proto|desc)", re.IGNORECASE)
 """Pattern of a schema setting that is the path of a file; no schema that is written as text matches it."""
 
-SchemaParser = Callable[[str], pa.Schema]
-"""Parser of a Spark DDL string, or of Spark's JSON of a struct. It raises ValueError for any other text."""
 
-
-def _by_spark(text: str) -> pa.Schema:
-    from tiered_stream.delta.schema.sql_types import parse_schema  # late, because it needs Spark
-
-    return parse_schema(text)
-
-
-def plan_rows(spec: TableSpec, include_headers: bool, zone: str = "UTC", parse: SchemaParser = _by_spark) -> RowFormat:
+def plan_rows(spec: TableSpec, include_headers: bool, zone: str = "UTC") -> RowFormat:
     """Return the row format that the settings describe, without regard to the columns of an existing table.
 
     `zone` is the session's time zone. Without `include_headers`, the table gets no headers unless `ingest.kafkaColumns`
-    names them. With the default of `parse`, a DDL string needs a Spark session. If a registry has a separate schema for
-    each topic, the result does not have the types of the columns yet.
+    names them. If a registry has a separate schema for each topic, the result has no types of the columns yet.
 
     Raises:
         ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
@@ -78,8 +68,8 @@ def plan_rows(spec: TableSpec, include_headers: bool, zone: str = "UTC", parse: 
     rows = spec.rows
     row_format = RowFormat(
         kept_columns(rows, include_headers),
-        _part(rows.key, parse),
-        _part(rows.value, parse),
+        _part(rows.key),
+        _part(rows.value),
         None if rows.value_columns.lower() == FLAT else rows.value_columns,
         rows.on_decode_error,
         rows.schema_evolution,
@@ -106,11 +96,7 @@ def plan_rows(spec: TableSpec, include_headers: bool, zone: str = "UTC", parse: 
 
 
 def plan_topics(
-    spec: TableSpec,
-    topics: Sequence[str],
-    include_headers: bool,
-    zone: str = "UTC",
-    parse: SchemaParser = _by_spark,
+    spec: TableSpec, topics: Sequence[str], include_headers: bool, zone: str = "UTC"
 ) -> dict[str, RowFormat]:
     """Return the row formats of one table, by topic; `topics` are the topics that `subscribe` names.
 
@@ -121,7 +107,7 @@ def plan_topics(
             schemas are not named by `subscribe`.
         SchemaRegistryError: the registry does not return a schema.
     """
-    row_format = plan_rows(spec, include_headers, zone, parse)
+    row_format = plan_rows(spec, include_headers, zone)
     if row_format.is_resolved:
         return {"": row_format}
     if not topics:
@@ -284,16 +270,16 @@ def _with_kind(part: PartFormat, row_format: RowFormat, name: str) -> PartFormat
     return part if decoder is None else replace(part, kind=decoder.kind)
 
 
-def _part(settings: PartSettings, parse: SchemaParser) -> PartFormat:
+def _part(settings: PartSettings) -> PartFormat:
     part = PartFormat(settings.format, message=settings.message or "")
     if settings.schema == REGISTRY or settings.id_place is not None:  # each key or value names its schema
         part = replace(part, registered=True, ids=settings.id_place or SchemaIdsIn.DUAL, subject=settings.subject_name)
     if settings.schema is not None and settings.schema != REGISTRY:
-        part = replace(part, schema=_schema(settings.name, settings.format, settings.schema, parse))
+        part = replace(part, schema=_schema(settings.name, settings.format, settings.schema))
     return part
 
 
-def _schema(name: str, kind: Format, schema: str, parse: SchemaParser) -> str:
+def _schema(name: str, kind: Format, schema: str) -> str:
     """Return a schema in the form of `PartFormat.schema`; if the setting is the path of a file, read the file.
 
     `schema` is the setting `ingest.key.schema` or `ingest.value.schema`. `name` is `key` or `value`, and `kind` is the
@@ -306,7 +292,7 @@ def _schema(name: str, kind: Format, schema: str, parse: SchemaParser) -> str:
         content = _file(name, Path(schema.strip()), match[1].lower())
     if isinstance(content, bytes):
         return b64encode(content).decode()
-    return schema_to_text(_json_schema(name, content, parse)) if kind is Format.JSON else content
+    return schema_to_text(_json_schema(name, content)) if kind is Format.JSON else content
 
 
 def _file(name: str, path: Path, ending: str) -> str | bytes:
@@ -328,7 +314,7 @@ def _file(name: str, path: Path, ending: str) -> str | bytes:
         return compiled_file(path)
 
 
-def _json_schema(name: str, text: str, parse: SchemaParser) -> pa.Schema:
+def _json_schema(name: str, text: str) -> pa.Schema:
     """Return the Arrow schema of a DDL string, of Spark's schema JSON, or of a JSON Schema.
 
     `name` is `key` or `value`, for errors.
@@ -337,7 +323,7 @@ def _json_schema(name: str, text: str, parse: SchemaParser) -> pa.Schema:
         is_json = text.lstrip().startswith("{")
         if is_json and orjson.loads(text).get("type") != "struct":
             return json_schema_columns(text)
-        return parse(text)
+        return parse_spark_schema(text)
     except ConfigurationError as error:
         raise ConfigurationError(f"ingest.{name}.schema: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
