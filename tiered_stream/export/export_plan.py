@@ -10,11 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from tiered_stream.delta.schema.row_plan import plan_topics
-from tiered_stream.delta.settings.ingest_settings import (
-    JOB_SETTINGS,
-    check_names,
-    source_options,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_all_columns, query_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Evolution
@@ -117,8 +113,8 @@ def plan_export(
         ConfigurationError: a setting or a condition is wrong.
         TieredStreamError: the read cannot be planned.
     """
-    check_names(settings, JOB_SETTINGS)
-    reading = source_options(settings)
+    ingest.check_names(settings, ingest.JOB_SETTINGS)
+    reading = ingest.source_options(settings)
     options = parse_options(without(reading, (*STARTS, *ENDS)) if times else reading, streaming=False)
     ranges, topic_ids = stored or _look_up(options, times, exact=exact)
     ranges = {partition: ranges[partition] for partition in sorted(ranges)}

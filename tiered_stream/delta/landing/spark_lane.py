@@ -34,11 +34,7 @@ from tiered_stream.delta.requirements.session_requirements import OUTPUT_TIMESTA
 from tiered_stream.delta.schema.routing import dead_letters_of
 from tiered_stream.delta.schema.row_schema import check_times, queried, shared_columns
 from tiered_stream.delta.schema.sql_types import parts_of
-from tiered_stream.delta.settings.ingest_settings import (
-    COMMIT_BY_SPARK,
-    TableSpec,
-    with_overrides,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, ON_DECODE_ERROR
 from tiered_stream.delta.write.waiting_rows import spark_day
 from tiered_stream.errors import ConfigurationError, TableError
@@ -64,7 +60,7 @@ class SparkLane:
 
     spark: SparkSession
     address: TableAddress
-    spec: TableSpec
+    spec: ingest.TableSpec
     rows: Mapping[str, RowFormat]
     options: Mapping[str, str] = field(repr=False)  # it may have secrets
     run: QueryRun
@@ -77,7 +73,7 @@ class SparkLane:
         dead_letter_table = self.spec.rows.dead_letter_table
         options: Mapping[str, str] = self.options
         if dead_letter_table or any(row_format.needs_headers for row_format in self.rows.values()):
-            options = with_overrides(options, {INCLUDE_HEADERS.name: "true"})
+            options = ingest.with_overrides(options, {INCLUDE_HEADERS.name: "true"})
         records = self.run.read(self.spark, "tiered_stream", options)
         if dead_letter_table:
             return self._start_with_dead_letters(dead_letter_table, records)
@@ -211,7 +207,7 @@ class SparkLane:
         create_by_spark(self.spark, address, dead_letters_of(self.spec, ""))
         address = find_address(self.spark, name)
         spec = dead_letters_of(self.spec, address.uri or "")
-        grow = growth_of(self.spark, address, spec, COMMIT_BY_SPARK)
+        grow = growth_of(self.spark, address, spec, ingest.COMMIT_BY_SPARK)
         # A table that an earlier version created gets the columns that it lacks.
         if grow is not None:
             grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, dead_letter_columns())
@@ -266,7 +262,7 @@ class _DeadLetters:
 
     spark: SparkSession
     address: TableAddress
-    spec: TableSpec
+    spec: ingest.TableSpec
     key: str
 
     def commit(self, dead_letter_rows: DataFrame, count: int, transaction: str, batch_id: int) -> None:

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 TOPIC = "{topic}"
 """Placeholder for the topic in a table's path or name."""
 TARGET_FILE_SIZE = option("ingest.targetFileSize", types.byte_size(1 << 20), "128m", "Approximate size of a data file.")
-ZSTD, SNAPPY, GZIP, UNCOMPRESSED = "zstd", "snappy", "gzip", "none"
+CODECS = ZSTD, SNAPPY, GZIP, UNCOMPRESSED = "zstd", "snappy", "gzip", "none"
 COMPRESSION = optional(
-    "ingest.compression", types.one_of(ZSTD, SNAPPY, GZIP, UNCOMPRESSED),
+    "ingest.compression", types.one_of(*CODECS),
     "Compression of data files: `zstd`, `snappy`, `gzip` or `none`. By default: the session's "
     "`spark.sql.parquet.compression.codec` if it is set; otherwise `zstd`, but `snappy` in a local folder.",
 )  # fmt: skip
