@@ -227,8 +227,7 @@ class ReplayCommand:
     from_time: Annotated[str, typer.Option("--from", help=f"The first time: {TIME}.")]
     to_time: Annotated[str | None, typer.Option("--to", help="The time before which it ends; default: all.")] = None
     into: Annotated[
-        str | None,
-        typer.Option(help="A Delta table (its path or name in the catalog), kafka:TOPIC or parquet:FOLDER."),
+        str | None, typer.Option(help="A Delta table (its path or name in the catalog), kafka:TOPIC or parquet:FOLDER.")
     ] = None
     name: Annotated[str | None, typer.Option(help="The replay's name; default: made from the arguments.")] = None
     checkpoint: Annotated[

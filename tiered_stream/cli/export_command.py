@@ -34,8 +34,7 @@ def export(
     to_time: Annotated[str | None, typer.Option("--to", help="The time before which it ends; default: all.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Every record of that time, and no other.")] = False,
     where: Annotated[
-        list[str] | None,
-        typer.Option(help="A condition in SQL: amount >= 100, key = 'a17'; may be repeated."),
+        list[str] | None, typer.Option(help="A condition in SQL: amount >= 100, key = 'a17'; may be repeated.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export there.")] = False,
     threads: Annotated[

@@ -265,8 +265,7 @@ def _misplaced(
     if not missing or fetched:
         return None
     return FaultError(
-        f"no segment is where the settings say: {next(iter(failures.values()))}",
-        copy_broker_settings(storage),
+        f"no segment is where the settings say: {next(iter(failures.values()))}", copy_broker_settings(storage)
     )
 
 

@@ -96,11 +96,7 @@ def verify(
 
 
 def _verify_records(
-    spark: SparkSession,
-    options: Mapping[str, str],
-    table: str,
-    ranges: Ranges | None,
-    times: TimeRange | None,
+    spark: SparkSession, options: Mapping[str, str], table: str, ranges: Ranges | None, times: TimeRange | None
 ) -> VerifyReport:
     """Compare a table that has a row for each record; the arguments and errors are the same as in `verify`."""
     verified = open_verified(spark, table, _record_columns(options, _topics(options, ranges)))

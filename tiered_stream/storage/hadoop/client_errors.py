@@ -15,7 +15,7 @@ _DATA_NODES = re.compile(r'ip_addr: \\?"(?P<host>[^"\\]+)\\?".*?xfer_port: (?P<p
 _FURTHER_CODES = {
     codes.UNKNOWN_SERVICE: codes.KerberosFault(
         codes.Culprit.SETUP, "the KDC knows no such name node: map its host to its realm in krb5.conf ([domain_realm])"
-    ),
+    )
 }
 _NO_LIBRARY = "Failed to load libgssapi_krb"
 
