@@ -14,15 +14,20 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-import orjson
 import urllib3
 
 from tiered_stream.errors import StorageAccessError, StorageUnavailableError
 from tiered_stream.process.caches import PerProcess
-from tiered_stream.process.logs import muted
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.identity.token_request import AccessToken, TokenRequest
-from tiered_stream.timed_http import environment_proxy, read_response, system_tls, timed_pools, untrusted_certificate
+from tiered_stream.timed_http import (
+    environment_proxy,
+    fetch,
+    json_object,
+    system_tls,
+    timed_pools,
+    untrusted_certificate,
+)
 
 _MAX_BYTES = 1_000_000
 _RENEWED_BEFORE = 300
@@ -136,14 +141,9 @@ def _send(
     if form:
         headers["Content-Type"] = "application/x-www-form-urlencoded"
     try:
-        with muted("urllib3"), timed_pools(connect, read, tls, proxy=proxy) as pool:
-            response = pool.request(
-                "POST" if form else "GET", url, body=urlencode(form) if form else None, headers=headers,
-                redirect=False, preload_content=False,
-            )  # fmt: skip
-            content = read_response(response, _MAX_BYTES)
-            response.close()
-            return response.status, content
+        with timed_pools(connect, read, tls, proxy=proxy) as pools:
+            method, body = ("POST", urlencode(form)) if form else ("GET", None)
+            return fetch(pools, method, url, _MAX_BYTES, body=body, headers=headers)
     except urllib3.exceptions.ReadTimeoutError:
         raise AttemptError(FailureKind.TIMEOUT) from None
     except urllib3.exceptions.SSLError as error:
@@ -161,11 +161,7 @@ def _send(
 
 def _token_of(status: int, content: bytes) -> AccessToken:
     """Return the token in a response. Raise AttemptError if the response has none."""
-    try:
-        document = orjson.loads(content)
-    except ValueError:
-        document = None
-    fields: dict[str, Any] = document if isinstance(document, dict) else {}
+    fields = json_object(content) or {}
     if status != 200:
         raise AttemptError(FailureKind.STATUS, status, _error_code(fields))
     text, now = fields.get("access_token"), time.time()
