@@ -24,7 +24,7 @@ from tiered_stream.delta.commit.dead_letters import (
     update_dead_letters,
 )
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.commit.landed_offsets import check_landed_before
+from tiered_stream.delta.commit.landed_offsets import landed_before, refuse_landed_before
 from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import commit_metadata
@@ -237,7 +237,7 @@ class _NamedOffsets:
         The first call checks that no other query has landed the offsets, if the table has no batch of this query.
 
         Raises:
-            TableError: another query has landed them (`check_landed_before`).
+            TableError: another query has landed them (`landed_before`).
             CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
         """
         offsets = micro_batch_offsets(self.checkpoint, batch_id)
@@ -248,7 +248,8 @@ class _NamedOffsets:
             opened = DeltaSparkTable(self.spark, self.address).begin()
             if opened.last_batch(transaction) is None:
                 name, newest = f"the table {self.address}", opened.state.version
-                check_landed_before(log, name, transaction, offsets.ranges, ids, newest, fail=self.fail)
+                found = landed_before(log, name, transaction, offsets.ranges, ids, newest)
+                refuse_landed_before(found, fail=self.fail)
             self.log = None
         return {"userMetadata": commit_metadata(offsets.ranges, ids)}
 

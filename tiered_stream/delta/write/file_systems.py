@@ -18,7 +18,6 @@ from pyarrow import fs
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.errors import ConfigurationError, CorruptDataError, StorageError, StorageObjectNotFoundError
 from tiered_stream.model import ByteRange
-from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.process.caches import PerProcess
 from tiered_stream.storage import cloud_endpoints as endpoints
 from tiered_stream.storage.hadoop import client_settings as hadoop
@@ -223,15 +222,10 @@ def _make_folder(uri: str, storage: ingest.TableStorage) -> fs.FileSystem:
     parts = urlsplit(uri)
     if parts.scheme == "file":
         return fs.SubTreeFileSystem(unquote(parts.path), fs.LocalFileSystem())
-    return open_object_folder(storage.at(uri))
+    return fs.PyFileSystem(_ObjectFolder(open_store(storage.at(uri), endpoints.TABLES)))
 
 
 # Folder in an object store as a read-only file system of pyarrow, by means of this package's own store.
-
-
-def open_object_folder(options: StorageOptions) -> fs.FileSystem:
-    """Return a read-only file system of pyarrow whose root is the folder `options.uri`."""
-    return fs.PyFileSystem(_ObjectFolder(open_store(options, endpoints.TABLES)))
 
 
 class _ObjectFolder(fs.FileSystemHandler):  # type: ignore[misc]
