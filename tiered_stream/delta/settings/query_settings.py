@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.settings import row_settings as rows
+from tiered_stream.delta.settings import row_settings as row
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Envelope, OnDecodeError
 from tiered_stream.options.given_options import GivenOptions, declared
@@ -94,17 +94,17 @@ def _check_mode(spec: ingest.TableSpec, lane: str, *, needs_keys: bool) -> None:
     own = {name.lower() for name in spec.own_columns}
     for name in (*spec.keys, spec.order_by or ""):
         if name.lower() in own:
-            raise ConfigurationError(f"{rows.OWN_COLUMNS.name} has {name}, which records must set: remove it there")
+            raise ConfigurationError(f"{row.OWN_COLUMNS.name} has {name}, which records must set: remove it there")
     for name, advice in _refused_with_upsert(spec, lane).items():
-        raise ConfigurationError(f"{name} does not go with {rows.MODE.name}={rows.UPSERT}: {advice}")
+        raise ConfigurationError(f"{name} does not go with {row.MODE.name}={row.UPSERT}: {advice}")
     if spec.rows.transform is not None:
         raise ConfigurationError(
-            f"{rows.TRANSFORM.name} does not go with {rows.MODE.name}={rows.UPSERT}, because a function could drop "
+            f"{row.TRANSFORM.name} does not go with {row.MODE.name}={row.UPSERT}, because a function could drop "
             "deletes: land the records with the function in a table that appends, or remove it"
         )
     if spec.rows.on_decode_error is OnDecodeError.NULL:
         raise ConfigurationError(
-            f"{rows.ON_DECODE_ERROR.name}={OnDecodeError.NULL} does not go with {rows.MODE.name}={rows.UPSERT}, "
+            f"{row.ON_DECODE_ERROR.name}={OnDecodeError.NULL} does not go with {row.MODE.name}={row.UPSERT}, "
             "because a row of nulls would replace the row of its key: "
             f"set {OnDecodeError.FAIL} or {OnDecodeError.DEAD_LETTER}"
         )
@@ -113,14 +113,14 @@ def _check_mode(spec: ingest.TableSpec, lane: str, *, needs_keys: bool) -> None:
 def _check_append(spec: ingest.TableSpec) -> None:
     """Raise ConfigurationError if a setting is for tables of the latest state only."""
     for name, option in declared(ingest.TableSpec).items():
-        if option in rows.UPSERT_OPTIONS[1:] and getattr(spec, name) != option.default:
+        if option in row.UPSERT_OPTIONS[1:] and getattr(spec, name) != option.default:
             raise ConfigurationError(
-                f"{option.name} is set, but {rows.MODE.name} is {rows.APPEND}: set {rows.MODE.name}={rows.UPSERT}"
+                f"{option.name} is set, but {row.MODE.name} is {row.APPEND}: set {row.MODE.name}={row.UPSERT}"
             )
     if spec.rows.envelope is Envelope.FLATTENED:
         raise ConfigurationError(
-            f"{rows.ENVELOPE.name}={Envelope.FLATTENED} deletes rows, but {rows.MODE.name} is {rows.APPEND}: set "
-            f"{rows.MODE.name}={rows.UPSERT}, or remove the envelope to land the column __deleted"
+            f"{row.ENVELOPE.name}={Envelope.FLATTENED} deletes rows, but {row.MODE.name} is {row.APPEND}: set "
+            f"{row.MODE.name}={row.UPSERT}, or remove the envelope to land the column __deleted"
         )
 
 
@@ -130,8 +130,8 @@ def check_keys(spec: ingest.TableSpec, topic: str | None = None) -> None:
     `topic` is the topic of the settings, for the error; None: they are for all topics.
     """
     if spec.is_upsert and not spec.keys:
-        given = rows.KEYS.name if topic is None else f"{rows.KEYS.name}, or ingest.topic.{topic}.keys,"
-        raise ConfigurationError(f"{rows.MODE.name} is {rows.UPSERT}: set {given} to the columns that identify a row")
+        given = row.KEYS.name if topic is None else f"{row.KEYS.name}, or ingest.topic.{topic}.keys,"
+        raise ConfigurationError(f"{row.MODE.name} is {row.UPSERT}: set {given} to the columns that identify a row")
 
 
 def _refused_with_upsert(spec: ingest.TableSpec, lane: str) -> dict[str, str]:
@@ -139,8 +139,8 @@ def _refused_with_upsert(spec: ingest.TableSpec, lane: str) -> dict[str, str]:
     refused = {}
     if spec.day_column is not None:
         refused[ingest.DAY_COLUMN.name] = "an update would move rows from day to day. Set ingest.clusterBy in its place"
-    if spec.placeholder and spec.rows.value_columns.lower() != rows.FLAT:
-        refused[rows.VALUE_COLUMNS.name] = (
+    if spec.placeholder and spec.rows.value_columns.lower() != row.FLAT:
+        refused[row.VALUE_COLUMNS.name] = (
             "an update would land placeholders of values that the database does not send. Land a column for each field"
         )
     if ingest.is_append_only(spec.properties):
