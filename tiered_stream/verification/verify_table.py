@@ -33,13 +33,7 @@ from tiered_stream.records.row_hash import HASHED
 from tiered_stream.spark.executor_python import register_source
 from tiered_stream.spark.session import refuse_connect
 from tiered_stream.spark.source import register
-from tiered_stream.verification.latest_comparison import (
-    LatestDifferences,
-    LatestSides,
-    LatestSums,
-    compare_sums,
-    differences,
-)
+from tiered_stream.verification import latest_comparison as latest
 from tiered_stream.verification.latest_rows_source import LatestRowsDataSource
 from tiered_stream.verification.record_comparison import Compared, Sides, compare, first_differences, table_ends
 from tiered_stream.verification.scope import Scope, latest_version, look_up_scope, open_verified
@@ -199,7 +193,7 @@ def verify_latest(
     check_fit(table, description, shared_columns(routing.rows.values(), None), None)
     names = {name.lower() for name in merged_columns(description, routing.spec.own_columns).names}
     files = query.spec
-    sides = LatestSides(
+    sides = latest.LatestSides(
         spark, routing, query.options, rows, tuple(each for each in rows.schema if each.name.lower() in names),
         tuple(_as_in_table(rows, key) for key in files.keys),
         None if files.order_by is None else _as_in_table(rows, files.order_by),
@@ -212,9 +206,11 @@ def verify_latest(
     return _report(sides, f"{address}", version, left_out, scope)
 
 
-def _report(sides: LatestSides, table: str, version: int, left_out: tuple[str, ...], scope: Scope) -> LatestReport:
-    sums = compare_sums(sides) if sides.offsets else LatestSums(0, {}, ())
-    found = differences(sides, sums.differing) if sums.differing else LatestDifferences((), (), 0)
+def _report(
+    sides: latest.LatestSides, table: str, version: int, left_out: tuple[str, ...], scope: Scope
+) -> LatestReport:
+    sums = latest.compare_sums(sides) if sides.offsets else latest.LatestSums(0, {}, ())
+    found = latest.differences(sides, sums.differing) if sums.differing else latest.LatestDifferences((), (), 0)
     outside = sum(rows for bucket, rows in sums.outside.items() if bucket not in set(sums.differing))
     return LatestReport(
         table=table,

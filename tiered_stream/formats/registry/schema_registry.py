@@ -21,17 +21,9 @@ import urllib3
 from cachetools import TTLCache
 from urllib3.util.ssl_ import create_urllib3_context
 
-from tiered_stream import errors
+from tiered_stream import errors, timed_http
 from tiered_stream.errors import SchemaRegistryError, UnknownSchemaError
 from tiered_stream.process.caches import PerProcess, SingleFlightCache
-from tiered_stream.timed_http import (
-    RETRIABLE_STATUSES,
-    environment_proxy,
-    fetch,
-    json_object,
-    timed_pools,
-    untrusted_certificate,
-)
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 _ROUNDS, _FIRST_WAIT = 5, 0.2
@@ -110,7 +102,9 @@ class RegistryConnection:
         tls = _tls(settings.properties)
         try:
             self._pools = {
-                url: timed_pools(_CONNECT_SECONDS, _READ_SECONDS, tls, headers, proxy=environment_proxy(url))
+                url: timed_http.timed_pools(
+                    _CONNECT_SECONDS, _READ_SECONDS, tls, headers, proxy=timed_http.environment_proxy(url)
+                )
                 for url in settings.urls
             }
         except (urllib3.exceptions.HTTPError, ValueError):
@@ -143,17 +137,17 @@ class RegistryConnection:
 
     def _request(self, url: str, path: str) -> dict[str, Any]:
         try:
-            status, content = fetch(self._pools[url], "GET", url + path, _MAX_BYTES)
+            status, content = timed_http.fetch(self._pools[url], "GET", url + path, _MAX_BYTES)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise _unreached(url, error) from error
-        document = json_object(content)
+        document = timed_http.json_object(content)
         if status == 200 and document is not None:
             return document
         raise _refused(url, path, status, (document or {}).get("error_code"))
 
 
 def _unreached(url: str, error: Exception) -> errors.SchemaRegistryError:
-    untrusted = untrusted_certificate(error)
+    untrusted = timed_http.untrusted_certificate(error)
     if untrusted is not None:
         return errors.SchemaRegistryError(
             f"the schema registry {url}: TLS failed: {untrusted.verify_message}; is its authority in ssl.ca.location?"
@@ -164,7 +158,7 @@ def _unreached(url: str, error: Exception) -> errors.SchemaRegistryError:
 
 def _refused(url: str, path: str, status: int, code: object) -> errors.SchemaRegistryError:
     reported = f"{status} ({code})" if isinstance(code, int) else str(status)
-    if status in RETRIABLE_STATUSES:
+    if status in timed_http.RETRIABLE_STATUSES:
         return errors.SchemaRegistryUnavailableError(f"the schema registry {url} responded with {reported}")
     if status == 404 and code in _UNKNOWN:
         return errors.UnknownSchemaError(f"the schema registry {url} has no {path}")

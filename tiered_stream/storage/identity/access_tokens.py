@@ -16,18 +16,11 @@ from urllib.parse import urlencode, urlsplit
 
 import urllib3
 
+from tiered_stream import timed_http
 from tiered_stream.errors import StorageAccessError, StorageUnavailableError
 from tiered_stream.process.caches import PerProcess
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.identity.token_request import AccessToken, TokenRequest
-from tiered_stream.timed_http import (
-    environment_proxy,
-    fetch,
-    json_object,
-    system_tls,
-    timed_pools,
-    untrusted_certificate,
-)
 
 _MAX_BYTES = 1_000_000
 _RENEWED_BEFORE = 300
@@ -135,19 +128,19 @@ def _send(
 ) -> tuple[int, bytes]:
     """Send one request, and return status and body of the response. Raise AttemptError if there is no response."""
     connect, read = (max(0.001, min(ms / 1000, seconds_left)) for ms in (timeouts.connect_ms, timeouts.read_ms))
-    proxy = environment_proxy(url) if request.proxied else None
-    tls = system_tls() if "https:" in (url[:6], (proxy or "")[:6]) else None
+    proxy = timed_http.environment_proxy(url) if request.proxied else None
+    tls = timed_http.system_tls() if "https:" in (url[:6], (proxy or "")[:6]) else None
     headers = {"Accept": "application/json", **request.headers}
     if form:
         headers["Content-Type"] = "application/x-www-form-urlencoded"
     try:
-        with timed_pools(connect, read, tls, proxy=proxy) as pools:
+        with timed_http.timed_pools(connect, read, tls, proxy=proxy) as pools:
             method, body = ("POST", urlencode(form)) if form else ("GET", None)
-            return fetch(pools, method, url, _MAX_BYTES, body=body, headers=headers)
+            return timed_http.fetch(pools, method, url, _MAX_BYTES, body=body, headers=headers)
     except urllib3.exceptions.ReadTimeoutError:
         raise AttemptError(FailureKind.TIMEOUT) from None
     except urllib3.exceptions.SSLError as error:
-        why = untrusted.verify_message if (untrusted := untrusted_certificate(error)) else "it is malformed"
+        why = untrusted.verify_message if (untrusted := timed_http.untrusted_certificate(error)) else "it is malformed"
         raise StorageAccessError(f"no access token of {request.identity}: TLS of {url} failed: {why}") from None
     except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ProxyError):
         raise AttemptError(FailureKind.UNREACHABLE) from None
@@ -161,7 +154,7 @@ def _send(
 
 def _token_of(status: int, content: bytes) -> AccessToken:
     """Return the token in a response. Raise AttemptError if the response has none."""
-    fields = json_object(content) or {}
+    fields = timed_http.json_object(content) or {}
     if status != 200:
         raise AttemptError(FailureKind.STATUS, status, _error_code(fields))
     text, now = fields.get("access_token"), time.time()
