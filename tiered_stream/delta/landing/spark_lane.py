@@ -15,14 +15,7 @@ from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, f
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, limited, query_id_of
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
-from tiered_stream.delta.commit.dead_letters import (
-    check_limit,
-    dead_letter_columns,
-    has_dead_letters,
-    remove_dead_letters,
-    remove_unfinished,
-    update_dead_letters,
-)
+from tiered_stream.delta.commit import dead_letters as letters
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.commit.landed_offsets import landed_before, refuse_landed_before
 from tiered_stream.delta.commit.table_growth import growth_of
@@ -181,7 +174,7 @@ class SparkLane:
                 try:
                     dead_letter_rows = dead_letters(classified, self.spec.key, transaction, batch_id)
                     dead_count, count = dead_letter_rows.count(), classified.count()
-                    check_limit(limit, dead_count, count, name)
+                    letters.check_limit(limit, dead_count, count, name)
                     dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
                     if bounded and bounded.replaced_records is not None:
                         dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
@@ -210,7 +203,7 @@ class SparkLane:
         grow = growth_of(self.spark, address, spec, ingest.COMMIT_BY_SPARK)
         # A table that an earlier version created gets the columns that it lacks.
         if grow is not None:
-            grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, dead_letter_columns())
+            grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, letters.dead_letter_columns())
         return _DeadLetters(self.spark, address, spec, self.spec.key)
 
 
@@ -274,7 +267,7 @@ class _DeadLetters:
         application transaction.
         """
         if _has(self.spark, self.address, transaction, batch_id):
-            remove_unfinished(self.spark, self.spec, transaction, {self.key: batch_id - 1})
+            letters.remove_unfinished(self.spark, self.spec, transaction, {self.key: batch_id - 1})
             if count:
                 _save(dead_letter_rows.write.format("delta").mode("append"), self.address)
         elif count:
@@ -291,9 +284,9 @@ class _DeadLetters:
         older = sql.col("query").isNull() | (sql.col("query") != sql.lit(transaction))
         claimed = {"target": sql.lit(self.key), "query": sql.lit(_claimed(transaction)), "batch": sql.lit(0)}
         which, marked = ours & older & sql.expr(replaced), sql.col("redrive").isNotNull()
-        update_dead_letters(self.spark, self.spec, which & ~marked, claimed)
+        letters.update_dead_letters(self.spark, self.spec, which & ~marked, claimed)
         # Claimed dead letters cannot be marked, so it is enough to check after the claim.
-        if has_dead_letters(self.spark, self.spec, which & marked):
+        if letters.has_dead_letters(self.spark, self.spec, which & marked):
             raise TableError(
                 f"a redrive has begun with dead letters of these records in {self.spec.name}, and is not at its end: "
                 "bring it there with `tiered-stream redrive`, and start the replay again"
@@ -302,7 +295,7 @@ class _DeadLetters:
     def remove_claimed(self, transaction: str) -> None:
         """Remove the dead letters that `claim_replaced` has claimed; called after the commit that replaces the rows."""
         claimed = (sql.col("target") == sql.lit(self.key)) & (sql.col("query") == sql.lit(_claimed(transaction)))
-        remove_dead_letters(self.spark, self.spec, claimed)
+        letters.remove_dead_letters(self.spark, self.spec, claimed)
 
 
 def _claimed(transaction: str) -> str:
