@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 import tiered_stream
-from tiered_stream.cli import command_line as cli
+import tiered_stream.cli.command_line as cli
 from tiered_stream.cli.cat_command import CAT_EXIT_CODES, cat
 from tiered_stream.cli.doctor_command import DOCTOR_EXIT_CODES, doctor
 from tiered_stream.cli.export_command import EXPORT_EXIT_CODES, export

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tiered_stream.cli import command_line as cli
+import tiered_stream.cli.command_line as cli
 from tiered_stream.cli.record_format import TOKENS, as_json, by_template
 from tiered_stream.observe.standard_output import write_bytes
 from tiered_stream.options.remote_options import COLUMNS

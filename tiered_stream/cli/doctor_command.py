@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from tiered_stream.cli import command_line as cli
+import tiered_stream.cli.command_line as cli
 from tiered_stream.observe.standard_output import open_console
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tiered_stream.cli import command_line as cli
+import tiered_stream.cli.command_line as cli
 from tiered_stream.process.heap_and_gc import share_heap_with_arrow
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli import command_line as cli
+import tiered_stream.cli.command_line as cli
 
 GATEWAY_EXIT_CODES = "Exit codes: 0 stopped by SIGTERM or Ctrl-C; 1 failed; 2 the settings are refused."
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli import command_line as cli
+import tiered_stream.cli.command_line as cli
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, job_settings, source_options
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.settings_files import POSITIONS, command_settings, without

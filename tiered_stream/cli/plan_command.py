@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli import command_line as cli
+import tiered_stream.cli.command_line as cli
 from tiered_stream.process.resources import usable_cores
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tiered_stream.cli import command_line as cli
+import tiered_stream.cli.command_line as cli
 from tiered_stream.delta.settings.ingest_settings import TABLE, job_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.settings_files import command_settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tiered_stream.cli import command_line as cli
+import tiered_stream.cli.command_line as cli
 
 EXIT_CODES = """\
 Exit codes: 0 done, or finished before; 1 failed while it ran: the same command goes on; 2 refused, nothing was written;

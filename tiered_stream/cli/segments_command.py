@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tiered_stream.cli import command_line as cli
+import tiered_stream.cli.command_line as cli
 from tiered_stream.options.settings_files import ENDS, STARTS, without
 
 

@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+import tiered_stream.cli.command_line as cli
 from tiered_stream.broker.broker_check import check_brokers
-from tiered_stream.cli import command_line as cli
 from tiered_stream.delta.catalog.session_checks import note_session, session_builder
 from tiered_stream.delta.landing.landing_by_topic import lands_in
 from tiered_stream.delta.settings import ingest_settings as ingest

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tiered_stream.cli import command_line as cli
+import tiered_stream.cli.command_line as cli
 from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.observe.standard_output import open_console, write_bytes
 
