@@ -14,10 +14,15 @@ from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import orjson
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util.ssl_ import create_urllib3_context
 
+from tiered_stream.process.logs import muted
+
+RETRIABLE_STATUSES = {408, 425, 429, *range(500, 600)} - {501, 505}
+"""HTTP statuses after which the same request may succeed."""
 _CHUNK_BYTES = 1 << 16
 _MAX_SOCKET_SECONDS = 1e6
 """Maximum timeout in seconds that is set on a socket, because a socket does not accept an infinite one."""
@@ -86,19 +91,35 @@ def pool_classes(connection: type[HTTPConnection], **attributes: object) -> dict
     }
 
 
-def read_response(response: urllib3.BaseHTTPResponse, max_bytes: int) -> bytes:
-    """Read the whole body of an HTTP response, and return the body. The caller must not have read from `response`.
+def fetch(pools: urllib3.PoolManager, method: str, url: str, max_bytes: int, **arguments: Any) -> tuple[int, bytes]:
+    """Send one request, and return the response's status and body, which may have `max_bytes` bytes.
+
+    A redirect is not followed, because it could send a secret to another server. urllib3's log is muted.
 
     Raises:
-        ValueError: the body has more than `max_bytes` bytes.
-        HTTPError: the response breaks off (urllib3's class).
+        ValueError: the body is longer.
+        HTTPError, OSError: there is no response, or it breaks off (HTTPError is urllib3's class).
     """
     content = bytearray()
-    while chunk := response.read1(_CHUNK_BYTES):
-        content += chunk
-        if len(content) > max_bytes:
-            raise ValueError("its response is longer than allowed")
-    return bytes(content)
+    with muted("urllib3"):
+        response = pools.request(method, url, redirect=False, preload_content=False, **arguments)
+        try:
+            while chunk := response.read1(_CHUNK_BYTES):
+                content += chunk
+                if len(content) > max_bytes:
+                    raise ValueError("its response is longer than allowed")
+        finally:
+            response.close()
+    return response.status, bytes(content)
+
+
+def json_object(content: bytes) -> dict[str, Any] | None:
+    """Return the JSON object in a response's body; None: the body is none."""
+    try:
+        document = orjson.loads(content)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def untrusted_certificate(error: Exception) -> ssl.SSLCertVerificationError | None:

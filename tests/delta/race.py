@@ -41,7 +41,7 @@ from tests.rigs.stack.s3_client import REGION, s3a_settings
 from tests.rigs.stack.spark import ROOT
 from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream.delta.commit.batch_commit import TableCommits, on_gap
-from tiered_stream.delta.landing.land import Landing, plan_landing
+from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.delta.write.file_systems import delta_storage_options
 from tiered_stream.delta.write.table_writer import TableWriter
@@ -96,7 +96,7 @@ class Race:
 
         spark = spark_session("race", ("delta", "s3a"), config={**_CHEAP, **self.session})
         given = {"maxOffsetsPerTrigger": str(max(1, RECORDS // self.commits)), "includeHeaders": "false"}
-        landing = plan_landing(
+        landing = plan_query(
             spark,
             options=options(LONG, given),
             table=self.table,

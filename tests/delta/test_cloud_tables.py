@@ -12,7 +12,7 @@ from tests.delta.archive import LONG, ODD, everything, in_order, options
 from tests.delta.clouds import Cloud, keys
 from tests.delta.committing import commit_by_two_writers, table
 from tiered_stream import land, replay, verify
-from tiered_stream.delta.landing.land import plan_landing
+from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 
@@ -30,7 +30,7 @@ def test_topics_are_landed_by_a_session_that_has_no_way_to_the_store(
 ) -> None:
     files = cloud.files(bucket, "bronze/orders")
     given = options(given={**cloud.settings(), "maxOffsetsPerTrigger": "1500", "ingest.dayColumn": "day"})
-    landing = plan_landing(spark, options=given, table=files.uri, checkpoint=str(tmp_path / "checkpoint"))
+    landing = plan_query(spark, options=given, table=files.uri, checkpoint=str(tmp_path / "checkpoint"))
     assert landing.lane is Lane.DIRECT
     query = landing.start()
     query.awaitTermination()

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import LONG, everything, in_order, landed, options
 from tiered_stream import land
-from tiered_stream.delta.landing.land import Landing, plan_landing
+from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.errors import ConfigurationError
@@ -19,7 +19,7 @@ BY_KEY = {"ingest.clusterBy": "topic, timestamp"}
 
 
 def plan(spark: SparkSession, table: Path, given: Mapping[str, str], lane: str = "auto") -> Landing:
-    return plan_landing(spark, options=options(LONG, given), table=str(table), checkpoint="/not/yet", lane=lane)
+    return plan_query(spark, options=options(LONG, given), table=str(table), checkpoint="/not/yet", lane=lane)
 
 
 def clustered_by(spark: SparkSession, table: Path) -> list[str]:

@@ -15,7 +15,7 @@ from tests.rigs.stack.hdfs import Hdfs
 from tiered_stream import land, replay, verify
 from tiered_stream.delta.commit.committer import choose_committer
 from tiered_stream.delta.commit.deltalake_commit import describe
-from tiered_stream.delta.landing.land import plan_landing
+from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableSpec
 from tiered_stream.inspection.lag_report import committed_batch
@@ -34,7 +34,7 @@ def root(hdfs: Hdfs, tmp_path: Path) -> str:
 def test_topics_are_landed_with_table_and_checkpoint_in_hdfs(spark: SparkSession, root: str, lane: str) -> None:
     files = TableSpec(f"{root}/bronze/orders")
     given = options(given={"maxOffsetsPerTrigger": "1500", "ingest.dayColumn": "day"})
-    landing = plan_landing(spark, options=given, table=files.uri, checkpoint=f"{root}/checkpoint", lane=lane)
+    landing = plan_query(spark, options=given, table=files.uri, checkpoint=f"{root}/checkpoint", lane=lane)
     assert landing.lane is Lane(lane)
     query = landing.start()
     query.awaitTermination()

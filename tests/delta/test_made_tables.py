@@ -19,7 +19,7 @@ from tests.delta.made_tables import MadeTable, made_tables
 from tests.delta.table_readers import Rows, by_deltalake, by_duckdb, by_spark
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
-from tiered_stream.delta.landing.land import plan_landing
+from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.errors import TieredStreamError
 
 QUICK, MANY = 5, 60
@@ -57,7 +57,7 @@ class Lane:
         if self.made.sets_aside:
             options |= {"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(self.folder / "dead")}
         try:
-            landing = plan_landing(
+            landing = plan_query(
                 self.spark, options=topic_options(bucket, "orders", options), table=str(self.table),
                 checkpoint=str(self.folder / "checkpoint"), lane=lane,
             )  # fmt: skip

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import ODD, everything, landed, options
-from tiered_stream.delta.landing.land import Landing, plan_landing, plan_query
+from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError, TableError
 
@@ -84,5 +84,5 @@ def test_such_a_table_is_refused_where_the_direct_lane_was_asked_for(spark: Spar
 
 def test_who_plans_a_landing_finds_its_table_made(spark: SparkSession, tmp_path: Path) -> None:
     table = str(tmp_path / "table")
-    plan_landing(spark, options=options(given={"ingest.commit": "spark"}), table=table, checkpoint="/not/yet")
+    plan_query(spark, options=options(given={"ingest.commit": "spark"}), table=table, checkpoint="/not/yet")
     assert DeltaTable(table).version() == 0

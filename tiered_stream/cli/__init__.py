@@ -15,8 +15,8 @@ from typing import Annotated
 import typer
 
 import tiered_stream
+import tiered_stream.cli.command_line as cli
 from tiered_stream.cli.cat_command import CAT_EXIT_CODES, cat
-from tiered_stream.cli.command_line import INSPECTION_EXIT_CODES, command_app
 from tiered_stream.cli.doctor_command import DOCTOR_EXIT_CODES, doctor
 from tiered_stream.cli.export_command import EXPORT_EXIT_CODES, export
 from tiered_stream.cli.gateway_command import GATEWAY_EXIT_CODES, gateway
@@ -31,7 +31,7 @@ from tiered_stream.cli.warm_command import warm
 from tiered_stream.cli.watch_command import WATCH_EXIT_CODES, watch
 from tiered_stream.observe.standard_output import replace_unknown_characters
 
-app = command_app(no_args_is_help=True, add_completion=True)
+app = cli.command_app(no_args_is_help=True, add_completion=True)
 
 
 def _print_version(requested: bool) -> None:
@@ -54,9 +54,9 @@ app.command()(warm)
 app.command(epilog=GATEWAY_EXIT_CODES)(gateway)
 app.command(epilog=CAT_EXIT_CODES)(cat)
 app.command(epilog=EXPORT_EXIT_CODES)(export)
-app.command(epilog=INSPECTION_EXIT_CODES)(segments)
-app.command(epilog=INSPECTION_EXIT_CODES)(plan)
-app.command(epilog=INSPECTION_EXIT_CODES)(lag)
+app.command(epilog=cli.INSPECTION_EXIT_CODES)(segments)
+app.command(epilog=cli.INSPECTION_EXIT_CODES)(plan)
+app.command(epilog=cli.INSPECTION_EXIT_CODES)(lag)
 app.command(epilog=DOCTOR_EXIT_CODES)(doctor)
 app.command(epilog=INGEST_EXIT_CODES)(ingest)
 app.command(epilog=EXIT_CODES)(replay)

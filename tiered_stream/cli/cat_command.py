@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tiered_stream.cli.command_line import SettingsArguments, command
+import tiered_stream.cli.command_line as cli
 from tiered_stream.cli.record_format import TOKENS, as_json, by_template
 from tiered_stream.observe.standard_output import write_bytes
 from tiered_stream.options.remote_options import COLUMNS
@@ -19,9 +19,9 @@ CAT_EXIT_CODES = "Exit codes: 0 done; 1 failed while it read; 2 refused, nothing
 _EVERYTHING = {"startingOffsets": "earliest", "includeHeaders": "true"}
 
 
-@command
+@cli.command
 def cat(
-    settings: SettingsArguments,
+    settings: cli.SettingsArguments,
     count: Annotated[
         int | None, typer.Option("--count", "-c", min=0, help="Stop after this number of records.")
     ] = None,

@@ -13,16 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tiered_stream import errors
 from tiered_stream.delta.settings.ingest_settings import JOB_SETTINGS, check_names, source_options
-from tiered_stream.errors import (
-    BrokerAuthorizationError,
-    ConfigurationError,
-    DataLossError,
-    StorageAccessError,
-    StorageBucketNotFoundError,
-    TieredStreamError,
-    UnknownTopicError,
-)
 from tiered_stream.extras import naming_extras
 from tiered_stream.observe.standard_output import open_console, write_bytes
 from tiered_stream.options.settings_files import command_settings, with_origins
@@ -49,10 +41,11 @@ FAILED, REFUSED, DIFFERS, STOPPED = 1, 2, 3, 130
 SIGNALED = 128
 """A command that a signal has stopped ends with this exit code plus the signal's number."""
 WRONG_SETUP = (
-    ConfigurationError, UnknownTopicError, BrokerAuthorizationError, StorageAccessError, StorageBucketNotFoundError,
+    errors.ConfigurationError, errors.UnknownTopicError, errors.BrokerAuthorizationError, errors.StorageAccessError,
+    errors.StorageBucketNotFoundError,
 )  # fmt: skip
 """Errors of a wrong setting or a missing permission, for which the exit code is REFUSED."""
-WRONG_INPUT = (*WRONG_SETUP, DataLossError)
+WRONG_INPUT = (*WRONG_SETUP, errors.DataLossError)
 """Errors for which the exit code is REFUSED, if they are raised before anything is written."""
 INSPECTION_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused; 130 stopped by Ctrl-C."
 
@@ -168,7 +161,7 @@ def show(report: str | RenderableType) -> None:
 
 @contextmanager
 def exit_codes(
-    *refused: type[TieredStreamError], failed: tuple[type[Exception], ...] = (), console: Console | None = None
+    *refused: type[errors.TieredStreamError], failed: tuple[type[Exception], ...] = (), console: Console | None = None
 ) -> Iterator[None]:
     """Catch this package's errors in the block, print them, and end the command with an exit code.
 
@@ -176,7 +169,7 @@ def exit_codes(
     is missing. It is FAILED (1) for other errors of this package and for the classes `failed`, and STOPPED (130) for
     Ctrl-C. Errors are printed on `console`, by default on standard error.
     """
-    caught: tuple[type[Exception], ...] = (TieredStreamError, *failed)
+    caught: tuple[type[Exception], ...] = (errors.TieredStreamError, *failed)
     try:
         with naming_extras("this command"):
             yield
@@ -185,7 +178,7 @@ def exit_codes(
             typer.echo(with_origins(str(error)), err=True)
         else:
             console.print(with_origins(str(error)), style="red", markup=False)
-        raise typer.Exit(REFUSED if isinstance(error, (ConfigurationError, *refused)) else FAILED) from None
+        raise typer.Exit(REFUSED if isinstance(error, (errors.ConfigurationError, *refused)) else FAILED) from None
     except KeyboardInterrupt:
         raise typer.Exit(STOPPED) from None
 
@@ -227,8 +220,7 @@ class ReplayCommand:
     from_time: Annotated[str, typer.Option("--from", help=f"The first time: {TIME}.")]
     to_time: Annotated[str | None, typer.Option("--to", help="The time before which it ends; default: all.")] = None
     into: Annotated[
-        str | None,
-        typer.Option(help="A Delta table (its path or name in the catalog), kafka:TOPIC or parquet:FOLDER."),
+        str | None, typer.Option(help="A Delta table (its path or name in the catalog), kafka:TOPIC or parquet:FOLDER.")
     ] = None
     name: Annotated[str | None, typer.Option(help="The replay's name; default: made from the arguments.")] = None
     checkpoint: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from tiered_stream.cli.command_line import Json, SettingsArguments, SparkArguments, command, show
+import tiered_stream.cli.command_line as cli
 from tiered_stream.observe.standard_output import open_console
 
 if TYPE_CHECKING:
@@ -24,15 +24,15 @@ _PLAIN_SIGNS = {"✓": "+", "✗": "x"}
 """Replacements of signs that the encoding of the output lacks, by the sign."""
 
 
-@command
+@cli.command
 def doctor(
     *,
-    settings: SettingsArguments,
-    spark: SparkArguments,
+    settings: cli.SettingsArguments,
+    spark: cli.SparkArguments,
     write: Annotated[
         bool, typer.Option("--write", help="Also put an empty object into the table's store, and delete it.")
     ] = False,
-    json: Json = False,
+    json: cli.Json = False,
 ) -> None:
     """Check everything that a job needs, and say how to fix faults: brokers, ACLs, storage, clock, table, checkpoint.
 
@@ -48,7 +48,7 @@ def doctor(
     findings = examine(job, conf, lambda finding: None if json else _print(console, finding), write=write)
     code = exit_code(findings)
     if json:
-        show(orjson.dumps({"exit_code": code, "findings": findings}).decode())
+        cli.show(orjson.dumps({"exit_code": code, "findings": findings}).decode())
     else:
         counts = Counter(finding.status.value for finding in findings)
         console.print(", ".join(f"{counts[status]} {status}" for status in _SIGNS if counts[status]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tiered_stream.cli.command_line import DIFFERS, TIME, Json, SettingsArguments, command, show
+import tiered_stream.cli.command_line as cli
 from tiered_stream.process.heap_and_gc import share_heap_with_arrow
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ do not decode were left out; 130 stopped by Ctrl-C or SIGTERM. After 1 or 130, g
 """
 
 
-@command
+@cli.command
 def export(
-    settings: SettingsArguments,
+    settings: cli.SettingsArguments,
     into: Annotated[
         str, typer.Option(help="A file (orders.parquet), or a folder (orders/) that gets a file for each partition.")
     ],
@@ -30,18 +30,17 @@ def export(
         str | None,
         typer.Option("--format", "-f", help="parquet, arrow, jsonl, csv, jsonl.gz, …; default: by the file's name."),
     ] = None,
-    from_time: Annotated[str | None, typer.Option("--from", help=f"The first time: {TIME}.")] = None,
+    from_time: Annotated[str | None, typer.Option("--from", help=f"The first time: {cli.TIME}.")] = None,
     to_time: Annotated[str | None, typer.Option("--to", help="The time before which it ends; default: all.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Every record of that time, and no other.")] = False,
     where: Annotated[
-        list[str] | None,
-        typer.Option(help="A condition in SQL: amount >= 100, key = 'a17'; may be repeated."),
+        list[str] | None, typer.Option(help="A condition in SQL: amount >= 100, key = 'a17'; may be repeated.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export there.")] = False,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Splits that are read at once; default: one a core.")
     ] = None,
-    json: Json = False,
+    json: cli.Json = False,
 ) -> None:
     """Write records of topics into a file, or into a folder with a file for each partition, in offset order.
 
@@ -68,9 +67,9 @@ def export(
         ),
         lambda line: typer.echo(f"export: {line}", err=True),
     )  # fmt: skip
-    show(_as_json(report) if json else _described(report))
+    cli.show(_as_json(report) if json else _described(report))
     if report.undecodable:
-        raise typer.Exit(DIFFERS)
+        raise typer.Exit(cli.DIFFERS)
 
 
 def _described(report: ExportReport) -> str:

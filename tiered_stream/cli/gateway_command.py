@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.command_line import exit_codes
+import tiered_stream.cli.command_line as cli
 
 GATEWAY_EXIT_CODES = "Exit codes: 0 stopped by SIGTERM or Ctrl-C; 1 failed; 2 the settings are refused."
 
@@ -23,5 +23,5 @@ def gateway(
     # Imported late, because other commands need neither an asyncio server nor boto3.
     from tiered_stream.gateway.gateway_program import run_gateway
 
-    with exit_codes():
+    with cli.exit_codes():
         run_gateway(config, verbose=verbose)

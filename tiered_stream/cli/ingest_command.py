@@ -9,15 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.command_line import (
-    FAILED,
-    SIGNALED,
-    WRONG_INPUT,
-    Assignments,
-    SparkArguments,
-    exit_codes,
-    with_grouped_arguments,
-)
+import tiered_stream.cli.command_line as cli
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE, TRIGGER
 from tiered_stream.options.settings_files import command_settings
 
@@ -27,7 +19,7 @@ INGEST_EXIT_CODES = (
 )
 
 
-@with_grouped_arguments
+@cli.with_grouped_arguments
 def ingest(
     *,
     settings: Annotated[Path | None, typer.Option(help="A settings file, see conf/ingest_to_delta.properties.")] = None,
@@ -35,26 +27,26 @@ def ingest(
     checkpoint: Annotated[str | None, typer.Option(help="The query's checkpoint location.")] = None,
     trigger: Annotated[str | None, typer.Option(help="availableNow, or an interval such as '10 seconds'.")] = None,
     lane: Annotated[str | None, typer.Option(help="auto, direct (tasks write the table's files) or spark.")] = None,
-    option: Assignments = None,
+    option: cli.Assignments = None,
     metrics_file: Annotated[Path | None, typer.Option(help="Write what reading cost to this file, as JSON.")] = None,
-    spark: SparkArguments,
+    spark: cli.SparkArguments,
 ) -> None:
     """Ingest Kafka topics into Delta tables.
 
     Outside of spark-submit the command starts a local Spark.
     """
-    with exit_codes():
+    with cli.exit_codes():
         # Imported late, because other commands need no Spark.
         from tiered_stream.delta.catalog.session_checks import session_builder
         from tiered_stream.ingest.ingest_run import console, run
 
-    with exit_codes(*WRONG_INPUT, console=console):
+    with cli.exit_codes(*cli.WRONG_INPUT, console=console):
         given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
         own = command_settings(settings, option, {name: value for name, value in given.items() if value})
         outcome = run(own, session_builder("ingest_to_delta", spark.properties_file, spark.spark_conf))
     if metrics_file:
         metrics_file.write_text(json.dumps(asdict(outcome.total())))
     if outcome.failed:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(cli.FAILED)
     if outcome.stopped_by:
-        raise typer.Exit(SIGNALED + outcome.stopped_by)
+        raise typer.Exit(cli.SIGNALED + outcome.stopped_by)

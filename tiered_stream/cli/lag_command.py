@@ -7,29 +7,21 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.command_line import (
-    FAILED,
-    Json,
-    PropertiesFile,
-    SettingsArguments,
-    SparkArguments,
-    command,
-    show,
-)
+import tiered_stream.cli.command_line as cli
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, job_settings, source_options
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.settings_files import POSITIONS, command_settings, without
 
 
-@command
+@cli.command
 def lag(
-    settings: SettingsArguments,
+    settings: cli.SettingsArguments,
     checkpoint: Annotated[
         str | None,
         typer.Option(help="The query's checkpoint: a folder, or s3a://…; default: the checkpoint in the settings."),
     ] = None,
-    properties_file: PropertiesFile = None,
-    json: Json = False,
+    properties_file: cli.PropertiesFile = None,
+    json: cli.Json = False,
 ) -> None:
     """Show how far a streaming query is behind: in offsets, in seconds, and how many of the offsets are tiered.
 
@@ -44,14 +36,14 @@ def lag(
     from tiered_stream.inspection.lag_report import committed_batch, lag_of, render_lag
     from tiered_stream.options.parsing import parse_options
 
-    hadoop = SparkArguments(properties_file=properties_file).hadoop_settings()
+    hadoop = cli.SparkArguments(properties_file=properties_file).hadoop_settings()
     batch = committed_batch(checkpoint, storage_without_spark(job, checkpoint, hadoop))
     topics = {"subscribe": ",".join(sorted({partition.topic for partition in batch.offsets}))}
     read = without(source_options(job), POSITIONS) | (settings.subscription() or topics)
     report = lag_of(checkpoint, batch, parse_options(read, streaming=True), time.time_ns() // 1_000_000)
-    show(report.to_json() if json else render_lag(report))
+    cli.show(report.to_json() if json else render_lag(report))
     if report.faults:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(cli.FAILED)
 
 
 def _job_checkpoint(settings: dict[str, str]) -> str:

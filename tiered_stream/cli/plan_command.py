@@ -6,19 +6,19 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.command_line import Json, PriceArguments, SettingsArguments, command, show
+import tiered_stream.cli.command_line as cli
 from tiered_stream.process.resources import usable_cores
 
 
-@command
+@cli.command
 def plan(
     *,
-    settings: SettingsArguments,
+    settings: cli.SettingsArguments,
     tasks: Annotated[
         int | None, typer.Option(min=1, help="Tasks at once; default: as many as this machine has cores.")
     ] = None,
-    prices: PriceArguments,
-    json: Json = False,
+    prices: cli.PriceArguments,
+    json: cli.Json = False,
 ) -> None:
     """Show what a batch query with these options would read: splits, segments, GETs, offsets from brokers, and cost.
 
@@ -31,4 +31,4 @@ def plan(
 
     options = parse_options(settings.source_options(), streaming=False)
     cost = planned_cost(options, tasks or usable_cores(), prices.prices())
-    show(cost.to_json() if json else render_cost(cost, "a batch read"))
+    cli.show(cost.to_json() if json else render_cost(cost, "a batch read"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tiered_stream.cli.command_line import DIFFERS, Assignments, Json, SettingsFile, SparkArguments, command, show
+import tiered_stream.cli.command_line as cli
 from tiered_stream.delta.settings.ingest_settings import TABLE, job_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.settings_files import command_settings
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 REDRIVE_EXIT_CODES = "Exit codes: 0 done; 1 failed while it ran; 2 refused; 3 dead letters are left; 130 stopped."
 
 
-@command
+@cli.command
 def redrive(
     *,
-    settings: SettingsFile = None,
-    option: Assignments = None,
+    settings: cli.SettingsFile = None,
+    option: cli.Assignments = None,
     topics: Annotated[str | None, typer.Option(help="Only dead letters of these topics, separated by commas.")] = None,
     from_ms: Annotated[int | None, typer.Option(help="Records at or after this time, in ms since 1970.")] = None,
     to_ms: Annotated[int | None, typer.Option(help="Records before this time, in ms since 1970.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would become of them, and change nothing.")
     ] = False,
-    json: Json = False,
-    spark: SparkArguments,
+    json: cli.Json = False,
+    spark: cli.SparkArguments,
 ) -> None:
     """Decode the job's dead letters again with the current settings, and land each record that decodes, exactly once.
 
@@ -52,8 +52,8 @@ def redrive(
     chosen = DeadLetterFilter([topic.strip() for topic in topics.split(",")] if topics else None, from_ms, to_ms)
     with spark_session("tiered-stream redrive", spark) as session:
         report = redrive_job(session, job, table, chosen, dry_run=dry_run)
-    show(report.to_json() if json else _rendered(report))
-    raise typer.Exit(DIFFERS if report.left or report.pending else 0)
+    cli.show(report.to_json() if json else _rendered(report))
+    raise typer.Exit(cli.DIFFERS if report.left or report.pending else 0)
 
 
 def _rendered(report: RedriveReport) -> Table:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tiered_stream.cli.command_line import (
-    PriceArguments,
-    ReplayCommand,
-    SettingsArguments,
-    SparkArguments,
-    exit_codes,
-    with_grouped_arguments,
-)
+import tiered_stream.cli.command_line as cli
 
 EXIT_CODES = """\
 Exit codes: 0 done, or finished before; 1 failed while it ran: the same command goes on; 2 refused, nothing was written;
@@ -19,16 +12,20 @@ Exit codes: 0 done, or finished before; 1 failed while it ran: the same command 
 """
 
 
-@with_grouped_arguments
+@cli.with_grouped_arguments
 def replay(
-    *, command: ReplayCommand, settings: SettingsArguments, prices: PriceArguments, spark: SparkArguments
+    *,
+    command: cli.ReplayCommand,
+    settings: cli.SettingsArguments,
+    prices: cli.PriceArguments,
+    spark: cli.SparkArguments,
 ) -> None:
     """Copy the records of topics between two times into a table, a topic, or a folder, each record once.
 
     If the command is stopped, the same command continues the replay. A partition is read from its first offset with a
     timestamp at or after --from, up to its first offset with a timestamp at or after --to (Kafka: offsetsForTimes).
     """
-    with exit_codes():
+    with cli.exit_codes():
         # Imported late, because other commands do not need Spark.
         from tiered_stream.cli.spark_commands import run_replay
 

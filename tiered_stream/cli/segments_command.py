@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from tiered_stream.cli.command_line import FAILED, Json, SettingsArguments, command, show
+import tiered_stream.cli.command_line as cli
 from tiered_stream.options.settings_files import ENDS, STARTS, without
 
 
-@command
-def segments(settings: SettingsArguments, json: Json = False) -> None:
+@cli.command
+def segments(settings: cli.SettingsArguments, json: cli.Json = False) -> None:
     """List the tiered segments of topics: offsets, sizes, leader epochs, states, and whether they count for the log.
 
     A segment counts if its copy is finished and its leader epochs belong to the log's lineage. Other segments, and
@@ -25,7 +25,7 @@ def segments(settings: SettingsArguments, json: Json = False) -> None:
     options = parse_options(without(settings.source_options(), STARTS + ENDS), streaming=True)
     contents = tier_contents(options)
     report = SegmentReport.of(contents)
-    show(report.to_json() if json else render_segments(report))
+    cli.show(report.to_json() if json else render_segments(report))
     if report.faults:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(cli.FAILED)
     check_objects(options, contents)

@@ -13,20 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+import tiered_stream.cli.command_line as cli
 from tiered_stream.broker.broker_check import check_brokers
-from tiered_stream.cli.command_line import (
-    DIFFERS,
-    FAILED,
-    REFUSED,
-    STOPPED,
-    WRONG_INPUT,
-    PriceArguments,
-    ReplayCommand,
-    SettingsArguments,
-    SparkArguments,
-    exit_codes,
-    show,
-)
 from tiered_stream.delta.catalog.session_checks import note_session, session_builder
 from tiered_stream.delta.landing.landing_by_topic import lands_in
 from tiered_stream.delta.settings import ingest_settings as ingest
@@ -51,7 +39,7 @@ _SPARK_ERRORS = (PySparkException, Py4JError)
 
 
 @contextmanager
-def spark_session(name: str, arguments: SparkArguments) -> Iterator[SparkSession]:
+def spark_session(name: str, arguments: cli.SparkArguments) -> Iterator[SparkSession]:
     """Yield a Spark session with the application name `name`, and stop the session at the end of the block.
 
     If spark-submit has started this process, its session is used. Otherwise a local session with Delta is created.
@@ -72,7 +60,10 @@ def spark_session(name: str, arguments: SparkArguments) -> Iterator[SparkSession
 
 
 def run_replay(
-    command: ReplayCommand, settings: SettingsArguments, prices: PriceArguments, spark_arguments: SparkArguments
+    command: cli.ReplayCommand,
+    settings: cli.SettingsArguments,
+    prices: cli.PriceArguments,
+    spark_arguments: cli.SparkArguments,
 ) -> int:
     """Run the command `replay`, print its progress and errors, and return the exit code.
 
@@ -98,18 +89,18 @@ def run_replay(
     except KeyboardInterrupt:
         name = f" (its name is {replay.plan.name})" if replay else ""
         console.print(f"stopped; what was committed stays. To go on, give the same command again{name}", markup=False)
-        return STOPPED
+        return cli.STOPPED
     except (TieredStreamError, *_SPARK_ERRORS) as error:
         console.print(with_origins(str(error)), style="red", markup=False)
-        if isinstance(error, ConfigurationError if replay else WRONG_INPUT):
-            return REFUSED
+        if isinstance(error, ConfigurationError if replay else cli.WRONG_INPUT):
+            return cli.REFUSED
         if replay:
             console.print("To go on, give the same command again", markup=False)
-        return FAILED
+        return cli.FAILED
 
 
 def run_verify(
-    settings: SettingsArguments, table: str | None, spark_arguments: SparkArguments, *, json: bool, repair: bool
+    settings: cli.SettingsArguments, table: str | None, spark_arguments: cli.SparkArguments, *, json: bool, repair: bool
 ) -> int:
     """Run the command `verify`, print its report, and return 0 if table and topics are equal, or else DIFFERS (3).
 
@@ -117,7 +108,7 @@ def run_verify(
     is the argument of the function `verify`.
     """
     console = open_console(stderr=json)
-    with exit_codes(*WRONG_INPUT, failed=_SPARK_ERRORS, console=console):
+    with cli.exit_codes(*cli.WRONG_INPUT, failed=_SPARK_ERRORS, console=console):
         try:
             job = settings.all_settings()
             ingest.check_names(job, ingest.JOB_SETTINGS)
@@ -130,11 +121,11 @@ def run_verify(
         except KeyboardInterrupt:
             console.print("stopped; nothing is known of the table yet")
             raise
-    show(report.to_json() if json else render_verified(report))
-    return 0 if report.equal else DIFFERS
+    cli.show(report.to_json() if json else render_verified(report))
+    return 0 if report.equal else cli.DIFFERS
 
 
-def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str, str], now_ms: int) -> Replay:
+def _planned(spark: SparkSession, command: cli.ReplayCommand, settings: Mapping[str, str], now_ms: int) -> Replay:
     into, lane = _into(command, settings), _lane(command, settings)
     options = with_byte_rate(spark, without(settings, ingest.JOB_SETTINGS), command.max_bytes_per_second, command.tasks)
     target = target_of(spark, into, options, lane=lane, tasks=command.tasks)
@@ -161,8 +152,8 @@ def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: 
 
 
 def _dry_run_without_spark(
-    command: ReplayCommand, settings: Mapping[str, str], prices: PriceArguments, spark_arguments: SparkArguments,
-    console: Console, now_ms: int,
+    command: cli.ReplayCommand, settings: Mapping[str, str], prices: cli.PriceArguments,
+    spark_arguments: cli.SparkArguments, console: Console, now_ms: int,
 ) -> bool:  # fmt: skip
     """Run a dry run without Spark, and return True. If it needs Spark, say why on standard error, and return False."""
     into = _into(command, settings)
@@ -182,8 +173,8 @@ def _dry_run_without_spark(
     return True
 
 
-def _show_estimate(estimate: Estimate, command: ReplayCommand, console: Console, note: str = "") -> None:
-    show(estimate.to_json() if command.json else render(estimate))
+def _show_estimate(estimate: Estimate, command: cli.ReplayCommand, console: Console, note: str = "") -> None:
+    cli.show(estimate.to_json() if command.json else render(estimate))
     if not command.json:
         console.print(f"Nothing was read or written: this was a dry run{note}", markup=False)
 
@@ -192,7 +183,7 @@ def _cannot_verify(target: str) -> ConfigurationError:
     return ConfigurationError(f"--verify is for a Delta table, and the target is {target}")
 
 
-def _into(command: ReplayCommand, settings: Mapping[str, str]) -> str:
+def _into(command: cli.ReplayCommand, settings: Mapping[str, str]) -> str:
     return command.into or _job_table(settings, "--into (a Delta table, kafka:TOPIC or parquet:FOLDER)")
 
 
@@ -206,7 +197,7 @@ def _job_table(settings: Mapping[str, str], argument: str) -> str:
     return table
 
 
-def _lane(command: ReplayCommand, settings: Mapping[str, str]) -> str:
+def _lane(command: cli.ReplayCommand, settings: Mapping[str, str]) -> str:
     # The lane in the settings is only for the ingest job's own table, and is not used for a target given by --into.
     return command.lane or (None if command.into else _job_setting(settings, ingest.LANE)) or "auto"
 
@@ -227,7 +218,7 @@ def _run(replay: Replay, console: Console, *, then_verify: bool) -> int:
         return 0
     verified = replay.verify()
     console.print(render_verified(verified))
-    return 0 if verified.equal else DIFFERS
+    return 0 if verified.equal else cli.DIFFERS
 
 
 def _job_setting(settings: Mapping[str, str], name: str) -> str | None:

@@ -6,15 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.command_line import (
-    DIFFERS,
-    Json,
-    SettingsArguments,
-    SparkArguments,
-    exit_codes,
-    show,
-    with_grouped_arguments,
-)
+import tiered_stream.cli.command_line as cli
 from tiered_stream.errors import BrokerAuthorizationError, ConfigurationError, UnknownTopicError
 
 VERIFY_EXIT_CODES = """\
@@ -22,10 +14,10 @@ Exit codes: 0 equal; 1 failed while it ran; 2 refused; 3 the table, or the stora
 """
 
 
-@with_grouped_arguments
+@cli.with_grouped_arguments
 def verify(
     *,
-    settings: SettingsArguments,
+    settings: cli.SettingsArguments,
     table: Annotated[str | None, typer.Option(help="The Delta table: a path, or a name in the catalog.")] = None,
     storage: Annotated[
         bool, typer.Option("--storage", help="Compare what is tiered with what brokers give of it, and no table.")
@@ -34,8 +26,8 @@ def verify(
         bool,
         typer.Option("--repair", help="Compute wrong statistics in the table's log again. Stop its writers first."),
     ] = False,
-    json: Json = False,
-    spark: SparkArguments,
+    json: cli.Json = False,
+    spark: cli.SparkArguments,
 ) -> None:
     """Compare a Delta table with the topics from which any tool has ingested it.
 
@@ -48,13 +40,13 @@ def verify(
     With --storage, tiered offsets are read from the storage and from the brokers and compared, without Spark.
     """
     if storage:
-        with exit_codes(UnknownTopicError, BrokerAuthorizationError):
+        with cli.exit_codes(UnknownTopicError, BrokerAuthorizationError):
             if table is not None:
                 raise ConfigurationError("--storage compares no table: remove --table or --storage")
             if repair:
                 raise ConfigurationError("--repair needs a table, and --storage compares none: remove one of them")
             raise typer.Exit(_storage(settings.source_options(), json=json))
-    with exit_codes():
+    with cli.exit_codes():
         # Imported late, because other commands do not need Spark.
         from tiered_stream.cli.spark_commands import run_verify
 
@@ -66,5 +58,5 @@ def _storage(options: dict[str, str], *, json: bool) -> int:
     from tiered_stream.verification.storage_comparison import compare_storage, render_storage
 
     report = compare_storage(parse_options(options, streaming=False))
-    show(report.to_json() if json else render_storage(report))
-    return 0 if report.equal else DIFFERS
+    cli.show(report.to_json() if json else render_storage(report))
+    return 0 if report.equal else cli.DIFFERS

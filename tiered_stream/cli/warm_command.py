@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.command_line import exit_codes
+import tiered_stream.cli.command_line as cli
 from tiered_stream.errors import TieredStreamError
 
 
@@ -18,7 +18,7 @@ def warm(
 
     Run this in the environment before you pack it, on the same kind of machine as the executors.
     """
-    with exit_codes():
+    with cli.exit_codes():
         _compile_kernels()
         if pyspark:
             _compile_pyspark()

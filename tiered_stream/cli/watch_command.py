@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tiered_stream.cli.command_line import Json, exit_codes
+import tiered_stream.cli.command_line as cli
 from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.observe.standard_output import open_console, write_bytes
 
@@ -48,11 +48,11 @@ class NoAnswerError(TieredStreamError):
 def watch(
     address: Annotated[str, typer.Argument(help="host:port of the driver's metrics (ingest.metrics.prometheus).")],
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
-    json: Json = False,
+    json: cli.Json = False,
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
 ) -> None:
     """Show the progress of a driver's streaming queries from the metrics that the driver serves, until Ctrl-C."""
-    with exit_codes():
+    with cli.exit_codes():
         url, console = _url(address), open_console(soft_wrap=False)
         redraws = console.is_terminal and not json and not once
         with Live(console=console, auto_refresh=False) if redraws else nullcontext() as live:

@@ -57,7 +57,7 @@ _METADATA_TOPIC_FIXES: Fixes = {
 }
 _LOCATOR_FIXES: Fixes = {
     errors.BrokerAuthorizationError: "grant the permission that the message names, or read without tiered storage by "
-    "remote.log.locator=none",
+    "remote.log.locator=none"
 }
 _ARCHIVE_FIXES: Fixes = {
     errors.UnknownTopicError: "correct subscribe, remote.storage.uri or rsm.config.key.prefix",

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tiered_stream.doctor import effective_settings as effective
 from tiered_stream.doctor.cluster_checks import check_cluster
-from tiered_stream.doctor.effective_settings import (
-    MAX_CHARACTERS,
-    describe_environment,
-    describe_settings,
-    describe_spark,
-)
 from tiered_stream.doctor.environment import SETTINGS, check_environment, check_platform, has_pyspark
 from tiered_stream.doctor.finding import Examination, Finding, Status
 from tiered_stream.doctor.spark_conf import SparkConf
@@ -34,9 +29,9 @@ def examine(
     job = check_environment(examination, settings)
     if job.value is not None:
         examination.plugin_prefix = job.value.options.storage.plugin_prefix
-    examination.check("effective settings", describe_settings, job, most=MAX_CHARACTERS)
-    examination.check("Spark's settings", lambda: describe_spark(spark), most=MAX_CHARACTERS)
-    examination.check("environment variables", describe_environment)
+    examination.check("effective settings", effective.describe_settings, job, most=effective.MAX_CHARACTERS)
+    examination.check("Spark's settings", lambda: effective.describe_spark(spark), most=effective.MAX_CHARACTERS)
+    examination.check("environment variables", effective.describe_environment)
     check_platform(examination, spark)
     cluster = check_cluster(examination, job)
     try:

@@ -21,11 +21,6 @@ from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.requirements.lane import check_fit, columns_left_null, table_schema, why_not_direct
 from tiered_stream.delta.requirements.store_access import find_access
 from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.settings.ingest_settings import (
-    BUCKET_SCHEMES,
-    TableSpec,
-    table_spec,
-)
 from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.doctor import cloud_bucket, s3_bucket
 from tiered_stream.doctor.cluster_checks import Cluster
@@ -142,7 +137,7 @@ def _missing_jar(need: str, package: str, spark: SparkConf) -> FaultError:
     )
 
 
-def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[TableSpec]:
+def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[ingest.TableSpec]:
     if not table:
         raise FaultError("there is a checkpoint, but no table", "set ingest.table")
     if "/" not in table:
@@ -151,32 +146,32 @@ def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[TableS
     return Result(*_reach(job, uri, spark))
 
 
-def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableSpec, str, str]:
+def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[ingest.TableSpec, str, str]:
     """Check that the folder at `uri`, of a table or a checkpoint, can be reached.
 
     Return the URI with its access settings, a description, and advice. The advice is empty if there is nothing to fix.
     """
-    parts, files = urlsplit(uri), table_spec(job.settings)
+    parts, files = urlsplit(uri), ingest.table_spec(job.settings)
     if parts.scheme == "file":
         nearest = _nearest(uri)
         if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
             raise FaultError(
                 f"{nearest} is not a folder that this user may write to", "correct the path, or its permissions"
             )
-        return TableSpec(uri, files.storage, files.day_column), f"{nearest} is a folder of this machine", ""
-    if parts.scheme not in BUCKET_SCHEMES:
+        return ingest.TableSpec(uri, files.storage, files.day_column), f"{nearest} is a folder of this machine", ""
+    if parts.scheme not in ingest.BUCKET_SCHEMES:
         raise NotNeededError(f"only Spark can reach {parts.scheme}://: it is not checked")
     storage, why_not = find_access(files.storage, uri, spark.hadoop_settings())
     if why_not:
         raise NotNeededError(f"only Spark can reach it: {why_not}")
     if parts.scheme != "s3":
-        listed = cloud_bucket.list_folder(TableSpec(uri, storage, files.day_column))
+        listed = cloud_bucket.list_folder(ingest.TableSpec(uri, storage, files.day_column))
         return listed.value, listed.description, listed.fix
     name = storage.s3_access_point or parts.netloc
     bucket = s3_bucket.Bucket(name, parts.path.strip("/"), storage, _USE)
     s3_bucket.check_credentials(bucket)
     result = s3_bucket.check_listing(bucket, s3_bucket.list_one_key(bucket).value)
-    return TableSpec(uri, storage, files.day_column), result.description, result.fix
+    return ingest.TableSpec(uri, storage, files.day_column), result.description, result.fix
 
 
 def _nearest(uri: str) -> Path:
@@ -185,7 +180,7 @@ def _nearest(uri: str) -> Path:
     return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
-def _check_table_fits(job: Job, files: TableSpec) -> Result[bool]:
+def _check_table_fits(job: Job, files: ingest.TableSpec) -> Result[bool]:
     """Check that the table's columns fit the job's rows, and describe the lane in which the rows will be written.
 
     The check succeeds if the table does not exist yet. If the job decodes values, the columns are not checked.
@@ -212,7 +207,7 @@ def _check_table_fits(job: Job, files: TableSpec) -> Result[bool]:
     return Result(True, f"version {table.version()}, its columns fit; {lane}{null_columns}")
 
 
-def _write_object(job: Job, files: TableSpec, *, write: bool) -> Result[bool]:
+def _write_object(job: Job, files: ingest.TableSpec, *, write: bool) -> Result[bool]:
     """Check that the user can write to the table's folder: create an empty object or file in it, and delete it.
 
     The name of the object or file begins with a dot, so that Delta ignores it.
@@ -222,7 +217,7 @@ def _write_object(job: Job, files: TableSpec, *, write: bool) -> Result[bool]:
     name = f".tiered-stream-doctor-{uuid.uuid4().hex}"
     if urlsplit(files.uri).scheme == "s3":
         return _written(job, conditional=s3_bucket.write_object(files, name), condition="If-None-Match")
-    if urlsplit(files.uri).scheme in BUCKET_SCHEMES:
+    if urlsplit(files.uri).scheme in ingest.BUCKET_SCHEMES:
         return _written(job, conditional=cloud_bucket.write_object(files, name), condition="a conditional put")
     file = _nearest(files.uri) / name  # in a parent folder if the table's folder is missing
     try:
@@ -323,7 +318,7 @@ def _check_positions(job: Job, checkpoint: Checkpoint, ranges: PartitionRanges, 
 
 
 def check_landed(
-    job: Job, files: TableSpec, checkpoint: Checkpoint, ranges: PartitionRanges, source: LogSource
+    job: Job, files: ingest.TableSpec, checkpoint: Checkpoint, ranges: PartitionRanges, source: LogSource
 ) -> Result[bool]:
     """Check that no other query has landed offsets in the table that the job's query is still to land.
 

@@ -16,14 +16,7 @@ from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import (
-    AZURE_SCHEMES,
-    GOOGLE_SCHEME,
-    HDFS_SCHEMES,
-    S3_SCHEMES,
-    bucket_and_path,
-    segments_use,
-)
+from tiered_stream.storage import cloud_endpoints as endpoints
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
 from tiered_stream.storage.segment_places import copy_broker_settings, misplacement
@@ -71,18 +64,22 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
     """
     options = job.value.options if job.value else None
     parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
-    if options is not None and parts.scheme in (GOOGLE_SCHEME, *AZURE_SCHEMES, *HDFS_SCHEMES):
+    if options is not None and parts.scheme in (
+        endpoints.GOOGLE_SCHEME,
+        *endpoints.AZURE_SCHEMES,
+        *endpoints.HDFS_SCHEMES,
+    ):
         # Imported late, because importing obstore takes long and a folder does not need it.
         from tiered_stream.doctor.cloud_bucket import FIXES, list_container
 
         return examination.check("bucket", lambda _: list_container(options.storage), fetcher, fixes=FIXES)
-    if options is None or parts.scheme not in S3_SCHEMES:
+    if options is None or parts.scheme not in endpoints.S3_SCHEMES:
         return Known("storage settings", True if fetcher.value else None)
     # Imported late, because importing boto3 takes long and a folder does not need it.
     from tiered_stream.doctor import s3_bucket
 
-    use = segments_use(options.storage)
-    name_and_path = bucket_and_path(options.storage.uri or "")
+    use = endpoints.segments_use(options.storage)
+    name_and_path = endpoints.bucket_and_path(options.storage.uri or "")
     bucket = s3_bucket.Bucket(*name_and_path, options.storage, use)
     examination.check("storage credentials", lambda _: s3_bucket.check_credentials(bucket), fetcher)
     answer = examination.check("storage endpoint", lambda _: s3_bucket.list_one_key(bucket), fetcher)
@@ -218,7 +215,7 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
     if isinstance(first, errors.ConfigurationError):
         return FaultError(str(first), "install the package, or correct the setting, that the message names")
     if isinstance(first, errors.StorageBucketNotFoundError):
-        place = segments_use(storage).place
+        place = endpoints.segments_use(storage).place
         return FaultError(str(first), f"correct the {place}, or create the bucket, or make the folder readable here")
     if misplaced := _misplaced(storage, missing, failures, fetched):
         return misplaced
@@ -234,7 +231,7 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
     if isinstance(first, errors.StorageAccessError) and first.permission:
         return FaultError(str(first), f"grant {first.permission}")
     if refused:
-        bucket, _ = bucket_and_path(storage.uri or "")
+        bucket, _ = endpoints.bucket_and_path(storage.uri or "")
         grant_list = (
             ""
             if listable
@@ -268,8 +265,7 @@ def _misplaced(
     if not missing or fetched:
         return None
     return FaultError(
-        f"no segment is where the settings say: {next(iter(failures.values()))}",
-        copy_broker_settings(storage),
+        f"no segment is where the settings say: {next(iter(failures.values()))}", copy_broker_settings(storage)
     )
 
 

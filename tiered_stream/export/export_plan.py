@@ -10,18 +10,13 @@ from uuid import UUID
 import pyarrow as pa
 
 from tiered_stream.delta.schema.row_plan import plan_topics
-from tiered_stream.delta.settings.ingest_settings import (
-    JOB_SETTINGS,
-    check_names,
-    source_options,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_all_columns, query_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.sql.bound import Columns, bind_condition
 from tiered_stream.formats.sql.parser import parse_condition
-from tiered_stream.formats.sql.sql_reader import parse_spark_schema
 from tiered_stream.formats.sql.sql_values import Bound
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, Split, TopicPartition
@@ -118,8 +113,8 @@ def plan_export(
         ConfigurationError: a setting or a condition is wrong.
         TieredStreamError: the read cannot be planned.
     """
-    check_names(settings, JOB_SETTINGS)
-    reading = source_options(settings)
+    ingest.check_names(settings, ingest.JOB_SETTINGS)
+    reading = ingest.source_options(settings)
     options = parse_options(without(reading, (*STARTS, *ENDS)) if times else reading, streaming=False)
     ranges, topic_ids = stored or _look_up(options, times, exact=exact)
     ranges = {partition: ranges[partition] for partition in sorted(ranges)}
@@ -148,6 +143,6 @@ def _row_formats(settings: Mapping[str, str], options: Options, topics: Sequence
         spec = query.spec_of(topic)
         if spec.rows.makes_rows:
             check_all_columns(options)
-            planned = plan_topics(spec, [topic], options.include_headers, parse=parse_spark_schema)
+            planned = plan_topics(spec, [topic], options.include_headers)
             formats[topic] = replace(planned.get(topic) or planned[""], evolution=Evolution.NONE)
     return formats

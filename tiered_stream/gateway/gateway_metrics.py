@@ -41,9 +41,7 @@ class GatewayMetrics:
         self.requests = counter(f"{prefix}requests", "Requests, by what became of their response.", ["handling"])
         self.bytes = counter(f"{prefix}bytes", "Bytes passed on.", ["direction"])
         self.partitions = counter(
-            f"{prefix}located_partitions",
-            "Partitions in location requests, by result.",
-            ["result"],
+            f"{prefix}located_partitions", "Partitions in location requests, by result.", ["result"]
         )
         self.location_seconds = Histogram(
             f"{prefix}location_seconds",

@@ -22,17 +22,7 @@ from urllib.parse import urlsplit
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import Histogram as HistogramInstrument
-from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter, ObservableGauge
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    CardinalityLimits,
-    Histogram,
-    HistogramDataPoint,
-    Metric,
-    MetricExportResult,
-    MetricsData,
-    PeriodicExportingMetricReader,
-)
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter, ObservableGauge, export
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 
 from tiered_stream.errors import ConfigurationError
@@ -44,10 +34,10 @@ from tiered_stream.options.types import is_http_url
 log = logging.getLogger(__name__)
 
 _PATH = "/v1/metrics"
-_CUMULATIVE, _DELTA = AggregationTemporality.CUMULATIVE, AggregationTemporality.DELTA
+_CUMULATIVE, _DELTA = export.AggregationTemporality.CUMULATIVE, export.AggregationTemporality.DELTA
 _BOUNDS = [bound / 1000 for bound in LATENCY_BOUNDS_MS]
 _SERVICE = "tiered_stream"
-_SERIES: CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge: 100_000}
+_SERIES: export.CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge: 100_000}
 """Maximum number of series of a metric. The lag has one series for each partition, and the SDK's default is 2,000."""
 _MAX_ENDED = 1_000
 """Maximum number of ended queries whose sums are kept. If such a query starts again, its sums continue."""
@@ -87,7 +77,7 @@ class OtlpSender:
         self._lock = threading.Lock()
         try:
             exporter = _Exporter(url, self._running_sums, self._on_sent)
-            reader = PeriodicExportingMetricReader(exporter, cardinality_limits=_SERIES)
+            reader = export.PeriodicExportingMetricReader(exporter, cardinality_limits=_SERIES)
         except ValueError as error:
             raise ConfigurationError(f"OTEL_METRIC_EXPORT_INTERVAL: {error}") from error
         self._provider = MeterProvider([reader], _resource(), shutdown_on_exit=False)
@@ -179,8 +169,8 @@ class _Exporter(OTLPMetricExporter):
         )
 
     def export(
-        self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
-    ) -> MetricExportResult:
+        self, metrics_data: export.MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
+    ) -> export.MetricExportResult:
         lines: list[str] = []
         thread, own_log = threading.get_ident(), logging.getLogger(OTLPMetricExporter.__module__)
 
@@ -196,11 +186,11 @@ class _Exporter(OTLPMetricExporter):
             with_latencies = self._latencies.added_to(metrics_data, self._sums())
             result = super().export(with_latencies, timeout_millis, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the queries go on
-            result = MetricExportResult.FAILURE
+            result = export.MetricExportResult.FAILURE
             lines.append(repr(error))
         finally:
             own_log.removeFilter(passes)
-        failed = result is not MetricExportResult.SUCCESS
+        failed = result is not export.MetricExportResult.SUCCESS
         if failed and not self._failing:
             reason = lines[0] if lines else "the exporter does not say why"
             log.warning("metrics could not be sent to %s, and are tried again: %s", self._url, reason)
@@ -223,27 +213,27 @@ class _LatencyHistograms:
         self._since = time.time_ns()
         self._before: Mapping[str, ReadMetrics] = {}
 
-    def added_to(self, data: MetricsData, sums: Mapping[str, QuerySums]) -> MetricsData:
+    def added_to(self, data: export.MetricsData, sums: Mapping[str, QuerySums]) -> export.MetricsData:
         """Return `data` with the metric of the latencies of `sums` (by query name) added to its last scope."""
         if not (sums and data.resource_metrics and data.resource_metrics[-1].scope_metrics):
             return data
         *resources, resource = data.resource_metrics
         *scopes, scope = resource.scope_metrics
         scope = replace(scope, metrics=[*scope.metrics, self._metric({name: each.cost for name, each in sums.items()})])
-        return MetricsData([*resources, replace(resource, scope_metrics=[*scopes, scope])])
+        return export.MetricsData([*resources, replace(resource, scope_metrics=[*scopes, scope])])
 
-    def _metric(self, costs: Mapping[str, ReadMetrics]) -> Metric:
+    def _metric(self, costs: Mapping[str, ReadMetrics]) -> export.Metric:
         now = time.time_ns()
         points = [self._point(name, cost, now) for name, cost in costs.items()]
         if self._is_delta:
             self._since, self._before = now, costs
         (name, text), temporality = LATENCIES, _DELTA if self._is_delta else _CUMULATIVE
-        return Metric(name, text, "", Histogram(points, temporality))
+        return export.Metric(name, text, "", export.Histogram(points, temporality))
 
-    def _point(self, name: str, cost: ReadMetrics, now: int) -> HistogramDataPoint:
+    def _point(self, name: str, cost: ReadMetrics, now: int) -> export.HistogramDataPoint:
         cost = cost.since(self._before.get(name, ReadMetrics()))
         up_to = [0, *(getattr(cost, within(bound)) for bound in LATENCY_BOUNDS_MS), cost.remote_fetch_requests]
-        return HistogramDataPoint(
+        return export.HistogramDataPoint(
             {"query": name},
             self._since,
             now,

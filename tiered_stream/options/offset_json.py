@@ -21,13 +21,7 @@ from uuid import UUID
 import orjson
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.model import (
-    PartitionOffsets,
-    TopicPartition,
-    is_topic_name,
-    uuid_from_text,
-    uuid_to_text,
-)
+from tiered_stream.model import PartitionOffsets, TopicPartition, is_topic_name, uuid_from_text, uuid_to_text
 from tiered_stream.options.types import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, whole_number
 
 EARLIEST = -2

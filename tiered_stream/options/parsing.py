@@ -12,17 +12,10 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.limits import Limits
 from tiered_stream.model import ReportAddress, TopicPartition, listed
 from tiered_stream.options import choices
+from tiered_stream.options import plugin_properties as plugin
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.given_options import GivenOptions, declared, of, read_fields
-from tiered_stream.options.plugin_properties import (
-    check_plugin_properties,
-    chosen_layout,
-    missing_place,
-    oracle_settings,
-    plugin_uri,
-    warn_of_unknown_properties,
-)
 from tiered_stream.options.positions import AtOffsets, AtTimestamps, LogEnd, Position, TimeRange, names_log_end
 from tiered_stream.options.remote_options import LIMIT_OPTIONS
 from tiered_stream.options.types import Option, Queries
@@ -214,7 +207,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     queries = Queries.STREAMING if streaming else Queries.BATCH
     given.warn(queries, effective=_ENDS if streaming and given.read(spark.BOUNDED_STREAMING) else ())
     if options.storage.layout is choices.StorageLayout.AIVEN:
-        warn_of_unknown_properties(options.storage.rsm_config, given.plugin_prefix)
+        plugin.warn_of_unknown_properties(options.storage.rsm_config, given.plugin_prefix)
     return options
 
 
@@ -280,7 +273,7 @@ def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
     given.check_names()
     storage = _storage(given)
     if storage.layout is choices.StorageLayout.AIVEN:
-        warn_of_unknown_properties(storage.rsm_config, given.plugin_prefix)
+        plugin.warn_of_unknown_properties(storage.rsm_config, given.plugin_prefix)
     return storage
 
 
@@ -430,13 +423,13 @@ def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
     """
     prefix, rsm_config = given.plugin_prefix, given.with_prefix(given.plugin_prefix)
     checked = rsm_config if is_read and not given.has(spark.FETCHER_CLASS) else {}
-    layout = chosen_layout(given.read(remote.LAYOUT), given.read(remote.STORAGE_MANAGER), checked, prefix)
+    layout = plugin.chosen_layout(given.read(remote.LAYOUT), given.read(remote.STORAGE_MANAGER), checked, prefix)
     if layout is choices.StorageLayout.AIVEN:
-        check_plugin_properties(checked, prefix, given.has)
+        plugin.check_plugin_properties(checked, prefix, given.has)
         # The plugin's property for a storage setting has the name of our option without `remote.`.
         pasted = {f"remote.{name}": value for name, value in rsm_config.items()}
-        given = given.with_defaults({**oracle_settings(rsm_config), **pasted})
-    if uri := plugin_uri(layout, rsm_config):
+        given = given.with_defaults({**plugin.oracle_settings(rsm_config), **pasted})
+    if uri := plugin.plugin_uri(layout, rsm_config):
         given = given.with_defaults({remote.STORAGE_URI.name.lower(): uri})
     limits = Limits(**{name: given.read(option) for name, option in LIMIT_OPTIONS.items()})
     return StorageOptions(layout=layout, rsm_config=rsm_config, limits=limits, **read_fields(StorageOptions, given))
@@ -446,7 +439,7 @@ def _check_storage_suffices(locator: choices.LocatorName, storage: StorageOption
     if storage.uri is not None or given.has(spark.FETCHER_CLASS):
         return
     if storage.rsm_config and locator is not choices.LocatorName.NONE:
-        raise missing_place(storage.layout, given.plugin_prefix)
+        raise plugin.missing_place(storage.layout, given.plugin_prefix)
     if locator in (choices.LocatorName.ARCHIVE, choices.LocatorName.METADATA_TOPIC):
         raise ConfigurationError(
             f"option {remote.LOCATOR.name}: {locator} needs {remote.STORAGE_URI.name}, e.g. s3://bucket/prefix"

@@ -22,7 +22,7 @@ from tiered_stream.delta.commit.committer import find_table
 from tiered_stream.delta.commit.landed_offsets import LandedOffsets, landed_offsets
 from tiered_stream.delta.commit.open_table import with_access
 from tiered_stream.delta.commit.transaction import DeltaTransaction
-from tiered_stream.delta.landing.land import Landing, plan_landing
+from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import check_fit
 from tiered_stream.delta.schema.row_plan import plan_topics, record_columns
 from tiered_stream.delta.schema.row_schema import fit_to_table, shared_columns, time_zone
@@ -167,7 +167,7 @@ class DeltaTarget(Target):
         name, replaces = plan.transaction_id, plan.arguments.replace
         replaced = replace_where(plan, record_columns(self._spec)) if replaces else None
         records = replace_where(plan) if replaces else None
-        return plan_landing(
+        return plan_query(
             self.spark, options=settings, table=self.place, checkpoint=checkpoint, lane=self.lane, name=name,
             bounded=BoundedRun(name, replaced, records, self.tasks),
         )  # fmt: skip

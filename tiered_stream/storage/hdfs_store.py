@@ -25,19 +25,8 @@ from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts, check_process
 from tiered_stream.storage.cloud_endpoints import StoreUse
+from tiered_stream.storage.hadoop import client_settings as hadoop
 from tiered_stream.storage.hadoop.client_errors import ClientError, login_fault, parts_of
-from tiered_stream.storage.hadoop.client_settings import (
-    AUTHENTICATION,
-    LOGIN_FILE,
-    PROTECTION,
-    NewFiles,
-    asks_for_kerberos,
-    conf_dir_advice,
-    hadoop_settings_of,
-    name_node_url,
-    new_files,
-    setting,
-)
 from tiered_stream.storage.object_store import UPLOAD_SECONDS, ObjectStore, in_one_buffer, keys_below, too_short
 
 if TYPE_CHECKING:
@@ -178,7 +167,7 @@ class HdfsStore(ObjectStore):
         self._check_key_table()
         silence = {} if self._use.may_be_new else {"dfs.client.socket-timeout": str(options.read_timeout_ms)}
         try:
-            service = name_node_url(self._service, self._settings)
+            service = hadoop.name_node_url(self._service, self._settings)
             return Client(
                 service if urlsplit(service).netloc else None,
                 silence | self._settings,
@@ -187,8 +176,8 @@ class HdfsStore(ObjectStore):
             )
         except (OSError, RuntimeError) as error:
             raise errors.ConfigurationError(
-                f"{self._use.place}: {self._service}/ has no client: {parts_of(error)}. {conf_dir_advice()}, or set "
-                f"{self._use.prefix}hdfs.core-site.path and {self._use.prefix}hdfs.hdfs-site.path"
+                f"{self._use.place}: {self._service}/ has no client: {parts_of(error)}. {hadoop.conf_dir_advice()}, or "
+                f"set {self._use.prefix}hdfs.core-site.path and {self._use.prefix}hdfs.hdfs-site.path"
             ) from None
 
     def _check_key_table(self) -> None:
@@ -206,11 +195,11 @@ class HdfsStore(ObjectStore):
 
     @cached_property
     def _settings(self) -> dict[str, str]:
-        return hadoop_settings_of(self._options)
+        return hadoop.hadoop_settings_of(self._options)
 
     @cached_property
-    def _new_files(self) -> NewFiles:
-        return new_files(self._settings)
+    def _new_files(self) -> hadoop.NewFiles:
+        return hadoop.new_files(self._settings)
 
     def _soon(self, seconds: float, call: Callable[[], T]) -> T:
         """Call the name node, and return the result. The call has the time limit of a connection without responses."""
@@ -258,17 +247,17 @@ class HdfsStore(ObjectStore):
 
     def _hint(self, parts: ClientError) -> str:
         """Return what to do if nodes may have ended connections because the settings ask for no login; else empty."""
-        if parts.text == _ENDED_BY_NAME_NODE and not asks_for_kerberos(self._settings):
+        if parts.text == _ENDED_BY_NAME_NODE and not hadoop.asks_for_kerberos(self._settings):
             return f"; if the name node asks for Kerberos, {self._ask_for_kerberos()}"
-        if parts.kind not in _OF_DATA_NODES or not asks_for_kerberos(self._settings):
+        if parts.kind not in _OF_DATA_NODES or not hadoop.asks_for_kerberos(self._settings):
             return ""
-        if setting(self._settings, PROTECTION):
+        if hadoop.setting(self._settings, hadoop.PROTECTION):
             return ""
-        return f"; if the data nodes ask for SASL, set {PROTECTION} as in the hdfs-site.xml of the cluster"
+        return f"; if the data nodes ask for SASL, set {hadoop.PROTECTION} as in the hdfs-site.xml of the cluster"
 
     def _ask_for_kerberos(self) -> str:
         files = f"core-site.xml, in the folder HADOOP_CONF_DIR or as {self._use.prefix}hdfs.core-site.path"
-        return f"set {AUTHENTICATION}=kerberos in {files}"
+        return f"set {hadoop.AUTHENTICATION}=kerberos in {files}"
 
     def _not_found(self, key: str) -> errors.StorageError:
         """Return the error for a missing file, or for a missing root."""
@@ -289,13 +278,13 @@ class HdfsStore(ObjectStore):
         if parts.java == "SaslException":
             return f"the name node refused the login: {CLOCK}, and check that its key table has its key at the KDC"
         if parts.java == _INVALID:
-            return f"get new delegation tokens, and put them into the file that {LOGIN_FILE} names"
+            return f"get new delegation tokens, and put them into the file that {hadoop.LOGIN_FILE} names"
         if "SIMPLE authentication is not enabled" in parts.text:
             return self._ask_for_kerberos()
         return (
             "check the permissions of the user: HADOOP_USER_NAME or the process's own, with Kerberos the user of the "
             f"ticket (kinit, KRB5CCNAME), of {prefix}hdfs.auth.kerberos.principal with "
-            f"{prefix}hdfs.auth.kerberos.keytab, or of delegation tokens ({LOGIN_FILE})"
+            f"{prefix}hdfs.auth.kerberos.keytab, or of delegation tokens ({hadoop.LOGIN_FILE})"
         )
 
     def _unreachable(self, name: str, failure: AttemptError) -> str:

@@ -8,15 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import (
-    AZURE_SCHEMES,
-    GOOGLE_SCHEME,
-    HDFS_SCHEMES,
-    S3_SCHEMES,
-    StoreUse,
-    bucket_and_path,
-    segments_use,
-)
+from tiered_stream.storage import cloud_endpoints as endpoints
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.object_store import ObjectStore
 
@@ -26,7 +18,7 @@ if TYPE_CHECKING:
     from tiered_stream.storage.hdfs_store import HdfsStore
 
 
-def open_store(options: StorageOptions, use: StoreUse | None = None) -> ObjectStore:
+def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -> ObjectStore:
     """Open a new store for `options.uri`. `use` has words for the store's errors; None: the words for segments.
 
     Raises:
@@ -43,17 +35,17 @@ def open_store(options: StorageOptions, use: StoreUse | None = None) -> ObjectSt
         folder = unquote(uri.path)
         if "\0" in folder:
             raise ConfigurationError("remote.storage.uri names a folder with a NUL in its path")
-        return FileStore(Path(folder), (use or segments_use(options)).place)
-    if uri.scheme in (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES):
+        return FileStore(Path(folder), (use or endpoints.segments_use(options)).place)
+    if uri.scheme in (*endpoints.S3_SCHEMES, endpoints.GOOGLE_SCHEME, *endpoints.AZURE_SCHEMES):
         # Imported here, because obstore and boto3 take long to import, and other stores do not need them.
         from tiered_stream.storage.cloud_store import CloudStore
 
-        _, path = bucket_and_path(options.uri)
+        _, path = endpoints.bucket_and_path(options.uri)
         return CloudStore(open_service(options, use), f"{path}/" if path else "")
-    if uri.scheme in HDFS_SCHEMES:
+    if uri.scheme in endpoints.HDFS_SCHEMES:
         from tiered_stream.storage.hdfs_store import HdfsStore
 
-        return HdfsStore(options, use or segments_use(options))
+        return HdfsStore(options, use or endpoints.segments_use(options))
     raise ConfigurationError(
         f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix, gs://bucket/prefix, "
         "az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix, hdfs://namenode:8020/folder and "
@@ -61,14 +53,14 @@ def open_store(options: StorageOptions, use: StoreUse | None = None) -> ObjectSt
     )
 
 
-def open_uploader(options: StorageOptions, use: StoreUse) -> CloudUploader | HdfsStore:
+def open_uploader(options: StorageOptions, use: endpoints.StoreUse) -> CloudUploader | HdfsStore:
     """Return a new writer of files to the bucket, container or root of HDFS that `options.uri` names.
 
     Raises:
         ConfigurationError: as for `open_service`.
         StorageAccessError: there are no credentials.
     """
-    if urlsplit(options.uri or "").scheme in HDFS_SCHEMES:
+    if urlsplit(options.uri or "").scheme in endpoints.HDFS_SCHEMES:
         from tiered_stream.storage.hdfs_store import HdfsStore
 
         return HdfsStore(options, use)
@@ -77,21 +69,21 @@ def open_uploader(options: StorageOptions, use: StoreUse) -> CloudUploader | Hdf
     return CloudUploader(open_service(options, use))
 
 
-def open_service(options: StorageOptions, use: StoreUse | None = None) -> Service:
+def open_service(options: StorageOptions, use: endpoints.StoreUse | None = None) -> Service:
     """Return the service of the bucket or container that `options.uri` names; `use` is as for `open_store`.
 
     Raises:
         ConfigurationError: the name of the bucket or the endpoint is malformed, or the URI names no storage account of
             Azure's.
     """
-    use = use or segments_use(options)
-    bucket, _ = bucket_and_path(options.uri or "")
+    use = use or endpoints.segments_use(options)
+    bucket, _ = endpoints.bucket_and_path(options.uri or "")
     scheme = urlsplit(options.uri or "").scheme
-    if scheme in S3_SCHEMES:
+    if scheme in endpoints.S3_SCHEMES:
         from tiered_stream.storage.s3 import S3Bucket
 
         return S3Bucket(options, bucket, use)
-    if scheme == GOOGLE_SCHEME:
+    if scheme == endpoints.GOOGLE_SCHEME:
         from tiered_stream.storage.gcs import GoogleBucket
 
         return GoogleBucket(options, bucket, use)

@@ -15,13 +15,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
 
-from tiered_stream.delta.commit.key_order import (
-    columns_with_placeholders,
-    mixed_sql,
-    rank_sql,
-    tied_sql,
-    with_known_values,
-)
+from tiered_stream.delta.commit import key_order
 from tiered_stream.delta.schema.routing import Routing, TaskSettings
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.row_settings import ORDER_BY
@@ -96,7 +90,7 @@ class LatestSides:
         known = self._known_at()
         not_null = [each.name for each in self.fields if not each.nullable]
         rows = read.select(*columns, *STAGED.names)
-        rows = with_known_values(rows, self.keys, self.order_by, known, not_null)
+        rows = key_order.with_known_values(rows, self.keys, self.order_by, known, not_null)
         lost = {} if self.is_whole else known
         unknown = (f"CASE WHEN {at} IS NULL THEN {sql_text(name)} END" for name, at in lost.items())
         ranked = rows.selectExpr(
@@ -104,9 +98,9 @@ class LatestSides:
             f"{DELETES} AS deletes",
             f"array_compact(CAST(array({', '.join(unknown)}) AS ARRAY<STRING>)) AS unknown",
             f"concat(replace({PARTITION}, '/', '-'), ', offset ', {POSITION}) AS record",
-            f"{mixed_sql(self.keys)} AS mixed",
-            f"{rank_sql(self.keys, self.order_by)} AS rank",
-            f"{'false' if self.order_by is None else tied_sql(self.keys, self.order_by)} AS tied",
+            f"{key_order.mixed_sql(self.keys)} AS mixed",
+            f"{key_order.rank_sql(self.keys, self.order_by)} AS rank",
+            f"{'false' if self.order_by is None else key_order.tied_sql(self.keys, self.order_by)} AS tied",
         )
         tie = f"CASE WHEN tied THEN CASE WHEN deletes THEN '{_DELETED}' ELSE CAST(hash AS STRING) END END"
         tied = self._hashed(ranked).selectExpr("*", f"collect_set({tie}) OVER (PARTITION BY key) AS ties")
@@ -122,7 +116,7 @@ class LatestSides:
     def _known_at(self) -> dict[str, str]:
         if not any(rows.placeholder for rows in self.routing.rows.values()):
             return {}
-        return columns_with_placeholders(StructType(list(self.fields)), self.keys, self.order_by)
+        return key_order.columns_with_placeholders(StructType(list(self.fields)), self.keys, self.order_by)
 
     def _options(self) -> dict[str, str]:
         """Return the options of the source of the topics' rows."""

@@ -11,20 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as sql
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DateType,
-    LongType,
-    NumericType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from tiered_stream.delta.catalog.address import find_address
 from tiered_stream.delta.catalog.java_errors import spark_errors
@@ -42,11 +30,11 @@ NAMED = 5
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _READ = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED", "__globPaths__": "false"}
 """Options by which Spark reads all dates and times as they are in the files, and paths without patterns."""
-_TIMES = (TimestampType, TimestampNTZType)
-_BOUNDED = (NumericType, StringType, DateType, BooleanType, *_TIMES)
+_TIMES = (types.TimestampType, types.TimestampNTZType)
+_BOUNDED = (types.NumericType, types.StringType, types.DateType, types.BooleanType, *_TIMES)
 _BOUNDS = ("minValues", "maxValues")
 _NULLS = "nullCount"
-_Leaf = tuple[tuple[str, ...], DataType]
+_Leaf = tuple[tuple[str, ...], types.DataType]
 """Path of a column or nested field that has no fields itself, and its type."""
 
 
@@ -101,7 +89,7 @@ def _compared(spark: SparkSession, transaction: DeltaSparkTransaction) -> Compar
         wrong.unpersist()
 
 
-def _named_leaves(table: StructType, texts: list[str]) -> Iterator[_Leaf]:
+def _named_leaves(table: types.StructType, texts: list[str]) -> Iterator[_Leaf]:
     """Yield the leaves of the table that any of the statistics `texts` names, by the names in the files."""
     named = set[tuple[str, ...]]()
     for statistics in map(orjson.loads, texts):
@@ -118,36 +106,38 @@ def _paths(values: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple
             yield (*path, name)
 
 
-def _leaves(table: StructType, path: tuple[str, ...] = ()) -> Iterator[_Leaf]:
+def _leaves(table: types.StructType, path: tuple[str, ...] = ()) -> Iterator[_Leaf]:
     for field in table:
         own = (*path, (field.metadata or {}).get(_PHYSICAL_NAME, field.name))
-        if isinstance(field.dataType, StructType):
+        if isinstance(field.dataType, types.StructType):
             yield from _leaves(field.dataType, own)
         else:
             yield own, field.dataType
 
 
-def _is_bounded(kind: DataType) -> bool:
+def _is_bounded(kind: types.DataType) -> bool:
     # Statistics of texts are in the order of their bytes, which is not the order of another collation.
     return isinstance(kind, _BOUNDED) and kind.simpleString().count("collate") == 0
 
 
-def _nested(leaves: list[_Leaf]) -> StructType:
+def _nested(leaves: list[_Leaf]) -> types.StructType:
     """Return a struct that has exactly these leaves."""
     fields: dict[str, list[_Leaf]] = {}
     for (name, *inner), kind in leaves:
         fields.setdefault(name, []).append((tuple(inner), kind))
-    return StructType([
-        StructField(name, own[0][1] if not own[0][0] else _nested(own)) for name, own in fields.items()
+    return types.StructType([
+        types.StructField(name, own[0][1] if not own[0][0] else _nested(own)) for name, own in fields.items()
     ])  # fmt: skip
 
 
-def _schema(leaves: list[_Leaf]) -> StructType:
+def _schema(leaves: list[_Leaf]) -> types.StructType:
     """Return the type of the statistics in the log."""
     bounds = _nested([leaf for leaf in leaves if _is_bounded(leaf[1])])
-    nulls = _nested([(path, LongType()) for path, _ in leaves])
-    kinds = {"numRecords": LongType(), _NULLS: nulls, **dict.fromkeys(_BOUNDS, bounds)}
-    return StructType([StructField(name, kind) for name, kind in kinds.items() if kind != StructType()])
+    nulls = _nested([(path, types.LongType()) for path, _ in leaves])
+    kinds = {"numRecords": types.LongType(), _NULLS: nulls, **dict.fromkeys(_BOUNDS, bounds)}
+    return types.StructType(
+        [types.StructField(name, kind) for name, kind in kinds.items() if kind != types.StructType()]
+    )
 
 
 def _figures(spark: SparkSession, paths: list[str], leaves: list[_Leaf]) -> DataFrame:

@@ -17,7 +17,7 @@ from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream import land
 from tiered_stream.delta.commit import committer
 from tiered_stream.delta.commit.committer import choose_committer
-from tiered_stream.delta.landing.land import Landing, plan_landing
+from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane, TableDescription
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import ConfigurationError
@@ -100,7 +100,7 @@ def test_a_table_whose_columns_may_become_wider_is_sparks_to_commit_to(spark: Sp
 
 
 def planned(spark: SparkSession, table: str, lane: str = "auto", **given: str) -> Landing:
-    return plan_landing(spark, options=options(given=given), table=table, checkpoint="/not/yet", lane=lane)
+    return plan_query(spark, options=options(given=given), table=table, checkpoint="/not/yet", lane=lane)
 
 
 @pytest.mark.parametrize("lane", ["direct", "spark"])

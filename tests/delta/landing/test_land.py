@@ -20,7 +20,7 @@ from tiered_stream import land
 from tiered_stream.delta.checkpoint.query_run import BoundedRun
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
-from tiered_stream.delta.landing.land import Landing, plan_landing
+from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError
 
@@ -250,7 +250,7 @@ def test_a_repeated_batch_commits_nothing_in_either_lane(spark: SparkSession, tm
 
 
 def planned(spark: SparkSession, table: str, lane: str = "auto", **given: str) -> Landing:
-    return plan_landing(spark, options=options(given=given), table=table, checkpoint="/not/yet", lane=lane)
+    return plan_query(spark, options=options(given=given), table=table, checkpoint="/not/yet", lane=lane)
 
 
 COLUMNS = (

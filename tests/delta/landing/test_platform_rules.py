@@ -15,7 +15,7 @@ from tiered_stream.delta.catalog.platforms import Platform
 from tiered_stream.delta.commit import committer, open_table
 from tiered_stream.delta.commit.open_table import with_access
 from tiered_stream.delta.landing import spark_lane
-from tiered_stream.delta.landing.land import plan_landing
+from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
@@ -79,7 +79,7 @@ def test_a_query_logs_the_platform_before_its_lane(
 ) -> None:
     put(monkeypatch, DATABRICKS)
     checkpoint = str(tmp_path / "checkpoint")
-    landing = plan_landing(spark, options=options(), table=str(tmp_path / "table"), checkpoint=checkpoint)
+    landing = plan_query(spark, options=options(), table=str(tmp_path / "table"), checkpoint=checkpoint)
     with caplog.at_level(logging.INFO, "tiered_stream"):
         landing.start().awaitTermination()
     platform, lane = [text for text in caplog.messages if " lane: " in text or "platform" in text]
@@ -96,7 +96,7 @@ def test_dead_letters_in_the_spark_lane_need_delta_spark(
         "ingest.onDecodeError": "deadLetter",
         "ingest.deadLetterTable": str(tmp_path / "dead"),
     }
-    landing = plan_landing(
+    landing = plan_query(
         spark, options=options(given=given), table=str(tmp_path / "table"), checkpoint=str(tmp_path / "c"), lane="spark"
     )
     assert landing.lane is Lane.SPARK

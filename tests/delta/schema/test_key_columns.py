@@ -6,7 +6,6 @@ import pytest
 
 from tiered_stream.delta.schema.row_plan import plan_rows, record_columns
 from tiered_stream.delta.settings.ingest_settings import table_spec
-from tiered_stream.formats.sql.sql_reader import parse_spark_schema
 
 JSON = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT"}
 KEY = {"ingest.key.format": "json", "ingest.key.schema": "payload STRUCT<id: BIGINT>"}
@@ -28,7 +27,7 @@ def test_a_decoded_key_is_a_column_unless_no_column_of_kafkas_is_wanted(
     given: dict[str, str], columns: list[str]
 ) -> None:
     settings = JSON | given
-    planned = plan_rows(table_spec(settings), include_headers=False, parse=parse_spark_schema)
+    planned = plan_rows(table_spec(settings), include_headers=False)
     assert planned.written.names == columns
     recorded = record_columns(table_spec(settings))
     assert ("key" in recorded) == ("key" in columns and given["ingest.key.format"] == "string")

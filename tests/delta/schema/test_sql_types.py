@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from pyspark.sql.types import (
 from tests.rigs.stack.spark import configured
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
 from tiered_stream.delta.schema.row_schema import check_times
-from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE, parse_ddl, sql_columns, sql_name, sql_text, sql_type
+from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE, sql_columns, sql_name, sql_text, sql_type
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import ConfigurationError
 
@@ -46,19 +45,6 @@ def test_an_instant_has_the_name_that_no_setting_changes() -> None:
         "`list` ARRAY<TIMESTAMP_LTZ>, `map` MAP<STRING, STRUCT<`at`: TIMESTAMP_LTZ>>, `d` DECIMAL(12,3), "
         "`n` BIGINT NOT NULL"
     )
-
-
-@pytest.mark.parametrize("given", [{}, LOCAL])
-def test_a_schemas_text_means_the_same_whatever_the_session_says(spark: SparkSession, given: Mapping[str, str]) -> None:
-    text = "timestamp TIMESTAMP, s STRUCT<TIMESTAMP: TIMESTAMP, local: TIMESTAMP_NTZ>, l ARRAY<TIMESTAMP_LTZ>"
-    nested = StructType([StructField("TIMESTAMP", INSTANT), StructField("local", LOCAL_TIME)])
-    expected = StructType().add("timestamp", INSTANT).add("s", nested).add("l", ArrayType(INSTANT))
-    with configured(spark, given):
-        assert parse_ddl(text) == expected
-        with pytest.raises(Exception, match="PARSE"):
-            parse_ddl("no such < type")
-        of_session = "timestamp_ntz" if given else "timestamp"
-        assert spark.sql("SELECT CAST(NULL AS TIMESTAMP) AS t").schema["t"].dataType.simpleString() == of_session
 
 
 def test_a_table_that_spark_makes_has_instants_whatever_the_session_says(spark: SparkSession, tmp_path: Path) -> None:

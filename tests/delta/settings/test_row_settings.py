@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -188,7 +187,7 @@ def test_an_avro_decimal_that_no_column_holds_is_refused_with_the_setting_that_h
 def test_a_type_that_no_column_can_have_is_refused_with_what_to_write(kind: str) -> None:
     field = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
     schema = orjson.dumps({"type": "struct", "fields": [field]}).decode()
-    with pytest.raises(ConfigurationError, match=rf"struct<v:{re.escape(kind)}>.*STRING"):
+    with pytest.raises(ConfigurationError, match=r"the type (VAR)?CHAR is not on the list.* write STRING"):
         plan_rows(table_spec({"ingest.value.format": "json", "ingest.value.schema": schema}), include_headers=False)
 
 

@@ -17,6 +17,7 @@ from tiered_stream.delta.settings.row_settings import row_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.row_steps import with_times
+from tiered_stream.formats.sql.sql_reader import sql_columns
 
 ROW = [("id", pa.int32()), ("born", pa.int32()), ("at", pa.int64())]
 
@@ -26,10 +27,10 @@ def planned(times: str, envelope: str = "none") -> RowDecoder:
     if envelope == "debezium":
         image = pa.struct(ROW)
         schema = pa.schema([("before", image), ("after", image), ("op", pa.string())])
-    settings = {"ingest.value.format": "json", "ingest.value.schema": "by the test", "ingest.times": times,
+    settings = {"ingest.value.format": "json", "ingest.value.schema": sql_columns(schema), "ingest.times": times,
                 "ingest.envelope": envelope, "ingest.onDecodeError": "deadLetter",
                 "ingest.deadLetterTable": "/dead"}  # fmt: skip
-    return RowDecoder(plan_rows(table_spec(settings), include_headers=False, parse=lambda _: schema))
+    return RowDecoder(plan_rows(table_spec(settings), include_headers=False))
 
 
 @pytest.mark.parametrize("envelope", ["none", "debezium"])

@@ -17,7 +17,7 @@ from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.options.parsing import parse_subscription
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.verification.latest_rows_source import LatestRowsReader
-from tiered_stream.verification.verify_latest import _routing
+from tiered_stream.verification.verify_table import _routing
 
 
 def rows_of_topic(session: Any, options: Mapping[str, str], table: Path) -> list[dict[str, Any]]:

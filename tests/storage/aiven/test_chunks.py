@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered_stream.model import ByteRange
-from tiered_stream.storage.aiven.chunks import MAX_CHUNKS, ChunkIndex, chunk_count, fixed_sizes, positions, unpack_sizes
+from tiered_stream.storage.aiven.manifest import (
+    MAX_CHUNKS,
+    ChunkIndex,
+    chunk_count,
+    fixed_sizes,
+    positions,
+    unpack_sizes,
+)
 
 
 def packed(sizes: list[int], width: int = 4) -> bytes:

@@ -16,21 +16,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from tiered_stream import kerberos_codes as codes
 from tiered_stream.broker.wire.kafka_python import AbstractContextLogin
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError, TieredStreamError
 from tiered_stream.extras import naming_extras
-from tiered_stream.kerberos_codes import (
-    BAD_CACHE,
-    CLOCK,
-    EXPIRED,
-    FAULTS,
-    NO_CACHE,
-    NO_CREDENTIALS,
-    UNKNOWN_SERVICE,
-    Culprit,
-    KerberosFault,
-    fault_code,
-)
 
 JAAS = "kafka.sasl.jaas.config"
 _FRESH_SECONDS = 60.0
@@ -44,18 +33,20 @@ _NO_TICKET = (
     "kafka.sasl.jaas.config; on the driver and on each executor"
 )
 _FAULTS = {
-    **FAULTS,
-    UNKNOWN_SERVICE: KerberosFault(Culprit.SETUP, _SERVICE),
-    NO_CREDENTIALS: KerberosFault(Culprit.SETUP, _NO_TICKET),
-    NO_CACHE: KerberosFault(Culprit.SETUP, _NO_TICKET),
-    BAD_CACHE: KerberosFault(Culprit.SETUP, "this file is no ticket cache: correct ticketCache or KRB5CCNAME"),
+    **codes.FAULTS,
+    codes.UNKNOWN_SERVICE: codes.KerberosFault(codes.Culprit.SETUP, _SERVICE),
+    codes.NO_CREDENTIALS: codes.KerberosFault(codes.Culprit.SETUP, _NO_TICKET),
+    codes.NO_CACHE: codes.KerberosFault(codes.Culprit.SETUP, _NO_TICKET),
+    codes.BAD_CACHE: codes.KerberosFault(
+        codes.Culprit.SETUP, "this file is no ticket cache: correct ticketCache or KRB5CCNAME"
+    ),
 }
-_KINDS: dict[Culprit, type[TieredStreamError]] = {
-    Culprit.SETUP: ConfigurationError,
-    Culprit.USER: BrokerAuthorizationError,
-    Culprit.SERVICE: BrokerUnavailableError,
+_KINDS: dict[codes.Culprit, type[TieredStreamError]] = {
+    codes.Culprit.SETUP: ConfigurationError,
+    codes.Culprit.USER: BrokerAuthorizationError,
+    codes.Culprit.SERVICE: BrokerUnavailableError,
 }
-_UNKNOWN = KerberosFault(Culprit.USER, "see the KDC's log, and krb5.conf")
+_UNKNOWN = codes.KerberosFault(codes.Culprit.USER, "see the KDC's log, and krb5.conf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,17 +229,17 @@ def _fault(error: Any, identity: KerberosIdentity, service: str) -> TieredStream
         identity: the user of the login.
         service: the broker's principal without its realm; empty: the error is about the user.
     """
-    code = fault_code(error.maj_code, error.min_code)
+    code = codes.fault_code(error.maj_code, error.min_code)
     who = f"principal {identity.principal!r}" if identity.principal else "the user of the default ticket cache"
     where = f" at {service!r}" if service else ""
-    if identity.keytab is not None and code == NO_CACHE:
+    if identity.keytab is not None and code == codes.NO_CACHE:
         return ConfigurationError(
             f"Kerberos login of {who}{where}: the key table {identity.keytab!r} has no key of this principal: correct "
             f"principal or keyTab (`klist -k {identity.keytab}` lists the principals)"
         )
     culprit, advice = _FAULTS.get(code, _UNKNOWN)
     reason = "; ".join(error.get_all_statuses(error.min_code, False)) if error.min_code else "no reason is given"
-    if code == EXPIRED:
+    if code == codes.EXPIRED:
         reason = "the ticket has expired"
-        advice = advice if identity.keytab is None else f"it was new; {CLOCK}"
+        advice = advice if identity.keytab is None else f"it was new; {codes.CLOCK}"
     return _KINDS[culprit](f"Kerberos login of {who}{where}: {reason}: {advice}")

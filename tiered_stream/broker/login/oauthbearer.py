@@ -21,6 +21,7 @@ from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 import orjson
 import urllib3
 
+from tiered_stream import timed_http
 from tiered_stream.broker import kafka_properties as kafka
 from tiered_stream.broker.kafka_properties import ConfigValues
 from tiered_stream.broker.login.key_stores import read_file
@@ -28,14 +29,10 @@ from tiered_stream.broker.login.renewed_login import Refresh, RenewedLogin
 from tiered_stream.broker.login.tls import tls_context
 from tiered_stream.broker.wire.kafka_python import AbstractTokenProvider
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
-from tiered_stream.process.logs import muted
-from tiered_stream.timed_http import read_response, timed_pools, untrusted_certificate
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750's b64token
 _MAX_CHARACTERS = 1 << 20
 _MAX_BYTES = 1_000_000
-_RETRIABLE_STATUSES = {408, 425, 429, *range(500, 600)} - {501, 505}
-"""HTTP statuses after which the same request may succeed."""
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}")
 _PROVIDER = "sasl.oauthbearer.token.provider"
 _URL = "sasl.oauthbearer.token.endpoint.url"
@@ -173,17 +170,14 @@ class TokenEndpoint:
             "Cache-Control": "no-cache",
         }
         try:
-            with muted("urllib3"), timed_pools(self.connect_seconds, self.read_seconds, self.tls) as pool:
-                response = pool.request("POST", self.url, body=self.body, headers=headers, redirect=False,
-                                        preload_content=False)  # fmt: skip
-                status, content = response.status, read_response(response, _MAX_BYTES)
-                response.close()
+            with timed_http.timed_pools(self.connect_seconds, self.read_seconds, self.tls) as pools:
+                status, content = timed_http.fetch(pools, "POST", self.url, _MAX_BYTES, body=self.body, headers=headers)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._connection_fault(error) from error
         return token_of(self.origin, status, content)
 
     def _connection_fault(self, error: Exception) -> BrokerUnavailableError | ConfigurationError:
-        untrusted = untrusted_certificate(error)
+        untrusted = timed_http.untrusted_certificate(error)
         if untrusted is not None:
             return ConfigurationError(
                 f"{self.origin}: TLS failed: {untrusted.verify_message}; the endpoint's authority can be given as "
@@ -201,11 +195,7 @@ def token_of(origin: str, status: int, content: bytes) -> Token:
         BrokerUnavailableError: the endpoint could not respond.
         ConfigurationError: the response holds no token.
     """
-    try:
-        document: Any = orjson.loads(content)
-    except ValueError:
-        document = None
-    fields: dict[str, Any] = document if isinstance(document, dict) else {}
+    fields = timed_http.json_object(content) or {}
     if status not in (200, 201):
         raise _refused(origin, status, fields.get("error"))
     text, lifetime = fields.get("access_token") or fields.get("id_token"), fields.get("expires_in")
@@ -216,7 +206,7 @@ def token_of(origin: str, status: int, content: bytes) -> Token:
 
 def _refused(origin: str, status: int, code: object) -> BrokerUnavailableError | BrokerAuthorizationError:
     shown = f"{status} {code}" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else str(status)
-    if status in _RETRIABLE_STATUSES:
+    if status in timed_http.RETRIABLE_STATUSES:
         return BrokerUnavailableError(f"{origin}: the token endpoint responded with {shown}")
     return BrokerAuthorizationError(
         f"{origin}: the token endpoint refused the client: {shown}; check clientId, clientSecret and scope in "

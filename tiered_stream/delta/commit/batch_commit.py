@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.landed_offsets import check_landed_before
+from tiered_stream.delta.commit.landed_offsets import landed_before, refuse_landed_before
 from tiered_stream.delta.commit.open_table import OpenTable
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, UncertainCommitError
@@ -230,10 +230,11 @@ class TableCommits:
                 return None
             transaction = self._begin_fitting(transaction, batch.files)
             if attempt == 0 and last.batch_id == -1 and batch.files and not self.planned.spec.keys:
-                check_landed_before(
+                found = landed_before(
                     self._log, self._name, batch.query_id, offset_ranges(batch.files), batch.topic_ids,
-                    transaction.state.version, fail=not self.planned.spec.lands_again,
+                    transaction.state.version,
                 )  # fmt: skip
+                refuse_landed_before(found, fail=not self.planned.spec.lands_again)
             try:
                 self._last = _LastCommit(transaction.commit(batch), batch.batch_id, batch.files)
                 if self.planned.compaction is not None:

@@ -41,10 +41,7 @@ def _java_delta_log(spark: SparkSession) -> tuple[Any, Any, Any, Any]:
     return delta_log, getattr(_delta(spark), "DeltaLog$DeltaLogCacheKey"), no_options, cache
 
 
-ALL_ROWS = {
-    "spark.sql.files.ignoreCorruptFiles": "false",
-    "spark.sql.files.ignoreMissingFiles": "false",
-}
+ALL_ROWS = {"spark.sql.files.ignoreCorruptFiles": "false", "spark.sql.files.ignoreMissingFiles": "false"}
 """Settings of a session that reads rows to write them again: a file that cannot be read must fail the write."""
 FINAL = {
     "org.apache.spark.sql.AnalysisException",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from uuid import UUID
 
 import orjson
@@ -17,6 +16,7 @@ from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_json
 from tiered_stream.options.offset_ranges import ends_of
+from tiered_stream.options.positions import show_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +98,8 @@ class LandedBefore:
         )
 
 
-def check_landed_before(
-    table: TableLog,
-    name: str,
-    query_id: str,
-    wanted: PartitionRanges,
-    topic_ids: Mapping[str, UUID],
-    newest: int,
-    *,
-    fail: bool,
-) -> None:
-    """Check the first batch of a query by `landed_before`.
+def refuse_landed_before(found: LandedBefore | None, *, fail: bool) -> None:
+    """Refuse the first batch of a query if `landed_before` has found something.
 
     Args:
         fail: raise the error; if false, only log it.
@@ -116,13 +107,10 @@ def check_landed_before(
     Raises:
         TableError: a commit of another query has offsets of the batch. The message says how to continue.
     """
-    found = landed_before(table, name, query_id, wanted, topic_ids, newest)
-    if found is None:
-        return
-    if not fail:
+    if found is not None and fail:
+        raise TableError(f"{found.text}. A query without its checkpoint begins again. {found.advice}")
+    if found is not None:
         log.warning("%s. This query lands them again", found.text)
-        return
-    raise TableError(f"{found.text}. A query without its checkpoint begins again. {found.advice}")
 
 
 def landed_before(
@@ -158,7 +146,7 @@ def landed_before(
             extend_ranges(landed, ranges)
     text = (
         f"{name} has offsets of this query's first records already: {_shown(_in_both(wanted, landed))}. The query "
-        f"{' and '.join(sorted(queries))} landed them, between {_time(min(times))} and {_time(max(times))}"
+        f"{' and '.join(sorted(queries))} landed them, between {show_time(min(times))} and {show_time(max(times))}"
     )
     return LandedBefore(text, landed)
 
@@ -182,7 +170,3 @@ def _in_both(wanted: PartitionRanges, landed: PartitionRanges) -> dict[TopicPart
 def _shown(ranges: PartitionRanges) -> str:
     texts = [f"{partition} {offsets.start} to {offsets.end}" for partition, offsets in sorted(ranges.items())]
     return ", ".join(texts[:_MAX_SHOWN]) + (f" and {len(texts) - _MAX_SHOWN} more" if len(texts) > _MAX_SHOWN else "")
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")

@@ -94,16 +94,18 @@ def plan_query(
     trigger: str = AVAILABLE_NOW,
     lane: str = "auto",
     name: str | None = None,
+    bounded: BoundedRun | None = None,
 ) -> Landing:
     """Return the query that `land` would start, planned but not started.
 
-    The arguments and errors are the same as in `land`. If the query has one table and the table is missing, the table
-    is created. If the query has many tables, no table is opened or created yet.
+    The arguments and errors are the same as in `land`. `bounded` has the settings of a run that has an end, such as a
+    replay; such a run has one table. None: the query is not such a run. If the query has one table and the table is
+    missing, the table is created. If the query has many tables, no table is opened or created yet.
     """
     query, source = check_settings(options, lane)
     run = QueryRun(checkpoint, trigger, name)
-    if not by_topic.is_by_topic(query, table):
-        return _plan_table(spark, query, source, table, run, lane)
+    if bounded is not None or not by_topic.is_by_topic(query, table):
+        return _plan_table(spark, query, source, table, run, lane, bounded)
     if any(spec.is_upsert for spec in (query.spec, *query.topics.values())):
         check_merges(spark)
     check_file_system(spark, "the checkpoint", checkpoint)
@@ -186,26 +188,6 @@ class Landing:
         return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
 
 
-def plan_landing(
-    spark: SparkSession,
-    *,
-    options: Mapping[str, str],
-    table: str,
-    checkpoint: str,
-    trigger: str = AVAILABLE_NOW,
-    lane: str = "auto",
-    name: str | None = None,
-    bounded: BoundedRun | None = None,
-) -> Landing:
-    """Return a planned query for one table; choose the lane, and create the table if it is missing.
-
-    The arguments and errors are the same as in `land`. `bounded` has the settings of a run that has an end, such as a
-    replay; None: the query is not such a run.
-    """
-    query, source = check_settings(options, lane)
-    return _plan_table(spark, query, source, table, QueryRun(checkpoint, trigger, name), lane, bounded)
-
-
 def _plan_table(
     spark: SparkSession,
     query: QuerySettings,
@@ -213,7 +195,7 @@ def _plan_table(
     table: str,
     run: QueryRun,
     lane: str,
-    bounded: BoundedRun | None = None,
+    bounded: BoundedRun | None,
 ) -> Landing:
     replaces = bounded is not None and bounded.replace_where is not None
     if replaces and lane == "direct":

@@ -21,15 +21,7 @@ from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.catalog.address import (
-    TableAddress,
-    cluster_table,
-    find_address,
-    path_address,
-    register_table,
-    set_properties,
-    table_uri,
-)
+from tiered_stream.delta.catalog import address as addresses
 from tiered_stream.delta.catalog.java_errors import own_error, spark_errors
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import without_idle_limit
@@ -169,7 +161,7 @@ def table_folder(spark: SparkSession, table: str) -> str:
         ConfigurationError: the folder cannot be derived from the table's name.
         TableError: Spark cannot reach the catalog.
     """
-    uri = None if TOPIC in table else find_address(spark, table).uri
+    uri = None if TOPIC in table else addresses.find_address(spark, table).uri
     return uri or _route(spark, "", table).folder
 
 
@@ -177,7 +169,7 @@ def _route(spark: SparkSession, pattern: str, table: str) -> Route:
     if "/" in table:
         # The path is resolved once for all topics, because a topic's characters have no special meaning in a URI.
         mark = uuid4().hex
-        uri = table_uri(spark, table.replace(TOPIC, mark)).replace(mark, TOPIC)
+        uri = addresses.table_uri(spark, table.replace(TOPIC, mark)).replace(mark, TOPIC)
         if TOPIC in urlsplit(uri).netloc:
             raise ConfigurationError(f"the table {table}: {TOPIC} stands for a bucket, which tables of a query share")
         return Route(pattern, table, uri)
@@ -193,7 +185,7 @@ def _route(spark: SparkSession, pattern: str, table: str) -> Route:
     if any_case:
         mark = uuid4().hex
         name = name.replace(TOPIC, mark).lower().replace(mark, TOPIC)
-    return Route(pattern, table, f"{table_uri(spark, location).rstrip('/')}/{name}", any_case)
+    return Route(pattern, table, f"{addresses.table_uri(spark, location).rstrip('/')}/{name}", any_case)
 
 
 def _storage(spark: SparkSession, route: Route, spec: TableSpec) -> TableStorage:
@@ -233,7 +225,7 @@ class TopicTables:
                 "subscribe or subscribePattern, and land them by one of their own in the Spark lane"
             )
         if known.uri is None:
-            register_table(self.spark, address)
+            addresses.register_table(self.spark, address)
         from tiered_stream.delta.commit.batch_commit import TableCommits
 
         return TableCommits(
@@ -254,11 +246,11 @@ class TopicTables:
         opened = partial(self.open, spec, Landed())
         return DeadLetterTable(opened, partial(remove_unfinished, self.spark, spec), opened())
 
-    def _find(self, spec: TableSpec) -> TableAddress:
+    def _find(self, spec: TableSpec) -> addresses.TableAddress:
         """Return the table's address; its URI is None if the catalog does not have the table's name yet."""
         if "/" in spec.name:
-            return path_address(spec.name, spec.key)
-        address = find_address(self.spark, spec.name)
+            return addresses.path_address(spec.name, spec.key)
+        address = addresses.find_address(self.spark, spec.name)
         if address.uri not in (None, spec.key):
             raise TableError(
                 f"its folder is {address.uri}, and not {spec.key}, where its database has it: name it in "
@@ -284,7 +276,7 @@ class TopicTables:
         return report
 
 
-def _create(spark: SparkSession, spec: TableSpec, address: TableAddress) -> None:
+def _create(spark: SparkSession, spec: TableSpec, address: addresses.TableAddress) -> None:
     """Create the table with deltalake, because delta-spark refuses a folder into which tasks have written already.
 
     Afterwards, delta-spark sets the properties and the clustering columns that deltalake cannot give to a new table.
@@ -297,9 +289,9 @@ def _create(spark: SparkSession, spec: TableSpec, address: TableAddress) -> None
     # delta-spark sets the properties that deltalake cannot give to a new table.
     added = {name: value for name, value in properties.items() if name not in CREATED_WELL}
     if added:
-        set_properties(spark, address, added)
+        addresses.set_properties(spark, address, added)
     if spec.cluster_by:
-        cluster_table(spark, address, spec.cluster_by)
+        addresses.cluster_table(spark, address, spec.cluster_by)
 
 
 def _in_thread_of(spark: SparkSession) -> Callable[[Work], Work]:

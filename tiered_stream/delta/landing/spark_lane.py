@@ -15,16 +15,9 @@ from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, f
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, limited, query_id_of
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
-from tiered_stream.delta.commit.dead_letters import (
-    check_limit,
-    dead_letter_columns,
-    has_dead_letters,
-    remove_dead_letters,
-    remove_unfinished,
-    update_dead_letters,
-)
+from tiered_stream.delta.commit import dead_letters as letters
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.commit.landed_offsets import check_landed_before
+from tiered_stream.delta.commit.landed_offsets import landed_before, refuse_landed_before
 from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import commit_metadata
@@ -34,11 +27,7 @@ from tiered_stream.delta.requirements.session_requirements import OUTPUT_TIMESTA
 from tiered_stream.delta.schema.routing import dead_letters_of
 from tiered_stream.delta.schema.row_schema import check_times, queried, shared_columns
 from tiered_stream.delta.schema.sql_types import parts_of
-from tiered_stream.delta.settings.ingest_settings import (
-    COMMIT_BY_SPARK,
-    TableSpec,
-    with_overrides,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, ON_DECODE_ERROR
 from tiered_stream.delta.write.waiting_rows import spark_day
 from tiered_stream.errors import ConfigurationError, TableError
@@ -64,7 +53,7 @@ class SparkLane:
 
     spark: SparkSession
     address: TableAddress
-    spec: TableSpec
+    spec: ingest.TableSpec
     rows: Mapping[str, RowFormat]
     options: Mapping[str, str] = field(repr=False)  # it may have secrets
     run: QueryRun
@@ -77,7 +66,7 @@ class SparkLane:
         dead_letter_table = self.spec.rows.dead_letter_table
         options: Mapping[str, str] = self.options
         if dead_letter_table or any(row_format.needs_headers for row_format in self.rows.values()):
-            options = with_overrides(options, {INCLUDE_HEADERS.name: "true"})
+            options = ingest.with_overrides(options, {INCLUDE_HEADERS.name: "true"})
         records = self.run.read(self.spark, "tiered_stream", options)
         if dead_letter_table:
             return self._start_with_dead_letters(dead_letter_table, records)
@@ -185,7 +174,7 @@ class SparkLane:
                 try:
                     dead_letter_rows = dead_letters(classified, self.spec.key, transaction, batch_id)
                     dead_count, count = dead_letter_rows.count(), classified.count()
-                    check_limit(limit, dead_count, count, name)
+                    letters.check_limit(limit, dead_count, count, name)
                     dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
                     if bounded and bounded.replaced_records is not None:
                         dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
@@ -211,10 +200,10 @@ class SparkLane:
         create_by_spark(self.spark, address, dead_letters_of(self.spec, ""))
         address = find_address(self.spark, name)
         spec = dead_letters_of(self.spec, address.uri or "")
-        grow = growth_of(self.spark, address, spec, COMMIT_BY_SPARK)
+        grow = growth_of(self.spark, address, spec, ingest.COMMIT_BY_SPARK)
         # A table that an earlier version created gets the columns that it lacks.
         if grow is not None:
-            grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, dead_letter_columns())
+            grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, letters.dead_letter_columns())
         return _DeadLetters(self.spark, address, spec, self.spec.key)
 
 
@@ -241,7 +230,7 @@ class _NamedOffsets:
         The first call checks that no other query has landed the offsets, if the table has no batch of this query.
 
         Raises:
-            TableError: another query has landed them (`check_landed_before`).
+            TableError: another query has landed them (`landed_before`).
             CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
         """
         offsets = micro_batch_offsets(self.checkpoint, batch_id)
@@ -252,7 +241,8 @@ class _NamedOffsets:
             opened = DeltaSparkTable(self.spark, self.address).begin()
             if opened.last_batch(transaction) is None:
                 name, newest = f"the table {self.address}", opened.state.version
-                check_landed_before(log, name, transaction, offsets.ranges, ids, newest, fail=self.fail)
+                found = landed_before(log, name, transaction, offsets.ranges, ids, newest)
+                refuse_landed_before(found, fail=self.fail)
             self.log = None
         return {"userMetadata": commit_metadata(offsets.ranges, ids)}
 
@@ -266,7 +256,7 @@ class _DeadLetters:
 
     spark: SparkSession
     address: TableAddress
-    spec: TableSpec
+    spec: ingest.TableSpec
     key: str
 
     def commit(self, dead_letter_rows: DataFrame, count: int, transaction: str, batch_id: int) -> None:
@@ -277,7 +267,7 @@ class _DeadLetters:
         application transaction.
         """
         if _has(self.spark, self.address, transaction, batch_id):
-            remove_unfinished(self.spark, self.spec, transaction, {self.key: batch_id - 1})
+            letters.remove_unfinished(self.spark, self.spec, transaction, {self.key: batch_id - 1})
             if count:
                 _save(dead_letter_rows.write.format("delta").mode("append"), self.address)
         elif count:
@@ -294,9 +284,9 @@ class _DeadLetters:
         older = sql.col("query").isNull() | (sql.col("query") != sql.lit(transaction))
         claimed = {"target": sql.lit(self.key), "query": sql.lit(_claimed(transaction)), "batch": sql.lit(0)}
         which, marked = ours & older & sql.expr(replaced), sql.col("redrive").isNotNull()
-        update_dead_letters(self.spark, self.spec, which & ~marked, claimed)
+        letters.update_dead_letters(self.spark, self.spec, which & ~marked, claimed)
         # Claimed dead letters cannot be marked, so it is enough to check after the claim.
-        if has_dead_letters(self.spark, self.spec, which & marked):
+        if letters.has_dead_letters(self.spark, self.spec, which & marked):
             raise TableError(
                 f"a redrive has begun with dead letters of these records in {self.spec.name}, and is not at its end: "
                 "bring it there with `tiered-stream redrive`, and start the replay again"
@@ -305,7 +295,7 @@ class _DeadLetters:
     def remove_claimed(self, transaction: str) -> None:
         """Remove the dead letters that `claim_replaced` has claimed; called after the commit that replaces the rows."""
         claimed = (sql.col("target") == sql.lit(self.key)) & (sql.col("query") == sql.lit(_claimed(transaction)))
-        remove_dead_letters(self.spark, self.spec, claimed)
+        letters.remove_dead_letters(self.spark, self.spec, claimed)
 
 
 def _claimed(transaction: str) -> str:

@@ -26,15 +26,7 @@ from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, reading_all_rows
 from tiered_stream.delta.landing.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_folder
 from tiered_stream.delta.landing.spark_rows import RECORD_KEYS, Batches, decoded_batches, with_day
-from tiered_stream.delta.redrive.dead_letter_marks import (
-    IDENTITY_COLUMNS,
-    IDENTITY_NAMES,
-    DeadLetterMarks,
-    MarkedDeadLetters,
-    finish,
-    identity_columns,
-    new_number,
-)
+from tiered_stream.delta.redrive import dead_letter_marks
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter, JobDeadLetters, UnmarkedDeadLetters
 from tiered_stream.delta.redrive.redriven_table import KEY, KeyedRows, RedrivenTable, is_shared
 from tiered_stream.delta.requirements.lane import check_fit, table_rules
@@ -66,7 +58,7 @@ _ROUNDS = 3
 
 A redrive marks dead letters a second time only if another redrive has given up a number of this redrive.
 """
-_TRIED = f"{IDENTITY_COLUMNS}, reason STRING"
+_TRIED = f"{dead_letter_marks.IDENTITY_COLUMNS}, reason STRING"
 
 
 @dataclass(frozen=True)
@@ -113,7 +105,7 @@ def redrive(
     transaction = None if address.uri is None else DeltaSparkTable(spark, address).find()
     if transaction is None:
         raise TableError(f"the table {name} for dead letters is not there")
-    marks = DeadLetterMarks(spark, address)
+    marks = dead_letter_marks.DeadLetterMarks(spark, address)
     table_id = transaction.state.description.table_id
     run = _Redrive(spark, marks, table_id, _routing(spark, settings, table), parse_subscription(settings), dry_run)
     report = run.run(chosen)
@@ -172,7 +164,7 @@ class _Redrive:
     """
 
     spark: SparkSession
-    marks: DeadLetterMarks
+    marks: dead_letter_marks.DeadLetterMarks
     table_id: str
     routing: Routing
     subscription: Subscription
@@ -224,12 +216,12 @@ class _Redrive:
         for number, topic in self._job.marked(self.marks.dead_letters()):
             name = self.routing.target(topic).name
             try:
-                appended += Counter({name: finish(self._marked(number, topic), name)})
+                appended += Counter({name: dead_letter_marks.finish(self._marked(number, topic), name)})
             except (ConfigurationError, TableError) as error:
                 self._failed.setdefault(topic, error)
         return appended
 
-    def _marked(self, number: int, topic: str) -> MarkedDeadLetters:
+    def _marked(self, number: int, topic: str) -> dead_letter_marks.MarkedDeadLetters:
         """Return the topic's dead letters whose column `redrive` is `number`."""
         marks, target = self.marks, self.routing.target(topic)
         table, day = self.table(target), target.day_column
@@ -254,7 +246,7 @@ class _Redrive:
             count = rows.count()
             return count if table.append(rows, number, topic) else 0
 
-        return MarkedDeadLetters(
+        return dead_letter_marks.MarkedDeadLetters(
             partial(table.outcome, number, topic), decode, append, partial(table.give_up, number, topic),
             partial(marks.delete, number, topic), partial(marks.clear, number, topic),
         )  # fmt: skip
@@ -291,7 +283,7 @@ class _Redrive:
 
         def ready() -> DataFrame:
             keys = {self.routing.target(topic).key for topic in tried.row_formats}
-            numbers = {key: new_number(key) for key in keys}
+            numbers = {key: dead_letter_marks.new_number(key) for key in keys}
             rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.row_formats]
             by_topic = sql.broadcast(self.spark.createDataFrame(rows, "topic STRING, number BIGINT"))
             unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
@@ -370,7 +362,7 @@ def _try_to_decode(
         kinds = (f"k{number}: {sql_type(written[key].dataType)}" for number, key in enumerate(keys))
         columns += f", {KEY} STRUCT<{', '.join(kinds)}>"
     chosen = dead_letters.where(sql.col("topic").isin(list(row_formats)))
-    return chosen.withColumns(identity_columns()).mapInArrow(_to_reasons(row_formats, keys), columns)
+    return chosen.withColumns(dead_letter_marks.identity_columns()).mapInArrow(_to_reasons(row_formats, keys), columns)
 
 
 def _to_rows(row_format: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:
@@ -416,7 +408,7 @@ def _to_reasons(row_formats: Mapping[str, RowFormat], keys: Sequence[str]) -> Ca
                 offsets, texts = (decoded.dead.column(name).to_pylist() for name in ("offset", "reason"))
                 by_offset = dict(zip(offsets, texts, strict=True))
             reasons_by_row = [by_offset.get(offset) for offset in dead_letters.column("offset").to_pylist()]
-            known = {name: dead_letters.column(name) for name in IDENTITY_NAMES}
+            known = {name: dead_letters.column(name) for name in dead_letter_marks.IDENTITY_NAMES}
             known["reason"] = pa.array(reasons_by_row, pa.string())
             if keys:
                 known[KEY] = _keys_of(decoded.rows, keys, dead_letters.column("offset"))

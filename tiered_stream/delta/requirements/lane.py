@@ -15,16 +15,8 @@ import orjson
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from tiered_stream.delta.requirements import table_requirements as requirements
 from tiered_stream.delta.requirements.requirement import Handling, Kind
-from tiered_stream.delta.requirements.table_requirements import (
-    CLUSTERING,
-    CONSTRAINT_PREFIX,
-    WIDENING_FEATURES,
-    UnreadableTypeError,
-    is_wider_json,
-    managing_feature,
-    text_limits,
-)
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_table
 from tiered_stream.delta.schema.row_schema import with_day
 from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields, inner_fields, struct_of
@@ -92,7 +84,7 @@ def check_fit(table: str, description: TableDescription, written: StructType, da
             is not written and needs a value. The error says what to do.
     """
     columns = {column["name"].lower(): column for column in description.fields}
-    widens = bool(description.writer_features & WIDENING_FEATURES)
+    widens = bool(description.writer_features & requirements.WIDENING_FEATURES)
     missing, others, advice = [], [], []
     for column in written.jsonValue()["fields"]:
         name, known = column["name"], columns.pop(column["name"].lower(), None)
@@ -100,7 +92,7 @@ def check_fit(table: str, description: TableDescription, written: StructType, da
             missing.append(name)
         elif not _accepts(known["type"], column["type"], widens=widens):
             others.append(f"{known['name']} as {_type_text(known['type'])}, but rows have {_type_text(column['type'])}")
-            if is_wider_json(column["type"], known["type"]):
+            if requirements.is_wider_json(column["type"], known["type"]):
                 advice.append(f"widen it ({TYPE_WIDENING}, ingest.schemaEvolution=widen)")
     if missing or others:
         found = [f"no column {' and no column '.join(missing)}"] if missing else []
@@ -176,9 +168,9 @@ def table_rules(description: TableDescription) -> TableRules:
     """
     not_null = (column["name"] for column in description.fields if not column["nullable"])
     checks = (
-        (name[len(CONSTRAINT_PREFIX) :], text)
+        (name[len(requirements.CONSTRAINT_PREFIX) :], text)
         for name, text in description.configuration.items()
-        if name.lower().startswith(CONSTRAINT_PREFIX)
+        if name.lower().startswith(requirements.CONSTRAINT_PREFIX)
     )
     nested = (path for column in description.fields for path in _not_null_within((column["name"],), column["type"]))
     limits = (limit for column in description.fields for limit in _readable_limits(column))
@@ -192,8 +184,8 @@ def table_rules(description: TableDescription) -> TableRules:
 
 def _readable_limits(column: Mapping[str, Any]) -> Sequence[TextLimit]:
     try:
-        return list(text_limits(column))
-    except UnreadableTypeError:
+        return list(requirements.text_limits(column))
+    except requirements.UnreadableTypeError:
         return ()
 
 
@@ -232,7 +224,9 @@ def why_not_direct(
         return _changed_rule(rules, checked_rules)
     if unchecked := _uncheckable_rule(rules, written, day_column):
         return unchecked
-    if CLUSTERING in description.writer_features and any(name in description.configuration for name in _STATISTICS):
+    if requirements.CLUSTERING in description.writer_features and any(
+        name in description.configuration for name in _STATISTICS
+    ):
         return f"the table is clustered, and has statistics of columns of its own choice ({' or '.join(_STATISTICS)})"
     if description.partition_columns != ((day_column,) if day_column else ()):
         return f"the table is {_partitioned(description)}"
@@ -245,7 +239,7 @@ def unmet_requirements(description: TableDescription, by: str = COMMIT_BY_SPARK)
     `by` is the library that commits. A requirement that delta-spark meets (`Handling.BY_SPARK`) is met if delta-spark
     commits. The result is None if all requirements are met.
     """
-    if feature := managing_feature(description.writer_features):
+    if feature := requirements.managing_feature(description.writer_features):
         return f"the table has the feature {feature}: its commits go through a catalog"
     imposed = requirements_of_table(description.writer_features, description.configuration, description.fields)
     unmet = [requirement for requirement in imposed if requirement.entry.handling is not Handling.BY_SPARK]
@@ -255,8 +249,8 @@ def unmet_requirements(description: TableDescription, by: str = COMMIT_BY_SPARK)
         return others[0]
     for column in description.fields:
         try:
-            list(text_limits(column))
-        except UnreadableTypeError as error:
+            list(requirements.text_limits(column))
+        except requirements.UnreadableTypeError as error:
             return f"the column {column['name']} has VARCHAR or CHAR in it, which cannot be read: {error}"
     if features:
         return f"the table has the feature{'s' * (len(features) > 1)} {', '.join(features)}"
@@ -273,7 +267,7 @@ def requirements_for_spark(description: TableDescription) -> str:
     unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
     names = dict.fromkeys(requirement.name for requirement in unmet if requirement.entry.handling is Handling.BY_SPARK)
     if TYPE_WIDENING in names:
-        names = dict.fromkeys(name for name in names if name not in WIDENING_FEATURES)
+        names = dict.fromkeys(name for name in names if name not in requirements.WIDENING_FEATURES)
     return " and ".join(names)
 
 
@@ -369,7 +363,7 @@ def _accepts(table_type: Any, written: Any, *, widens: bool) -> bool:
     """
     are_nested = isinstance(table_type, dict) and isinstance(written, dict)
     if not are_nested or table_type.get("type") != written.get("type"):
-        return bool(table_type == written) or (widens and is_wider_json(table_type, written))
+        return bool(table_type == written) or (widens and requirements.is_wider_json(table_type, written))
     if table_type["type"] == "struct":
         known = {inner["name"].lower(): inner for inner in table_type["fields"]}
         names = {inner["name"].lower() for inner in written["fields"]}

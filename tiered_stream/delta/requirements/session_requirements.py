@@ -17,14 +17,7 @@ from pyspark.sql import SparkSession
 from tiered_stream.delta.checkpoint.query_run import IDLE_LIMIT, KILL_IDLE
 from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement, entries
 from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE
-from tiered_stream.delta.settings.ingest_settings import (
-    GZIP,
-    PROPERTY_PREFIX,
-    SNAPPY,
-    UNCOMPRESSED,
-    ZSTD,
-    TableSpec,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import QuerySettings
 from tiered_stream.errors import ConfigurationError
 
@@ -38,7 +31,7 @@ STORE_ASSIGNMENT = "spark.sql.storeAssignmentPolicy"
 OUTPUT_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 SESSION_TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 CODEC = "spark.sql.parquet.compression.codec"
-_CODECS = {ZSTD: ZSTD, SNAPPY: SNAPPY, GZIP: GZIP, UNCOMPRESSED: UNCOMPRESSED, "uncompressed": UNCOMPRESSED}
+_CODECS = {**{codec: codec for codec in ingest.CODECS}, "uncompressed": ingest.UNCOMPRESSED}
 """Values of the session's setting by which the direct lane writes, and the value of `ingest.compression` for each."""
 _session = partial(entries, Kind.SESSION)
 
@@ -144,7 +137,7 @@ def with_session_codec(spark: SparkSession, query: QuerySettings) -> QuerySettin
     return replace(query, spec=replace(query.spec, compression=query.spec.compression or codec), topics=topics)
 
 
-def codec_option(spark: SparkSession, spec: TableSpec) -> dict[str, str]:
+def codec_option(spark: SparkSession, spec: ingest.TableSpec) -> dict[str, str]:
     """Return the option of Delta's writer that gives data files the compression of `spec`.
 
     It is empty if the session has a compression of its own, which the writer follows without an option.
@@ -204,7 +197,7 @@ def merged_defaults(defaults: Mapping[str, str], own_properties: Mapping[str, st
     }
 
 
-def new_table_properties(spark: SparkSession, spec: TableSpec) -> dict[str, str]:
+def new_table_properties(spark: SparkSession, spec: ingest.TableSpec) -> dict[str, str]:
     """Return all properties of a new table, by name.
 
     The result has the properties of `spec`, and the session's defaults for other names.
@@ -212,7 +205,7 @@ def new_table_properties(spark: SparkSession, spec: TableSpec) -> dict[str, str]
     return session_defaults(spark, spec.properties) | spec.properties
 
 
-def is_created_by_spark(spark: SparkSession, spec: TableSpec, *, has_delta: bool) -> bool:
+def is_created_by_spark(spark: SparkSession, spec: ingest.TableSpec, *, has_delta: bool) -> bool:
     """Return whether delta-spark must create the table, even if deltalake is to commit to it.
 
     If the session has no delta-spark (`has_delta`), the result is false. Otherwise the result is true in two cases: the
@@ -235,7 +228,7 @@ def check_created_by_deltalake(defaults: Mapping[str, str], own_properties: Iter
     deltalake cannot create a table with such a property.
     """
     settings = {name: DEFAULTS_PREFIX + name.removeprefix(_DELTA) for name in defaults}
-    settings |= {name: PROPERTY_PREFIX + name for name in own_properties}
+    settings |= {name: ingest.PROPERTY_PREFIX + name for name in own_properties}
     for name, setting in settings.items():
         if name not in CREATED_WELL:
             raise ConfigurationError(

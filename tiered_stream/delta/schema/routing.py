@@ -17,12 +17,7 @@ from typing import Any
 from tiered_stream.delta.schema.row_plan import registered, resolved
 from tiered_stream.delta.schema.row_schema import spark_columns, written_columns
 from tiered_stream.delta.schema.sql_types import sql_name
-from tiered_stream.delta.settings.ingest_settings import (
-    LAND,
-    TOPIC,
-    TableSpec,
-    with_overrides,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_keys
 from tiered_stream.delta.settings.row_settings import APPEND
 from tiered_stream.errors import ConfigurationError, SchemaRegistryError, TableError, one_line
@@ -51,9 +46,9 @@ class Route:
         Raises:
             TableError: `folder` contains `{topic}`, and Kafka does not allow a topic with this name.
         """
-        if TOPIC in self.folder and not is_topic_name(topic):
+        if ingest.TOPIC in self.folder and not is_topic_name(topic):
             raise TableError(f"{topic!r:.300} is no name that Kafka allows a topic: it gets no table of its own")
-        return self.folder.replace(TOPIC, topic.lower() if self.in_lower_case else topic)
+        return self.folder.replace(ingest.TOPIC, topic.lower() if self.in_lower_case else topic)
 
 
 @dataclass(frozen=True)
@@ -63,10 +58,10 @@ class Routing:
     A topic goes to the table of the first route whose pattern matches the topic.
     """
 
-    spec: TableSpec
+    spec: ingest.TableSpec
     """Settings for all topics; the attribute `uri` is not used."""
     routes: tuple[Route, ...]
-    topics: Mapping[str, TableSpec] = field(default_factory=dict)
+    topics: Mapping[str, ingest.TableSpec] = field(default_factory=dict)
     """Settings of each topic that has settings of its own, by topic; `storage` and `tasks` are taken from `spec`."""
     rows: Mapping[str, RowFormat] = field(default_factory=lambda: {"": plain_rows(True)})
     """Row formats that the driver has resolved, by topic; '' stands for all topics without an entry."""
@@ -74,14 +69,14 @@ class Routing:
     """Folders (URIs) of the tables for dead letters, by the value of `ingest.deadLetterTable`."""
     has_rules: bool = False
     """True if the row formats in `rows` already include the rules of their tables (`RowFormat.rules`)."""
-    _targets: dict[str, TableSpec] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _targets: dict[str, ingest.TableSpec] = field(default_factory=dict, init=False, compare=False, repr=False)
     _registered: dict[str, RowFormat] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: not the tables that were looked up, of which a query may have thousands."""
         return {**self.__dict__, "_targets": {}, "_registered": {}}
 
-    def target(self, topic: str) -> TableSpec:
+    def target(self, topic: str) -> ingest.TableSpec:
         """Return the table that gets the topic's rows.
 
         Raises:
@@ -116,7 +111,7 @@ class Routing:
         owners = dict.fromkeys(self.dead_letter_folders.values(), "the dead letters")
         for topic in topics:
             route = self.route(topic)
-            owner = owners.setdefault(route.uri_for(topic), topic) if TOPIC in route.table else topic
+            owner = owners.setdefault(route.uri_for(topic), topic) if ingest.TOPIC in route.table else topic
             if owner != topic:
                 raise ConfigurationError(
                     f"topic {topic} and {owner} would share the table {table_for(route.table, topic)}. Name a table "
@@ -142,7 +137,7 @@ class Routing:
                 self._registered[topic] = registered(shared, topic)
         return {topic: self._registered[topic] for topic in unresolved}
 
-    def _make(self, topic: str) -> TableSpec:
+    def _make(self, topic: str) -> ingest.TableSpec:
         route = self.route(topic)
         spec, row_format = self.topics.get(topic, self.spec), self._row_format(topic)
         check_keys(spec, topic)
@@ -157,7 +152,7 @@ class Routing:
         with _errors_name(topic):
             return resolved(row_format, topic)
 
-    def dead_letters(self, spec: TableSpec) -> TableSpec | None:
+    def dead_letters(self, spec: ingest.TableSpec) -> ingest.TableSpec | None:
         """Return the table for the dead letters of the table `spec`.
 
         None: `ingest.deadLetterTable` is not set for the topics that go to `spec`.
@@ -166,13 +161,13 @@ class Routing:
         return None if name is None else dead_letters_of(spec, self.dead_letter_folders.get(name, name))
 
 
-def dead_letters_of(spec: TableSpec, uri: str) -> TableSpec:
+def dead_letters_of(spec: ingest.TableSpec, uri: str) -> ingest.TableSpec:
     """Return the table for the dead letters of the table `spec`, which has one; `uri` is the URI of its folder."""
     return replace(
         spec, uri=uri, name=spec.rows.dead_letter_table or "", day_column=None, cluster_by=(), keys=(),
         mode=APPEND,
         columns=spark_columns(DEAD_LETTER_SCHEMA, None), row_format=None,
-        on_landed_offsets=LAND,  # a record may become a dead letter of several queries
+        on_landed_offsets=ingest.LAND,  # a record may become a dead letter of several queries
         # With ADD, a table for dead letters that an earlier version of this package created gets the missing columns.
         rows=replace(spec.rows, schema_evolution=Evolution.ADD),
     )  # fmt: skip
@@ -224,7 +219,7 @@ class TaskSettings:
         """Return options of the source with these settings, and with headers if rows or dead letters need them."""
         routing = self.routing
         needed = routing.dead_letter_folders or any(row_format.needs_headers for row_format in routing.rows.values())
-        options = with_overrides(options, {INCLUDE_HEADERS.name: "true"} if needed else {})
+        options = ingest.with_overrides(options, {INCLUDE_HEADERS.name: "true"} if needed else {})
         return {**options, _SETTINGS: b64encode(pickle.dumps(self)).decode()}
 
 
@@ -269,6 +264,6 @@ def table_for(table: str, topic: str) -> str:
 
     In a name in the catalog, the topic is within one part.
     """
-    if "/" in table or TOPIC not in table:
-        return table.replace(TOPIC, topic)
-    return quoted_name([part.replace(TOPIC, topic) for part in name_parts(table)])
+    if "/" in table or ingest.TOPIC not in table:
+        return table.replace(ingest.TOPIC, topic)
+    return quoted_name([part.replace(ingest.TOPIC, topic) for part in name_parts(table)])

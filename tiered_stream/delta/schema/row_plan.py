@@ -1,14 +1,13 @@
 """Functions that make a table's `RowFormat` from settings, and from schemas in settings, files or a registry.
 
-Nothing here needs Spark, except a JSON format whose schema is a Spark DDL string or Spark's JSON of a type. `plan_rows`
-takes a parser for these two, which is Spark's own unless the caller has another one.
+Nothing here needs Spark, which therefore reads no setting of its session into a schema.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,27 +16,8 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
+from tiered_stream.delta.settings import row_settings as row
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.delta.settings.row_settings import (
-    ENVELOPE,
-    FLAT,
-    INFER,
-    KAFKA_COLUMNS,
-    KEYS,
-    LARGE_DECIMALS,
-    NAMED_TIMES,
-    NONE,
-    ORDER_BY,
-    REGISTRY,
-    REGISTRY_PREFIX,
-    SELECT,
-    TIMES,
-    TRANSFORM,
-    VALUE_COLUMNS,
-    WHERE,
-    PartSettings,
-    RowSettings,
-)
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError
 from tiered_stream.formats.avro.avro_schema import LargeScaleError
 from tiered_stream.formats.json.json_schema import json_schema_columns
@@ -47,6 +27,7 @@ from tiered_stream.formats.rows.row_choices import AvroColumns, Envelope, Format
 from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFormat, schema_to_text
 from tiered_stream.formats.rows.row_steps import RowQuery, UserTransform, with_time_types
 from tiered_stream.formats.sql.parser import COLUMN, SqlQuery, parse_query
+from tiered_stream.formats.sql.sql_reader import parse_spark_schema
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 FORBIDDEN = re.compile(r"[ ,;{}()\n\t=\0]")
@@ -54,22 +35,12 @@ FORBIDDEN = re.compile(r"[ ,;{}()\n\t=\0]")
 _FILE = re.compile(r"[^\r\n{}\"]+\.(ddl|json|avsc|proto|desc)", re.IGNORECASE)
 """Pattern of a schema setting that is the path of a file; no schema that is written as text matches it."""
 
-SchemaParser = Callable[[str], pa.Schema]
-"""Parser of a Spark DDL string, or of Spark's JSON of a struct. It raises ValueError for any other text."""
 
-
-def _by_spark(text: str) -> pa.Schema:
-    from tiered_stream.delta.schema.sql_types import parse_schema  # late, because it needs Spark
-
-    return parse_schema(text)
-
-
-def plan_rows(spec: TableSpec, include_headers: bool, zone: str = "UTC", parse: SchemaParser = _by_spark) -> RowFormat:
+def plan_rows(spec: TableSpec, include_headers: bool, zone: str = "UTC") -> RowFormat:
     """Return the row format that the settings describe, without regard to the columns of an existing table.
 
     `zone` is the session's time zone. Without `include_headers`, the table gets no headers unless `ingest.kafkaColumns`
-    names them. With the default of `parse`, a DDL string needs a Spark session. If a registry has a separate schema for
-    each topic, the result does not have the types of the columns yet.
+    names them. If a registry has a separate schema for each topic, the result has no types of the columns yet.
 
     Raises:
         ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
@@ -78,14 +49,14 @@ def plan_rows(spec: TableSpec, include_headers: bool, zone: str = "UTC", parse: 
     rows = spec.rows
     row_format = RowFormat(
         kept_columns(rows, include_headers),
-        _part(rows.key, parse),
-        _part(rows.value, parse),
-        None if rows.value_columns.lower() == FLAT else rows.value_columns,
+        _part(rows.key),
+        _part(rows.value),
+        None if rows.value_columns.lower() == row.FLAT else rows.value_columns,
         rows.on_decode_error,
         rows.schema_evolution,
         rows.envelope,
-        AvroColumns(rows.large_decimals, rows.times == NAMED_TIMES),
-        () if rows.times == NAMED_TIMES else rows.times,
+        AvroColumns(rows.large_decimals, rows.times == row.NAMED_TIMES),
+        () if rows.times == row.NAMED_TIMES else rows.times,
         rows.transform or "",
         query=_query(rows),
         lands_key=_lands_key(rows, spec.keys),
@@ -98,7 +69,7 @@ def plan_rows(spec: TableSpec, include_headers: bool, zone: str = "UTC", parse: 
     if row_format.key.registered or row_format.value.registered:
         from tiered_stream.formats.registry.schema_registry import RegistrySettings  # late, because it needs urllib3
 
-        with _of_setting(REGISTRY_PREFIX.rstrip(".")):
+        with _of_setting(row.REGISTRY_PREFIX.rstrip(".")):
             RegistrySettings.parse(row_format.registry)
     if row_format.key.is_of_topic or row_format.value.is_of_topic:
         return row_format
@@ -106,11 +77,7 @@ def plan_rows(spec: TableSpec, include_headers: bool, zone: str = "UTC", parse: 
 
 
 def plan_topics(
-    spec: TableSpec,
-    topics: Sequence[str],
-    include_headers: bool,
-    zone: str = "UTC",
-    parse: SchemaParser = _by_spark,
+    spec: TableSpec, topics: Sequence[str], include_headers: bool, zone: str = "UTC"
 ) -> dict[str, RowFormat]:
     """Return the row formats of one table, by topic; `topics` are the topics that `subscribe` names.
 
@@ -121,7 +88,7 @@ def plan_topics(
             schemas are not named by `subscribe`.
         SchemaRegistryError: the registry does not return a schema.
     """
-    row_format = plan_rows(spec, include_headers, zone, parse)
+    row_format = plan_rows(spec, include_headers, zone)
     if row_format.is_resolved:
         return {"": row_format}
     if not topics:
@@ -142,15 +109,17 @@ def resolved(row_format: RowFormat, topic: str = "") -> RowFormat:
         return row_format
     row_format = registered(row_format, topic)
     key, value = _with_kind(row_format.key, row_format, KEY), _with_kind(row_format.value, row_format, VALUE)
-    with _of_setting(f"{ENVELOPE.name}={row_format.envelope}"):
+    with _of_setting(f"{row.ENVELOPE.name}={row_format.envelope}"):
         if row_format.envelope is Envelope.FLATTENED and value.kind is not None:
             check_flattened(value.kind)
         if row_format.envelope is Envelope.DEBEZIUM and value.kind is not None:
             value = replace(value, kind=unwrapped_type(value.kind))
     if row_format.times:
         if value.kind is None or not pa.types.is_struct(value.kind):
-            raise ConfigurationError(f"{TIMES.name} is for values with fields: set ingest.value.format, or remove it")
-        with _of_setting(TIMES.name):
+            raise ConfigurationError(
+                f"{row.TIMES.name} is for values with fields: set ingest.value.format, or remove it"
+            )
+        with _of_setting(row.TIMES.name):
             value = replace(value, kind=with_time_types(value.kind, row_format.times))
     return checked(replace(row_format, key=key, value=value))
 
@@ -186,22 +155,22 @@ def checked(row_format: RowFormat) -> RowFormat:
         ConfigurationError: Delta does not accept a column name, two columns have one name, or the transform is wrong.
     """
     if row_format.query is not None:
-        with _of_setting(f"{SELECT.name}, {WHERE.name}"):
+        with _of_setting(f"{row.SELECT.name}, {row.WHERE.name}"):
             output = RowQuery(row_format.query, row_format.decoded, row_format.zone).output
         row_format = replace(row_format, selected=output if row_format.query.select else None)
     _check_columns(row_format.written.names)
     if row_format.transform:
-        with _of_setting(TRANSFORM.name):
+        with _of_setting(row.TRANSFORM.name):
             row_format = replace(row_format, transformed=UserTransform(row_format.transform).schema(row_format.decoded))
         _check_columns(row_format.written.names)
     if not row_format.keys:
         return row_format
     if row_format.query is not None:
         raise ConfigurationError(
-            f"{SELECT.name} and {WHERE.name} cannot be used with {KEYS.name}: a row that is left out would keep an "
-            "older state in the table. Land the rows in another table first, and select there"
+            f"{row.SELECT.name} and {row.WHERE.name} cannot be used with {row.KEYS.name}: a row that is left out "
+            "would keep an older state in the table. Land the rows in another table first, and select there"
         )
-    with _of_setting(f"{KEYS.name}, {ORDER_BY.name}"):
+    with _of_setting(f"{row.KEYS.name}, {row.ORDER_BY.name}"):
         check_key_columns(row_format.written, row_format.keys, row_format.order_by or None)
     as_written = partial(named_column, row_format.written)
     return replace(
@@ -210,8 +179,8 @@ def checked(row_format: RowFormat) -> RowFormat:
     )  # fmt: skip
 
 
-def _query(rows: RowSettings) -> SqlQuery | None:
-    with _of_setting(f"{SELECT.name}, {WHERE.name}"):
+def _query(rows: row.RowSettings) -> SqlQuery | None:
+    with _of_setting(f"{row.SELECT.name}, {row.WHERE.name}"):
         return parse_query(rows.select, rows.where)
 
 
@@ -224,7 +193,7 @@ def _of_setting(name: str) -> Iterator[None]:
         raise ConfigurationError(f"{name}: {error}") from error
 
 
-def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:
+def kept_columns(rows: row.RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:
     """Return Kafka's columns that the table gets, as pairs of Kafka's name and the name in the table.
 
     If `ingest.kafkaColumns` is not set, the table gets all of Kafka's columns with these exceptions: a key or value
@@ -239,7 +208,7 @@ def kept_columns(rows: RowSettings, include_headers: bool) -> tuple[tuple[str, s
     return tuple((name, name) for name in SCHEMA_WITH_HEADERS.names if name not in omitted)
 
 
-def _lands_key(rows: RowSettings, keys: Sequence[str]) -> bool:
+def _lands_key(rows: row.RowSettings, keys: Sequence[str]) -> bool:
     """Return whether a decoded key is a column: with `ingest.kafkaColumns=none`, only if another setting needs it."""
     named = KEY in (name.lower() for name in keys)
     return rows.kafka_columns != () or named or bool(rows.select or rows.where or rows.transform)
@@ -255,7 +224,7 @@ def record_columns(spec: TableSpec) -> dict[str, str]:
         ConfigurationError: `ingest.select` or `ingest.where` is malformed.
     """
     rows = spec.rows
-    of_value = VALUE if rows.value_columns.lower() == FLAT else rows.value_columns
+    of_value = VALUE if rows.value_columns.lower() == row.FLAT else rows.value_columns
     texts = {KEY: KEY} if rows.key.format is Format.STRING and _lands_key(rows, spec.keys) else {}
     texts |= {VALUE: of_value} if rows.value.format is Format.STRING else {}
     names = texts | dict(kept_columns(rows, include_headers=True))
@@ -280,33 +249,33 @@ def _with_kind(part: PartFormat, row_format: RowFormat, name: str) -> PartFormat
     try:
         decoder = None if part.kind is not None else open_decoder(row_format, name)
     except LargeScaleError as error:
-        raise ConfigurationError(f"{error}. Set {LARGE_DECIMALS.name} to string, double or binary") from error
+        raise ConfigurationError(f"{error}. Set {row.LARGE_DECIMALS.name} to string, double or binary") from error
     return part if decoder is None else replace(part, kind=decoder.kind)
 
 
-def _part(settings: PartSettings, parse: SchemaParser) -> PartFormat:
+def _part(settings: row.PartSettings) -> PartFormat:
     part = PartFormat(settings.format, message=settings.message or "")
-    if settings.schema == REGISTRY or settings.id_place is not None:  # each key or value names its schema
+    if settings.schema == row.REGISTRY or settings.id_place is not None:  # each key or value names its schema
         part = replace(part, registered=True, ids=settings.id_place or SchemaIdsIn.DUAL, subject=settings.subject_name)
-    if settings.schema is not None and settings.schema != REGISTRY:
-        part = replace(part, schema=_schema(settings.name, settings.format, settings.schema, parse))
+    if settings.schema is not None and settings.schema != row.REGISTRY:
+        part = replace(part, schema=_schema(settings.name, settings.format, settings.schema))
     return part
 
 
-def _schema(name: str, kind: Format, schema: str, parse: SchemaParser) -> str:
+def _schema(name: str, kind: Format, schema: str) -> str:
     """Return a schema in the form of `PartFormat.schema`; if the setting is the path of a file, read the file.
 
     `schema` is the setting `ingest.key.schema` or `ingest.value.schema`. `name` is `key` or `value`, and `kind` is the
     format of the key or value.
     """
-    if schema == INFER:
+    if schema == row.INFER:
         raise ConfigurationError(f"ingest.{name}.schema is infer, which is for a query of one table: give the schema")
     content: str | bytes = schema
     if (match := _FILE.fullmatch(schema.strip())) is not None:
         content = _file(name, Path(schema.strip()), match[1].lower())
     if isinstance(content, bytes):
         return b64encode(content).decode()
-    return schema_to_text(_json_schema(name, content, parse)) if kind is Format.JSON else content
+    return schema_to_text(_json_schema(name, content)) if kind is Format.JSON else content
 
 
 def _file(name: str, path: Path, ending: str) -> str | bytes:
@@ -328,7 +297,7 @@ def _file(name: str, path: Path, ending: str) -> str | bytes:
         return compiled_file(path)
 
 
-def _json_schema(name: str, text: str, parse: SchemaParser) -> pa.Schema:
+def _json_schema(name: str, text: str) -> pa.Schema:
     """Return the Arrow schema of a DDL string, of Spark's schema JSON, or of a JSON Schema.
 
     `name` is `key` or `value`, for errors.
@@ -337,7 +306,7 @@ def _json_schema(name: str, text: str, parse: SchemaParser) -> pa.Schema:
         is_json = text.lstrip().startswith("{")
         if is_json and orjson.loads(text).get("type") != "struct":
             return json_schema_columns(text)
-        return parse(text)
+        return parse_spark_schema(text)
     except ConfigurationError as error:
         raise ConfigurationError(f"ingest.{name}.schema: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -355,14 +324,15 @@ def _check_columns(names: Sequence[str]) -> None:
         if name.lower() in seen:
             rename = f"{name} as kafka_{name}" if name.lower() in kafka else f"… as kafka_{name}"
             raise ConfigurationError(
-                f"two columns of the table would be called {name}: rename Kafka's with {KAFKA_COLUMNS.name}={rename}, "
-                f"leave it out ({KAFKA_COLUMNS.name}={NONE}), or keep the value in one column with {VALUE_COLUMNS.name}"
-                ". A table that exists keeps its columns: if the field is new, land in another table"
+                f"two columns of the table would be called {name}: rename Kafka's with "
+                f"{row.KAFKA_COLUMNS.name}={rename}, leave it out ({row.KAFKA_COLUMNS.name}={row.NONE}), or keep the "
+                f"value in one column with {row.VALUE_COLUMNS.name}. A table that exists keeps its "
+                "columns: if the field is new, land in another table"
             )
         if FORBIDDEN.search(name) or not name:
             raise ConfigurationError(
                 f"{name!r:.100} cannot be a column of a Delta table: blanks and ,;{{}}()= are not allowed in its name. "
-                f"Rename it by ingest.transform, or keep the value in one column with {VALUE_COLUMNS.name}"
+                f"Rename it by ingest.transform, or keep the value in one column with {row.VALUE_COLUMNS.name}"
             )
         seen[name.lower()] = name
 

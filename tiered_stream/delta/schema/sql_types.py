@@ -8,20 +8,15 @@ the table, so the functions here do not follow this setting.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from inspect import signature
 from typing import Any
 
-import orjson
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.table_rules import ELEMENT, MAP_KEY, MAP_VALUE
-from tiered_stream.spark.session import is_connect
 
 TIMESTAMP_TYPE = "spark.sql.timestampType"
 _INSTANTS = "TIMESTAMP_LTZ"
@@ -68,69 +63,12 @@ def sql_text(text: str) -> str:
     return f"'{escaped}'"
 
 
-def parse_ddl(text: str) -> DataType:
-    """Parse a DDL string with Spark's own parser. TIMESTAMP is an instant, whatever `spark.sql.timestampType` is."""
-    with _instants():
-        return DataType.fromDDL(text)
-
-
 def _field(field: StructField) -> str:
     return f"{sql_name((field.name,))}: {sql_type(field.dataType)}{_null(field)}"
 
 
 def _null(field: StructField) -> str:
     return "" if field.nullable else " NOT NULL"
-
-
-@contextmanager
-def _instants() -> Iterator[None]:
-    """Make Spark's parser read TIMESTAMP as an instant during the `with` block.
-
-    With Spark Connect, the session's setting is changed until the end of the block. Without Spark Connect, only this
-    thread is affected.
-    """
-    spark = SparkSession.getActiveSession()
-    timestamp_type = (spark and spark.conf.get(TIMESTAMP_TYPE, None)) or _INSTANTS
-    if spark is None or timestamp_type.upper() == _INSTANTS:
-        yield
-        return
-    if is_connect(spark):
-        spark.conf.set(TIMESTAMP_TYPE, _INSTANTS)
-        try:
-            yield
-        finally:
-            spark.conf.set(TIMESTAMP_TYPE, timestamp_type)
-        return
-    # The parser reads the settings of the thread's session. A copied session does not affect the user's other threads.
-    java: Any = spark._jsparkSession
-    copy = java.cloneSession()
-    copy.conf().set(TIMESTAMP_TYPE, _INSTANTS)
-    sessions: Any = SparkSession._get_j_spark_session_class(spark._jvm)
-    sessions.setActiveSession(copy)
-    try:
-        yield
-    finally:
-        sessions.setActiveSession(java)
-
-
-# Conversion of Spark's schemas to Arrow's, by Spark's own parser and types.
-
-
-def parse_schema(text: str) -> pa.Schema:
-    """Return the Arrow schema of a DDL string (which needs a Spark session), or of Spark's JSON of a struct."""
-    try:
-        schema = StructType.fromJson(orjson.loads(text)) if text.lstrip().startswith("{") else parse_ddl(text)
-    except PySparkException as error:
-        raise ValueError(str(error)) from error
-    if not isinstance(schema, StructType):
-        raise ConfigurationError(f"the schema is {schema.simpleString()}: it must have fields")
-    try:
-        return arrow_schema(schema)
-    except PySparkException as error:
-        raise ConfigurationError(
-            f"the schema is {schema.simpleString()}, which no column here can be: {error}. For VARCHAR(n) and CHAR(n), "
-            "write STRING, and create the table with these types before: its lengths then hold"
-        ) from error
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -11,23 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tiered_stream.delta.settings.row_settings import (
-    DEBEZIUM_PLACEHOLDER,
-    KEYS,
-    MAX_DEAD_LETTERS,
-    MERGE_ON,
-    MODE,
-    ORDER_BY,
-    OWN_COLUMNS,
-    REGISTRY_PREFIX,
-    ROW_OPTIONS,
-    UNAVAILABLE_VALUE,
-    UPSERT,
-    UPSERT_OPTIONS,
-    RowSettings,
-    column_names,
-    row_settings,
-)
+from tiered_stream.delta.settings import row_settings as row
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import Envelope, Evolution
 from tiered_stream.options import types
@@ -56,15 +40,15 @@ if TYPE_CHECKING:
 TOPIC = "{topic}"
 """Placeholder for the topic in a table's path or name."""
 TARGET_FILE_SIZE = option("ingest.targetFileSize", types.byte_size(1 << 20), "128m", "Approximate size of a data file.")
-ZSTD, SNAPPY, GZIP, UNCOMPRESSED = "zstd", "snappy", "gzip", "none"
+CODECS = ZSTD, SNAPPY, GZIP, UNCOMPRESSED = "zstd", "snappy", "gzip", "none"
 COMPRESSION = optional(
-    "ingest.compression", types.one_of(ZSTD, SNAPPY, GZIP, UNCOMPRESSED),
+    "ingest.compression", types.one_of(*CODECS),
     "Compression of data files: `zstd`, `snappy`, `gzip` or `none`. By default: the session's "
     "`spark.sql.parquet.compression.codec` if it is set; otherwise `zstd`, but `snappy` in a local folder.",
 )  # fmt: skip
 DAY_COLUMN = optional("ingest.dayColumn", types.text, "Name of a partition column with the UTC day of `timestamp`.")
 CLUSTER_BY: Option[tuple[str, ...]] = Option(
-    "ingest.clusterBy", column_names, (), "",
+    "ingest.clusterBy", row.column_names, (), "",
     "Columns for liquid clustering of a table that the query creates, separated by commas.",
 )  # fmt: skip
 COMPACT_EVERY = optional(
@@ -120,10 +104,10 @@ ON_LANDED_OFFSETS = option(
 INGEST_OPTIONS: tuple[Option[Any], ...] = (
     TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, COMMIT, ROUTE, ON_TABLE_ERROR,
     ON_LANDED_OFFSETS,
-    *UPSERT_OPTIONS,
+    *row.UPSERT_OPTIONS,
 )  # fmt: skip
-_OF_QUERY = (COMMIT, ROUTE, ON_TABLE_ERROR, ON_LANDED_OFFSETS, MAX_DEAD_LETTERS)
-TOPIC_OPTIONS = tuple(each for each in (*INGEST_OPTIONS, *ROW_OPTIONS) if each not in _OF_QUERY)
+_OF_QUERY = (COMMIT, ROUTE, ON_TABLE_ERROR, ON_LANDED_OFFSETS, row.MAX_DEAD_LETTERS)
+TOPIC_OPTIONS = tuple(each for each in (*INGEST_OPTIONS, *row.ROW_OPTIONS) if each not in _OF_QUERY)
 """Options that may be set for a single topic, such as `ingest.topic.orders.dayColumn`."""
 TABLE, CHECKPOINT = "ingest.table", "ingest.checkpointLocation"
 TRIGGER, LANE = "ingest.trigger", "ingest.lane"
@@ -160,7 +144,7 @@ BUCKET_SCHEMES = (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES, HDFS_SCHEME)
 """URI schemes of the object stores to which tasks write, and of HDFS."""
 
 _SOURCE_PREFIXES = "kafka.", "remote.", "rsm.", "rlmm."
-_PREFIXES = (PROPERTY_PREFIX.lower(), REGISTRY_PREFIX)
+_PREFIXES = (PROPERTY_PREFIX.lower(), row.REGISTRY_PREFIX)
 _SEGMENTS_PREFIX = "remote.storage."
 
 
@@ -221,23 +205,23 @@ class TableSpec:
     compression: str | None = of(COMPRESSION)
     cluster_by: tuple[str, ...] = of(CLUSTER_BY)
     compact_every: int | None = of(COMPACT_EVERY)
-    mode: str = of(MODE)
-    keys: tuple[str, ...] = of(KEYS)
+    mode: str = of(row.MODE)
+    keys: tuple[str, ...] = of(row.KEYS)
     """Columns that identify a row of a table of the latest state; empty: rows are appended.
 
     Files with keys are staged: each has the last row of each key, and a MERGE applies them to the table.
     """
-    order_by: str | None = of(ORDER_BY)
-    own_columns: tuple[str, ...] = of(OWN_COLUMNS)
+    order_by: str | None = of(row.ORDER_BY)
+    own_columns: tuple[str, ...] = of(row.OWN_COLUMNS)
     """Columns of a table of the latest state that a MERGE leaves alone."""
-    unavailable_value: str | None = of(UNAVAILABLE_VALUE)
+    unavailable_value: str | None = of(row.UNAVAILABLE_VALUE)
     tasks: int = 1
     """Number of tasks that run at once; a small micro-batch is divided into at most this many tasks."""
-    merge_on: str | None = of(MERGE_ON)
+    merge_on: str | None = of(row.MERGE_ON)
     commit: str = of(COMMIT)
     on_landed_offsets: str = of(ON_LANDED_OFFSETS)
     on_table_error: str = of(ON_TABLE_ERROR)
-    rows: RowSettings = field(default_factory=RowSettings)
+    rows: row.RowSettings = field(default_factory=row.RowSettings)
     own_properties: tuple[tuple[str, str], ...] = ()
     """Delta table properties that the user sets for a new table (`ingest.tableProperty.*`)."""
     name: str = ""
@@ -279,12 +263,12 @@ class TableSpec:
     @property
     def is_upsert(self) -> bool:
         """True if the table has the latest row of each key (`ingest.mode=upsert`)."""
-        return self.mode == UPSERT
+        return self.mode == row.UPSERT
 
     @property
     def placeholder(self) -> str:
         """Placeholder of values that the database does not send; empty if there is none."""
-        default = "" if self.rows.envelope is Envelope.NONE else DEBEZIUM_PLACEHOLDER
+        default = "" if self.rows.envelope is Envelope.NONE else row.DEBEZIUM_PLACEHOLDER
         return self.unavailable_value or default
 
     @property
@@ -337,7 +321,7 @@ def table_spec(settings: Mapping[str, str]) -> TableSpec:
     options = GivenOptions(settings)
     size = len(PROPERTY_PREFIX)
     spec = TableSpec(
-        "", table_storage(settings), **read_fields(TableSpec, options), rows=row_settings(settings),
+        "", table_storage(settings), **read_fields(TableSpec, options), rows=row.row_settings(settings),
         own_properties=tuple(  # names keep their case, because Delta distinguishes it
             (name[size:], value) for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())
         ),
@@ -361,8 +345,8 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
     """
     check_placeholders(settings, (JOB_PREFIX,))
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
-    ours = [option.name for option in INGEST_OPTIONS] + [option.name for option in ROW_OPTIONS]
-    known = {name.lower(): name for name in (*ours, *own, *storage, REGISTRY_PREFIX + "url")}
+    ours = [option.name for option in INGEST_OPTIONS] + [option.name for option in row.ROW_OPTIONS]
+    known = {name.lower(): name for name in (*ours, *own, *storage, row.REGISTRY_PREFIX + "url")}
     prefixes = (*_PREFIXES, *_SOURCE_PREFIXES, GivenOptions(settings).plugin_prefix)
     for name in settings:
         lower = name.lower()

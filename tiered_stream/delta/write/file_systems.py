@@ -15,31 +15,12 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from tiered_stream.delta.settings.ingest_settings import (
-    BUCKET_SCHEMES,
-    S3_SCHEMES,
-    STORAGE_PREFIX,
-    TableSpec,
-    TableStorage,
-)
+from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.errors import ConfigurationError, CorruptDataError, StorageError, StorageObjectNotFoundError
 from tiered_stream.model import ByteRange
-from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.process.caches import PerProcess
-from tiered_stream.storage.cloud_endpoints import (
-    AZURE_SCHEMES,
-    GOOGLE_SCHEME,
-    HDFS_SCHEME,
-    TABLES,
-    azure_place,
-    google_endpoint,
-)
-from tiered_stream.storage.hadoop.client_settings import (
-    default_file_system,
-    hadoop_settings_of,
-    name_node_url,
-    offer_key_table,
-)
+from tiered_stream.storage import cloud_endpoints as endpoints
+from tiered_stream.storage.hadoop import client_settings as hadoop
 from tiered_stream.storage.identity.google_identity import google_identity
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
@@ -67,7 +48,7 @@ _CREDENTIALS = re.compile(r"//[^/]*@")
 _DOTS = frozenset((".", ".."))
 
 
-def deltalake_place(spec: TableSpec) -> tuple[str, dict[str, str]]:
+def deltalake_place(spec: ingest.TableSpec) -> tuple[str, dict[str, str]]:
     """Return the table's URI and `storage_options` as arguments of deltalake's `DeltaTable`.
 
     A key table for HDFS is offered to deltalake, which has no option for it, by the environment of this process.
@@ -80,25 +61,25 @@ def deltalake_place(spec: TableSpec) -> tuple[str, dict[str, str]]:
         StorageAccessError: a file of Google's credentials cannot be read.
     """
     parts = urlsplit(spec.uri)
-    if parts.scheme == GOOGLE_SCHEME:
+    if parts.scheme == endpoints.GOOGLE_SCHEME:
         return spec.uri, _google_options(spec.storage)
-    if parts.scheme in AZURE_SCHEMES:
-        place = azure_place(spec.storage.at(spec.uri), TABLES)
+    if parts.scheme in endpoints.AZURE_SCHEMES:
+        place = endpoints.azure_place(spec.storage.at(spec.uri), endpoints.TABLES)
         config = {"account_name": place.account, "endpoint": place.endpoint, **place.identity.for_deltalake()}
         return f"az://{place.container}{parts.path}", {**config, "allow_http": _allows_http(place.endpoint)}
-    if parts.scheme == HDFS_SCHEME:
+    if parts.scheme == endpoints.HDFS_SCHEME:
         if odd := _ODD_IN_HDFS.search(spec.uri):
             why = f"it has the letter {odd[0]!r}, so that deltalake would look in another folder than Spark"
             raise ConfigurationError(f"the path {spec.uri}: {why}. Choose a folder without it in its name")
         access = spec.storage.at(spec.uri)
-        offer_key_table(access)
-        settings = hadoop_settings_of(access)
-        return name_node_url(f"hdfs://{parts.netloc}", settings) + parts.path, settings
+        hadoop.offer_key_table(access)
+        settings = hadoop.hadoop_settings_of(access)
+        return hadoop.name_node_url(f"hdfs://{parts.netloc}", settings) + parts.path, settings
     return spec.uri, delta_storage_options(spec.storage, parts.netloc) if parts.scheme == "s3" else {}
 
 
-def _google_options(storage: TableStorage) -> dict[str, str]:
-    endpoint, identity = google_endpoint(storage), google_identity(storage, STORAGE_PREFIX)
+def _google_options(storage: ingest.TableStorage) -> dict[str, str]:
+    endpoint, identity = endpoints.google_endpoint(storage), google_identity(storage, ingest.STORAGE_PREFIX)
     return {"base_url": endpoint, **identity.for_deltalake(), "allow_http": _allows_http(endpoint)}
 
 
@@ -106,7 +87,7 @@ def _allows_http(endpoint: str) -> str:
     return "true" if endpoint.startswith("http:") else "false"
 
 
-def delta_storage_options(storage: TableStorage, bucket: str) -> dict[str, str]:
+def delta_storage_options(storage: ingest.TableStorage, bucket: str) -> dict[str, str]:
     """Return the settings for access to the table's bucket in S3, as the argument `storage_options` of deltalake.
 
     They have credentials that are valid now, and nothing is left to the environment.
@@ -153,17 +134,17 @@ def uri_of(path: str) -> str | None:
     if parts.scheme == "file":
         # Hadoop takes a path's characters literally: %20 is not a blank, and # begins no fragment.
         return Path(match[2] if (match := _ABSOLUTE.fullmatch(path)) else parts.path).as_uri()
-    if parts.scheme in BUCKET_SCHEMES:
+    if parts.scheme in ingest.BUCKET_SCHEMES:
         if odd := _ODD_LETTERS.search(path):
             why = f"libraries read {odd[0]} in it in different ways"
             raise ConfigurationError(f"the path {path}: {why}. Choose a folder without {odd[0]} in its name")
         scheme, _, place = path.partition(":")  # Hadoop writes a path in its default file system as hdfs:/folder
-        scheme = "s3" if parts.scheme in S3_SCHEMES else scheme
+        scheme = "s3" if parts.scheme in ingest.S3_SCHEMES else scheme
         return f"{scheme}://{_SLASHES.sub('/', place.removeprefix('//')).rstrip('/')}"
     return path if parts.scheme else None
 
 
-def path_uri(path: str, default_fs: Callable[[], str] = default_file_system) -> str:
+def path_uri(path: str, default_fs: Callable[[], str] = hadoop.default_file_system) -> str:
     """Return a path's URI: `file:///folder`, `s3://bucket/prefix`, or the URI of another scheme.
 
     A path without a scheme is in the file system whose URI `default_fs` returns (Hadoop's `fs.defaultFS`). If the path
@@ -204,7 +185,7 @@ def normal_path(path: str) -> str:
     """
     match = _ABSOLUTE.fullmatch(path)
     names = match[2].split("/") if match else []
-    in_bucket = urlsplit(path).scheme in BUCKET_SCHEMES
+    in_bucket = urlsplit(path).scheme in ingest.BUCKET_SCHEMES
     escaped = next((name for name in names if in_bucket and name not in _DOTS and _unescaped(name) in _DOTS), None)
     if escaped is not None:
         raise _refusal(path, f"libraries read {escaped} in it in different ways")
@@ -221,7 +202,7 @@ def _unescaped(name: str) -> str:
 
 
 def _refusal(path: str, why: str) -> ConfigurationError:
-    is_azure = urlsplit(path).scheme in AZURE_SCHEMES  # whose paths have the container's name before @
+    is_azure = urlsplit(path).scheme in endpoints.AZURE_SCHEMES  # whose paths have the container's name before @
     shown_path = path if is_azure else _CREDENTIALS.sub("//", path)
     return ConfigurationError(f"the path {shown_path}: {why}. Write it without . and ..")
 
@@ -229,7 +210,7 @@ def _refusal(path: str, why: str) -> ConfigurationError:
 _folders: PerProcess[fs.FileSystem] = PerProcess()
 
 
-def open_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
+def open_folder(uri: str, storage: ingest.TableStorage) -> fs.FileSystem:
     """Return a pyarrow file system whose root is the folder at `uri`.
 
     All calls in a process with the same arguments return the same object.
@@ -237,19 +218,14 @@ def open_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
     return _folders.get({"uri": uri, "storage": storage}, lambda: _make_folder(uri, storage))
 
 
-def _make_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
+def _make_folder(uri: str, storage: ingest.TableStorage) -> fs.FileSystem:
     parts = urlsplit(uri)
     if parts.scheme == "file":
         return fs.SubTreeFileSystem(unquote(parts.path), fs.LocalFileSystem())
-    return open_object_folder(storage.at(uri))
+    return fs.PyFileSystem(_ObjectFolder(open_store(storage.at(uri), endpoints.TABLES)))
 
 
 # Folder in an object store as a read-only file system of pyarrow, by means of this package's own store.
-
-
-def open_object_folder(options: StorageOptions) -> fs.FileSystem:
-    """Return a read-only file system of pyarrow whose root is the folder `options.uri`."""
-    return fs.PyFileSystem(_ObjectFolder(open_store(options, TABLES)))
 
 
 class _ObjectFolder(fs.FileSystemHandler):  # type: ignore[misc]

@@ -12,17 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.formats.avro import avro_kernels as kernels
+from tiered_stream.formats.avro import avro_schema as avro
 from tiered_stream.formats.avro.avro_program import AvroProgram
-from tiered_stream.formats.avro.avro_schema import (
-    MAX_DEPTH,
-    AvroType,
-    Decimal,
-    Fixed,
-    Primitive,
-    Union,
-    children,
-    parse_avro_schema,
-)
 from tiered_stream.formats.avro.avro_types import arrow_type, single_type
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 from tiered_stream.formats.columns.column_kernels import key_hash_table
@@ -35,7 +26,7 @@ _MAX_BYTES = 400
 TOO_LARGE = "a decimal has more than 400 bytes"
 
 
-def converted(column: pa.Array, node: AvroType) -> tuple[pa.Array, pa.BooleanArray]:
+def converted(column: pa.Array, node: avro.AvroType) -> tuple[pa.Array, pa.BooleanArray]:
     """Return a column of the Avro type `node` with large decimals converted, and a boolean for each row.
 
     `column` has the type `arrow_type(node, as_read=True)`. The boolean is True if a number in the row is too large; the
@@ -44,11 +35,11 @@ def converted(column: pa.Array, node: AvroType) -> tuple[pa.Array, pa.BooleanArr
     kind = arrow_type(node)
     if column.type == kind:
         return column, pa.repeat(pa.scalar(False), len(column))
-    if isinstance(node, Union) and (one := single_type(node)) is not None:
+    if isinstance(node, avro.Union) and (one := single_type(node)) is not None:
         return converted(column, one)
-    if isinstance(node, Primitive | Fixed) and isinstance(node.logical, Decimal):
+    if isinstance(node, avro.Primitive | avro.Fixed) and isinstance(node.logical, avro.Decimal):
         return _numbers(column, node.logical, kind)
-    below = node.values if isinstance(node, Union) else tuple(children(node))
+    below = node.values if isinstance(node, avro.Union) else tuple(avro.children(node))
     if pa.types.is_struct(kind):
         arrays, marks = zip(*map(converted, column.flatten(), below), strict=True)
         bad = pa.array([any(row) for row in zip(*map(pa.Array.to_pylist, marks), strict=True)], pa.bool_())
@@ -58,7 +49,7 @@ def converted(column: pa.Array, node: AvroType) -> tuple[pa.Array, pa.BooleanArr
     return with_items(column, offsets, items, kind), rows_with(bad, offsets)
 
 
-def _numbers(column: pa.BinaryArray, decimal: Decimal, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray]:
+def _numbers(column: pa.BinaryArray, decimal: avro.Decimal, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray]:
     values, bad = [], []
     for content in column.to_pylist():
         unscaled = None if content is None or len(content) > _MAX_BYTES else int.from_bytes(content, signed=True)
@@ -67,7 +58,7 @@ def _numbers(column: pa.BinaryArray, decimal: Decimal, kind: pa.DataType) -> tup
     return pa.array(values, kind, from_pandas=False), pa.array(bad, pa.bool_())
 
 
-def _written(unscaled: int, decimal: Decimal) -> str | float:
+def _written(unscaled: int, decimal: avro.Decimal) -> str | float:
     if decimal.column is LargeDecimals.STRING:
         digits = str(abs(unscaled)).zfill(decimal.scale + 1)
         whole = len(digits) - decimal.scale
@@ -88,13 +79,16 @@ class AvroReader(SlicesDecoder):
         UnsupportedDataError: no column can have the type of `reader`.
     """
 
-    def __init__(self, writer: AvroType, reader: AvroType) -> None:
+    def __init__(self, writer: avro.AvroType, reader: avro.AvroType) -> None:
         self.kind = arrow_type(reader)
         self._reader = reader
         self._builder = ColumnBuilder(arrow_type(reader, as_read=True))
         self._program = AvroProgram(writer, reader, self._builder)
         self._arguments = self._program.kernel_arguments()
-        self._room = np.zeros((MAX_DEPTH + 2, kernels.STACK_COLUMNS), np.int64), key_hash_table(self._builder.has_maps)
+        self._room = (
+            np.zeros((avro.MAX_DEPTH + 2, kernels.STACK_COLUMNS), np.int64),
+            key_hash_table(self._builder.has_maps),
+        )
 
     def read(self, slices: ByteSlices) -> Decoded:
         column, errors, reasons = self._builder.decoded(slices, kernels.decode_values, self._arguments, self._room)
@@ -122,8 +116,8 @@ class AvroDecoder(AvroReader):
             ConfigurationError: a schema is invalid, or values of `schema` cannot be read as values of `reader`.
             UnsupportedDataError: no column can have the schema's type.
         """
-        writer = parse_avro_schema(schema, columns=columns)
-        super().__init__(writer, writer if reader is None else parse_avro_schema(reader, columns=columns))
+        writer = avro.parse_avro_schema(schema, columns=columns)
+        super().__init__(writer, writer if reader is None else avro.parse_avro_schema(reader, columns=columns))
 
 
 def compile_kernels() -> None:

@@ -17,16 +17,13 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-import orjson
 import urllib3
 from cachetools import TTLCache
 from urllib3.util.ssl_ import create_urllib3_context
 
-from tiered_stream import errors
+from tiered_stream import errors, timed_http
 from tiered_stream.errors import SchemaRegistryError, UnknownSchemaError
 from tiered_stream.process.caches import PerProcess, SingleFlightCache
-from tiered_stream.process.logs import muted
-from tiered_stream.timed_http import environment_proxy, read_response, timed_pools, untrusted_certificate
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 _ROUNDS, _FIRST_WAIT = 5, 0.2
@@ -34,8 +31,6 @@ _ROUNDS, _FIRST_WAIT = 5, 0.2
 long as the one before.
 """
 _MAX_BYTES = 8 << 20
-_RETRIABLE = {408, 425, 429, *range(500, 600)} - {501, 505}
-"""HTTP statuses after which the same request may succeed."""
 _UNKNOWN = (40401, 40402, 40403)
 """Error codes of the registry for a missing subject, version or schema. A 404 without them has another cause."""
 GUIDS = "/schemas/guids/"
@@ -107,7 +102,9 @@ class RegistryConnection:
         tls = _tls(settings.properties)
         try:
             self._pools = {
-                url: timed_pools(_CONNECT_SECONDS, _READ_SECONDS, tls, headers, proxy=environment_proxy(url))
+                url: timed_http.timed_pools(
+                    _CONNECT_SECONDS, _READ_SECONDS, tls, headers, proxy=timed_http.environment_proxy(url)
+                )
                 for url in settings.urls
             }
         except (urllib3.exceptions.HTTPError, ValueError):
@@ -140,26 +137,17 @@ class RegistryConnection:
 
     def _request(self, url: str, path: str) -> dict[str, Any]:
         try:
-            with muted("urllib3"):
-                # A redirect could send the password to another server.
-                response = self._pools[url].request("GET", url + path, redirect=False, preload_content=False)
-                try:
-                    status, content = response.status, read_response(response, _MAX_BYTES)
-                finally:
-                    response.close()
+            status, content = timed_http.fetch(self._pools[url], "GET", url + path, _MAX_BYTES)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise _unreached(url, error) from error
-        try:
-            document: Any = orjson.loads(content)
-        except ValueError:
-            document = None
-        if status == 200 and isinstance(document, dict):
+        document = timed_http.json_object(content)
+        if status == 200 and document is not None:
             return document
-        raise _refused(url, path, status, document.get("error_code") if isinstance(document, dict) else None)
+        raise _refused(url, path, status, (document or {}).get("error_code"))
 
 
 def _unreached(url: str, error: Exception) -> errors.SchemaRegistryError:
-    untrusted = untrusted_certificate(error)
+    untrusted = timed_http.untrusted_certificate(error)
     if untrusted is not None:
         return errors.SchemaRegistryError(
             f"the schema registry {url}: TLS failed: {untrusted.verify_message}; is its authority in ssl.ca.location?"
@@ -170,7 +158,7 @@ def _unreached(url: str, error: Exception) -> errors.SchemaRegistryError:
 
 def _refused(url: str, path: str, status: int, code: object) -> errors.SchemaRegistryError:
     reported = f"{status} ({code})" if isinstance(code, int) else str(status)
-    if status in _RETRIABLE:
+    if status in timed_http.RETRIABLE_STATUSES:
         return errors.SchemaRegistryUnavailableError(f"the schema registry {url} responded with {reported}")
     if status == 404 and code in _UNKNOWN:
         return errors.UnknownSchemaError(f"the schema registry {url} has no {path}")

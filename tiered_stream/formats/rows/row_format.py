@@ -8,17 +8,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from tiered_stream.formats.rows import row_choices as choices
 from tiered_stream.formats.rows.change_records import DELETED_FIELD
 from tiered_stream.formats.rows.kafka_columns import HIDDEN, OFFSET, TIMESTAMP, hidden, marked
-from tiered_stream.formats.rows.row_choices import (
-    AS_SPARK,
-    AvroColumns,
-    Envelope,
-    Evolution,
-    Format,
-    OnDecodeError,
-    SchemaIdsIn,
-)
 from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
 from tiered_stream.formats.sql.parser import SqlQuery
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
@@ -60,7 +52,7 @@ class PartFormat:
     format, and as long as the type is not resolved.
     """
 
-    format: Format = Format.BINARY
+    format: choices.Format = choices.Format.BINARY
     schema: str = ""
     message: str = ""
     registered: bool = False
@@ -69,13 +61,13 @@ class PartFormat:
     """Texts of the Avro schemas that `schema` refers to. Each one comes after the schemas that it refers to."""
     subject: str = ""
     """Name of the subject in the registry; it may contain `TOPIC_IN_SUBJECT`. '' means Confluent's default name."""
-    ids: SchemaIdsIn = SchemaIdsIn.PREFIX
+    ids: choices.SchemaIdsIn = choices.SchemaIdsIn.PREFIX
     """Location of the schema ids, if `registered` is True."""
 
     @property
     def reads_headers(self) -> bool:
         """Return whether values may name their schemas in a record header."""
-        return self.registered and self.ids is SchemaIdsIn.DUAL
+        return self.registered and self.ids is choices.SchemaIdsIn.DUAL
 
     @property
     def is_of_topic(self) -> bool:
@@ -110,10 +102,10 @@ class RowFormat:
     value: PartFormat = PartFormat()
     struct_column: str | None = None
     """Name of the column for the whole value; None means that each field of a struct value is a column."""
-    on_error: OnDecodeError = OnDecodeError.FAIL
-    evolution: Evolution = Evolution.NONE
-    envelope: Envelope = Envelope.NONE
-    avro_columns: AvroColumns = AS_SPARK
+    on_error: choices.OnDecodeError = choices.OnDecodeError.FAIL
+    evolution: choices.Evolution = choices.Evolution.NONE
+    envelope: choices.Envelope = choices.Envelope.NONE
+    avro_columns: choices.AvroColumns = choices.AS_SPARK
     times: tuple[tuple[str, str], ...] = ()
     """Columns of numbers that become dates or timestamps, each as (name, unit)."""
     transform: str = ""
@@ -158,7 +150,7 @@ class RowFormat:
     @property
     def is_resolved(self) -> bool:
         """Return whether key and value each have a type or are binary, so that the types of all columns are known."""
-        return all(part.kind is not None or part.format is Format.BINARY for part in (self.key, self.value))
+        return all(part.kind is not None or part.format is choices.Format.BINARY for part in (self.key, self.value))
 
     @property
     def decoded(self) -> pa.Schema:
@@ -195,7 +187,7 @@ class RowFormat:
 
     def _of_value(self, kind: pa.DataType) -> Iterator[tuple[pa.Field, Source]]:
         if self.struct_column is None and pa.types.is_struct(kind):
-            is_flattened = self.envelope is Envelope.FLATTENED
+            is_flattened = self.envelope is choices.Envelope.FLATTENED
             for number, column in enumerate(kind):
                 if is_flattened and column.name == DELETED_FIELD:
                     continue

@@ -336,15 +336,11 @@ def _conditions(args: Sequence[Bound], what: str) -> list[Bound]:
 
 
 def all_of(*args: Bound) -> Bound:
-    return _joined(pc.and_kleene, _conditions(args, "AND"))
+    return call(BOOLEAN, lambda *values: reduce(pc.and_kleene, values), *_conditions(args, "AND"))
 
 
 def any_of(*args: Bound) -> Bound:
-    return _joined(pc.or_kleene, _conditions(args, "OR"))
-
-
-def _joined(by: Callable[[Values, Values], Values], args: Sequence[Bound]) -> Bound:
-    return call(BOOLEAN, lambda *values: reduce(by, values), *args)
+    return call(BOOLEAN, lambda *values: reduce(pc.or_kleene, values), *_conditions(args, "OR"))
 
 
 def negated(arg: Bound) -> Bound:
@@ -379,15 +375,7 @@ def case(*args: Bound) -> Bound:
 def first_valid(*args: Bound) -> Bound:
     """Return the first value that is not null."""
     values = common(args, "COALESCE")
-
-    def values_of(batch: pa.RecordBatch) -> Values:
-        result = values[-1].values(batch)
-        for value in reversed(values[:-1]):
-            own = value.values(batch)
-            result = pc.if_else(pc.is_valid(own), own, result)
-        return result
-
-    return Bound(values[0].kind, values_of)
+    return call(values[0].kind, pc.coalesce, *values)
 
 
 def null_if(left: Bound, right: Bound, zone_is_utc: bool) -> Bound:

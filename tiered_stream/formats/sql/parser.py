@@ -127,6 +127,7 @@ class _Parser(SqlReader):
     """Recursive descent parser. A method that returns a `Tree` consumes the tokens of the tree."""
 
     MAX_DEPTH = MAX_DEPTH
+    HAS_COMMENTS = False
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_LENGTH:

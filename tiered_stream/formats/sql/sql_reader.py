@@ -32,7 +32,8 @@ _NAMES = {NULL: "NULL", **{kind: name for name, kind in reversed(_TYPES.items())
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOKEN = re.compile(
-    r"[ \t\r\n]*(?:(?P<comment>--|/\*)|(?P<text>'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<name>[A-Z_]\w*)"
+    r"[ \t\r\n]*(?:(?P<comment>--[^\n]*|/\*.*?\*/)"
+    r"|(?P<text>'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<name>[A-Z_]\w*)"
     r"|(?P<quoted>`(?:[^`]|``)+`)|(?P<number>(?:\d+\.?\d*|\.\d+)(?:E[+-]?\d+)?(?:BD|[DLSY])?)(?![\w.])|(?P<word>\d\w*)"
     r"|(?P<mark><=>|<=|>=|<>|!=|==|\|\||::|[-+*/%=<>(),.!:])|(?P<end>\Z))",
     re.ASCII | re.IGNORECASE | re.DOTALL,
@@ -72,9 +73,11 @@ class SqlReader:
     """
 
     MAX_DEPTH = 64
+    HAS_COMMENTS = True
+    """True if the text may have comments, which are skipped."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = _tokens(text)
+        self.tokens = _tokens(text, self.HAS_COMMENTS)
         """Tokens, of which the last one is the end of the text."""
         self._at = 0
         self._depth = 0
@@ -153,7 +156,8 @@ class SqlReader:
         if name not in _TYPES:
             raise SqlTypeError(
                 f"the type {name:.50} is not on the list: {', '.join(_TYPES)}, DECIMAL(p,s), ARRAY<…>, MAP<…, …>, "
-                "STRUCT<…>"
+                "STRUCT<…>. For VARCHAR(n) and CHAR(n), write STRING, and create the table with these types before: "
+                "its lengths then hold"
             )
         return _TYPES[name]
 
@@ -194,17 +198,19 @@ class SqlReader:
         return int(self.next().text)
 
 
-def _tokens(text: str) -> list[Token]:
+def _tokens(text: str, has_comments: bool) -> list[Token]:
     found: list[Token] = []
     at = 0
     while not found or found[-1].kind != TokenKind.END:
         match = _TOKEN.match(text, at)
         if match is None or match.lastgroup is None:
             raise SqlError(f"{text[at:].lstrip()[:20]!r} is not expected")
+        at = match.end()
+        if match.lastgroup == "comment" and has_comments:
+            continue
         if match.lastgroup == "comment":
             raise SqlError("it has a comment: remove it")
         found.append(Token(TokenKind(match.lastgroup), match[match.lastgroup], match.start(match.lastgroup)))
-        at = match.end()
     return found
 
 
@@ -247,7 +253,9 @@ def _of_json(kind: Any, level: int = 0) -> pa.DataType:
         return parse_type(str(kind))
     match kind["type"]:
         case "struct":
-            fields = [(each["name"], _of_json(each["type"], level + 1), each["nullable"]) for each in kind["fields"]]
+            fields = [
+                (each["name"], _of_json(each["type"], level + 1), each.get("nullable", True)) for each in kind["fields"]
+            ]
             return pa.struct([pa.field(*field) for field in fields])
         case "array":
             return _list_of(_of_json(kind["elementType"], level + 1), kind["containsNull"])

@@ -5,17 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from tiered_stream.kerberos_codes import (
-    CLOCK,
-    EXPIRED,
-    FAULTS,
-    NO_CACHE,
-    NO_CREDENTIALS,
-    UNKNOWN_SERVICE,
-    Culprit,
-    KerberosFault,
-    fault_code,
-)
+from tiered_stream import kerberos_codes as codes
 
 _RUST_ERROR = re.compile(r'(?P<kind>\w+)\((?:"(?P<java>[\w.$]+)", )?"?(?P<text>.*?)(?:\\n|"?\)$|$)', re.DOTALL)
 """An error of the client as text: its kind, and for an error of a node Java's class and message."""
@@ -23,9 +13,9 @@ _GSSAPI = re.compile(r'GSSAPIError\(.*?raw: "0x(?P<major>\w+)".*?\}, (?P<minor>\
 _UNSPECIFIED = re.compile(r"^.*?Minor code may provide more information: |^No credentials were supplied, .*?: ")
 _DATA_NODES = re.compile(r'ip_addr: \\?"(?P<host>[^"\\]+)\\?".*?xfer_port: (?P<port>\d+)')
 _FURTHER_CODES = {
-    UNKNOWN_SERVICE: KerberosFault(
-        Culprit.SETUP, "the KDC knows no such name node: map its host to its realm in krb5.conf ([domain_realm])"
-    ),
+    codes.UNKNOWN_SERVICE: codes.KerberosFault(
+        codes.Culprit.SETUP, "the KDC knows no such name node: map its host to its realm in krb5.conf ([domain_realm])"
+    )
 }
 _NO_LIBRARY = "Failed to load libgssapi_krb"
 
@@ -59,7 +49,9 @@ def _addresses_in(text: str) -> str:
     )
 
 
-def login_fault(error: BaseException, principal: str | None, keytab: str | None, prefix: str) -> KerberosFault | None:
+def login_fault(
+    error: BaseException, principal: str | None, keytab: str | None, prefix: str
+) -> codes.KerberosFault | None:
     """Return the fault of a Kerberos login that failed on this machine or at the KDC. `advice` has the reason, too.
 
     None: the error is another one.
@@ -74,18 +66,20 @@ def login_fault(error: BaseException, principal: str | None, keytab: str | None,
     who = f"Kerberos login of {f'principal {principal!r}' if principal else 'the user of the default ticket cache'}"
     if _NO_LIBRARY in str(error):
         fix = "install the libraries of Kerberos (Debian: libgssapi-krb5-2, Red Hat: krb5-libs)"
-        return KerberosFault(Culprit.SETUP, f"{who}: libgssapi_krb5.so.2 is missing: {fix}")
+        return codes.KerberosFault(codes.Culprit.SETUP, f"{who}: libgssapi_krb5.so.2 is missing: {fix}")
     if (match := _GSSAPI.match(str(error))) is None:
         return None
-    code = fault_code(int(match["major"], 16), int(match["minor"]))
+    code = codes.fault_code(int(match["major"], 16), int(match["minor"]))
     reason = _UNSPECIFIED.sub("", match["text"].replace('\\"', '"').replace("\\'", "'"))[:300]
-    if code in (NO_CACHE, NO_CREDENTIALS):
-        return KerberosFault(Culprit.SETUP, f"{who}: {_without_ticket(reason, keytab, prefix)}")
-    culprit, advice = (FAULTS | _FURTHER_CODES).get(code, KerberosFault(Culprit.USER, "see the KDC's log"))
-    if code == EXPIRED:
+    if code in (codes.NO_CACHE, codes.NO_CREDENTIALS):
+        return codes.KerberosFault(codes.Culprit.SETUP, f"{who}: {_without_ticket(reason, keytab, prefix)}")
+    culprit, advice = (codes.FAULTS | _FURTHER_CODES).get(
+        code, codes.KerberosFault(codes.Culprit.USER, "see the KDC's log")
+    )
+    if code == codes.EXPIRED:
         reason = "the ticket has expired"
-        advice = advice if keytab is None else f"it was new; {CLOCK}"
-    return KerberosFault(culprit, f"{who}: {reason}: {advice}")
+        advice = advice if keytab is None else f"it was new; {codes.CLOCK}"
+    return codes.KerberosFault(culprit, f"{who}: {reason}: {advice}")
 
 
 def _without_ticket(reason: str, keytab: str | None, prefix: str) -> str:

@@ -14,15 +14,13 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-import orjson
 import urllib3
 
+from tiered_stream import timed_http
 from tiered_stream.errors import StorageAccessError, StorageUnavailableError
 from tiered_stream.process.caches import PerProcess
-from tiered_stream.process.logs import muted
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.identity.token_request import AccessToken, TokenRequest
-from tiered_stream.timed_http import environment_proxy, read_response, system_tls, timed_pools, untrusted_certificate
 
 _MAX_BYTES = 1_000_000
 _RENEWED_BEFORE = 300
@@ -130,24 +128,19 @@ def _send(
 ) -> tuple[int, bytes]:
     """Send one request, and return status and body of the response. Raise AttemptError if there is no response."""
     connect, read = (max(0.001, min(ms / 1000, seconds_left)) for ms in (timeouts.connect_ms, timeouts.read_ms))
-    proxy = environment_proxy(url) if request.proxied else None
-    tls = system_tls() if "https:" in (url[:6], (proxy or "")[:6]) else None
+    proxy = timed_http.environment_proxy(url) if request.proxied else None
+    tls = timed_http.system_tls() if "https:" in (url[:6], (proxy or "")[:6]) else None
     headers = {"Accept": "application/json", **request.headers}
     if form:
         headers["Content-Type"] = "application/x-www-form-urlencoded"
     try:
-        with muted("urllib3"), timed_pools(connect, read, tls, proxy=proxy) as pool:
-            response = pool.request(
-                "POST" if form else "GET", url, body=urlencode(form) if form else None, headers=headers,
-                redirect=False, preload_content=False,
-            )  # fmt: skip
-            content = read_response(response, _MAX_BYTES)
-            response.close()
-            return response.status, content
+        with timed_http.timed_pools(connect, read, tls, proxy=proxy) as pools:
+            method, body = ("POST", urlencode(form)) if form else ("GET", None)
+            return timed_http.fetch(pools, method, url, _MAX_BYTES, body=body, headers=headers)
     except urllib3.exceptions.ReadTimeoutError:
         raise AttemptError(FailureKind.TIMEOUT) from None
     except urllib3.exceptions.SSLError as error:
-        why = untrusted.verify_message if (untrusted := untrusted_certificate(error)) else "it is malformed"
+        why = untrusted.verify_message if (untrusted := timed_http.untrusted_certificate(error)) else "it is malformed"
         raise StorageAccessError(f"no access token of {request.identity}: TLS of {url} failed: {why}") from None
     except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ProxyError):
         raise AttemptError(FailureKind.UNREACHABLE) from None
@@ -161,11 +154,7 @@ def _send(
 
 def _token_of(status: int, content: bytes) -> AccessToken:
     """Return the token in a response. Raise AttemptError if the response has none."""
-    try:
-        document = orjson.loads(content)
-    except ValueError:
-        document = None
-    fields: dict[str, Any] = document if isinstance(document, dict) else {}
+    fields = timed_http.json_object(content) or {}
     if status != 200:
         raise AttemptError(FailureKind.STATUS, status, _error_code(fields))
     text, now = fields.get("access_token"), time.time()
