@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.golden import NAMES, golden
 from tests.locate.log_model import TOPIC_ID
+from tests.locate.metadata_topic.encoded import encode_remote_log_metadata
 from tests.locate.metadata_topic.messages import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
@@ -28,7 +29,6 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     SegmentMetadataUpdate,
     TopicIdPartition,
     decode_remote_log_metadata,
-    encode_remote_log_metadata,
     metadata_partition,
 )
 from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition

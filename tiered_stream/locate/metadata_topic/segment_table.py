@@ -8,15 +8,20 @@ brokers. A segment whose deletion was skipped is also read from the brokers, bec
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from struct import Struct
 from threading import Lock
+from typing import TYPE_CHECKING
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
+
 from tiered_stream.errors import CorruptDataError, TieredStreamError, UnsupportedDataError
-from tiered_stream.locate.metadata_topic.metadata_snapshots import OffsetValue
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
+    NO_OFFSET,
     PartitionDelete,
     RemoteLogMetadata,
     RemoteLogSegmentState,
@@ -24,16 +29,57 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     SegmentMetadataUpdate,
     TopicIdPartition,
     decode_remote_log_metadata,
-    encode_remote_log_metadata,
+    encoded_partition,
     partition_of,
+    read_partition,
     topic_id_of,
 )
+from tiered_stream.locate.segment_columns import (
+    SEGMENT,
+    RowBuffer,
+    SegmentColumns,
+    Segments,
+    gathered,
+    packed,
+)
 from tiered_stream.model import RemoteLogSegment, TopicPartition
+from tiered_stream.records import flexible_versions as flexible
+
+if TYPE_CHECKING:
+    from tiered_stream.records.value_scan import UsualRecords
 
 TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
 """Segment that may have objects in the storage, and the state of its copy."""
-_SUMMARY_OFFSET = 0
-"""Offset of readable records in a summary; nothing depends on it, because only errors name offsets."""
+
+_STATES = tuple(RemoteLogSegmentState)
+_FINISHED, _GONE = RemoteLogSegmentState.COPY_SEGMENT_FINISHED, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+_UPDATE = len(_STATES)
+"""Number that is added to the state in a row of an update, which does not have the fields of a segment."""
+_ALONE = _UPDATE + _FINISHED
+_NEXT = np.array([
+    # Row of a segment in the states 0 to 3, or of an update to them.
+    (0, 1, 2, 3, 0, 1, 2, 3),  # the copy has started
+    (1, 1, 2, 3, 1, 1, 2, 3),  # the copy is finished
+    (0, 1, 2, 3, 2, 2, 2, 3),  # the deletion has started: no update makes the segment readable again
+    (0, 1, 2, 3, 3, _ALONE, 3, 3),  # the segment is not known
+    (0, 1, 2, 3, 3, _ALONE, 3, 3),
+    (1, 1, 2, 3, 3, _ALONE, 3, 3),  # only an update is known, which says that the copy is finished
+], np.int16)  # fmt: skip
+"""State that follows a state when a row is applied."""
+_FIELDS, _CUSTOM = 1, 2
+_TAKEN = np.array([
+    (3, 3, 3, 3, 2, 2, 2, 2),
+    (0, 3, 3, 3, 0, 2, 2, 2),
+    (3, 3, 3, 3, 0, 0, 0, 0),
+    (3, 3, 3, 3, 3, 3, 3, 3),
+    (3, 3, 3, 3, 3, 3, 3, 3),
+    (1, 3, 3, 3, 3, 3, 3, 3),
+], np.int16)  # fmt: skip
+"""Parts that the segment takes from the row that is applied: `_FIELDS`, `_CUSTOM` (metadata), or both."""
+_MIN_SETTLED = 1 << 16
+"""Minimum number of rows that wait to be applied before they are applied although nothing asks for the segments."""
+_OFFSET = Struct(">q")
+_EPOCH = np.dtype([("epoch", ">i4"), ("start", ">i8"), ("tags", "i1")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +94,41 @@ class LoneUpdate:
     end_before: int | None
 
 
-@dataclass(slots=True)
-class _PartitionState:
-    finished: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
-    """Segments whose copy is finished, and whose deletion has not begun, by segment id."""
-    unreadable: dict[UUID, TrackedSegment] = field(default_factory=dict)
-    """Segments that are being copied or deleted, with the states of their copies, by segment id."""
-    alone: dict[UUID, SegmentMetadataUpdate] = field(default_factory=dict)
-    """Updates that say that a segment's copy is finished, by segment id. Nothing more is known of these segments."""
-    deleted: bool = False
+@dataclass(frozen=True)
+class _KnownSegments:
+    """Segments of one partition, with their states; a row in the state `_ALONE` is an update of which no more is known.
+
+    An object does not change, so that a reader can tell by it whether the segments are the same.
+    """
+
+    partition: TopicIdPartition
+    columns: SegmentColumns
+
+    def among(self, index: npt.NDArray[np.bool_]) -> Segments:
+        columns = self.columns if index.all() else self.columns.taken(index)
+        return Segments(columns, self.partition.topic_partition, self.partition.topic_id)
+
+    @cached_property
+    def finished(self) -> Segments:
+        """Segments whose copy is finished, and whose deletion has not begun."""
+        return self.among(self.columns.rows["state"] == _FINISHED)
+
+    @cached_property
+    def alone(self) -> tuple[LoneUpdate, ...]:
+        rows = self.columns.rows
+        ends = np.unique(rows["end"][rows["end"] >= 0])
+        alone = [
+            LoneUpdate(update, int(ends[before]) if before >= 0 else None)
+            for segment in self.among(rows["state"] == _ALONE)
+            for before in [int(np.searchsorted(ends, segment.end_offset)) - 1]
+            for update in [_update(self.partition, segment)]
+        ]
+        return tuple(sorted(alone, key=lambda each: (each.update.end_offset or -1, each.update.segment_id)))
+
+
+def _update(partition: TopicIdPartition, segment: RemoteLogSegment) -> SegmentMetadataUpdate:
+    end = segment.end_offset if segment.end_offset >= 0 else None
+    return SegmentMetadataUpdate(partition, segment.segment_id, _FINISHED, segment.custom_metadata, end)
 
 
 class SegmentTable:
@@ -66,134 +138,184 @@ class SegmentTable:
     update of an unknown segment is kept only if it says that the copy is finished. Compaction (KIP-1266) or retention
     may have removed the record of the copy's start. So memory is bounded by the segments that exist.
 
-    Thread-safe: a segment that moves from one state to another is in one of them for every reader.
+    A record becomes a row. Rows wait until something asks for the segments, and are then applied together. The state of
+    a segment is itself the row of a record. Thread-safe.
     """
 
     def __init__(self) -> None:
-        self._partitions: dict[TopicIdPartition, _PartitionState] = {}
+        self._slots: dict[TopicIdPartition, int] = {}
+        self._known: list[_KnownSegments] = []
+        self._deleted: set[int] = set()
+        self._buffer = RowBuffer()
+        self._waiting: list[SegmentColumns] = []
+        self._count, self._limit = 0, _MIN_SETTLED
+        """Number of rows that wait, and the number from which on they are applied although nothing asks for them."""
         self._lock = Lock()
 
     def partitions(self) -> tuple[TopicIdPartition, ...]:
         """Return the partitions that records have named."""
         with self._lock:
-            return tuple(self._partitions)
+            return tuple(self._slots)
 
     def apply(self, metadata: RemoteLogMetadata) -> None:
         """Apply one record; records must come in the order of the metadata partition."""
         with self._lock:
-            self._apply(metadata)
+            slot = self._slot(metadata.partition)
+            if isinstance(metadata, PartitionDelete):
+                self._deleted.add(slot)
+                self._known[slot] = _KnownSegments(metadata.partition, SegmentColumns.joined([]))
+            elif isinstance(metadata, SegmentMetadata):
+                segment = metadata.segment
+                self._buffer.add(
+                    segment.segment_id, segment.custom_metadata, slot, metadata.state, segment, segment.end_offset
+                )
+            else:
+                end = -1 if metadata.end_offset is None else metadata.end_offset
+                self._buffer.add(
+                    metadata.segment_id, metadata.custom_metadata, slot, _UPDATE + metadata.state, None, end
+                )
+            self._wait(1)
 
-    def _apply(self, metadata: RemoteLogMetadata) -> None:
-        state = self._partitions.get(metadata.partition)
-        if state is None:
-            state = self._partitions[metadata.partition] = _PartitionState()
-        if state.deleted:
-            return
-        if isinstance(metadata, PartitionDelete):
-            self._partitions[metadata.partition] = _PartitionState(deleted=True)
-        elif isinstance(metadata, SegmentMetadata):
-            _move(state, metadata.segment, metadata.state)
-        else:
-            _update(state, metadata)
-
-    def summary(self) -> tuple[RemoteLogMetadata, ...]:
-        """Return the smallest set of records that results in this table."""
+    def apply_rows(self, columns: SegmentColumns, partitions: Sequence[TopicIdPartition]) -> None:
+        """Apply rows, of which `slot` is an index in `partitions`, in the order of the metadata partition."""
         with self._lock:
-            return tuple(self._records())
+            slots = np.array([self._slot(partition) for partition in partitions], np.int32)
+            columns.rows["slot"] = slots[columns.rows["slot"]]
+            self._waiting += self._buffer.columns(), columns
+            self._wait(len(columns))
 
-    def _records(self) -> Iterator[RemoteLogMetadata]:
-        for partition, state in self._partitions.items():
-            if state.deleted:
-                yield PartitionDelete(partition)
-            for segment, at in _tracked(state):
-                yield SegmentMetadata(partition, segment, at)
-            yield from state.alone.values()
+    def segments(self, partition: TopicIdPartition) -> Segments:
+        """Return the partition's segments whose copy is finished and whose deletion has not begun, in no order.
 
-    def segments(self, partition: TopicIdPartition) -> tuple[RemoteLogSegment, ...]:
-        """Return the partition's segments whose copy is finished and whose deletion has not begun, in no order."""
-        with self._lock:
-            state = self._partitions.get(partition)
-            return tuple(state.finished.values()) if state else ()
+        The result is the same object until a record of the partition is applied.
+        """
+        return self._known_of(partition).finished
 
     def lone_updates(self, partition: TopicIdPartition) -> tuple[LoneUpdate, ...]:
         """Return the partition's segments with only an update, sorted by end offset; unknown end offsets come first."""
-        with self._lock:
-            state = self._partitions.get(partition)
-            updates = tuple(state.alone.values()) if state else ()
-            known = _tracked(state) if state and updates else ()
-        ends = [update.end_offset for update in updates if update.end_offset is not None]
-        ends = sorted({*(segment.end_offset for segment, _ in known), *ends})
-        finished = (LoneUpdate(update, _end_before(update, ends)) for update in updates)
-        return tuple(sorted(finished, key=lambda alone: (alone.update.end_offset or -1, alone.update.segment_id)))
+        return self._known_of(partition).alone
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
         """Return all segments of the partition that may have objects in the storage, with their states, in no order."""
+        known = self._known_of(partition)
+        whole = known.columns.rows["state"] < _ALONE
+        segments = known.among(whole)
+        states = known.columns.rows["state"][whole].tolist()
+        return tuple((segment, _STATES[state]) for segment, state in zip(segments, states, strict=True))
+
+    def _known_of(self, partition: TopicIdPartition) -> _KnownSegments:
         with self._lock:
-            state = self._partitions.get(partition)
-            return _tracked(state) if state else ()
+            self._settle()
+            slot = self._slots.get(partition)
+            return _KnownSegments(partition, SegmentColumns.joined([])) if slot is None else self._known[slot]
 
+    def _slot(self, partition: TopicIdPartition) -> int:
+        slot = self._slots.setdefault(partition, len(self._known))
+        if slot == len(self._known):
+            self._known.append(_KnownSegments(partition, SegmentColumns.joined([])))
+        return slot
 
-def _tracked(state: _PartitionState) -> tuple[TrackedSegment, ...]:
-    at = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-    return *((segment, at) for segment in state.finished.values()), *state.unreadable.values()
+    def _wait(self, count: int) -> None:
+        self._count += count
+        if self._count >= self._limit:
+            self._settle()
 
-
-def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | None:
-    """Return the largest of the ascending `ends` that is below the end offset of `update`.
-
-    Return None if no end is below it, or `update` does not have the end offset.
-    """
-    at = 0 if update.end_offset is None else bisect_left(ends, update.end_offset)
-    return ends[at - 1] if at else None
-
-
-def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
-    """Apply `update` to `state`; a segment whose deletion has started does not become readable again.
-
-    If the segment is unknown, only an update that says that the copy is finished is kept.
-    """
-    segment, at = state.unreadable.get(update.segment_id, (state.finished.get(update.segment_id), None))
-    if segment is not None and at is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-        if segment.custom_metadata != update.custom_metadata:  # mostly both are None, and a copy takes memory and time
-            segment = replace(segment, custom_metadata=update.custom_metadata)
-        _move(state, segment, update.state)
-    elif update.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-        if update.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-            state.unreadable.pop(update.segment_id, None)
-        state.alone.pop(update.segment_id, None)
-    elif segment is None:
-        state.alone[update.segment_id] = update
-
-
-def _move(state: _PartitionState, segment: RemoteLogSegment, target: RemoteLogSegmentState) -> None:
-    """Set the state of the copy of `segment` to `target`.
-
-    A record that the copy has started does not change a finished copy. If the copy's start is recorded after a lone
-    update of the segment, the segment gets the state and custom metadata of that update.
-    """
-    segment_id = segment.segment_id
-    alone = state.alone.pop(segment_id, None)
-    if target is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-        if alone is not None:
-            segment, target = replace(segment, custom_metadata=alone.custom_metadata), alone.state
-        elif segment_id in state.finished:
+    def _settle(self) -> None:
+        """Apply the rows that wait."""
+        if not self._count:
             return
-    state.finished.pop(segment_id, None)
-    state.unreadable.pop(segment_id, None)
-    if target is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-        state.finished[segment_id] = segment
-    elif target is not RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-        state.unreadable[segment_id] = segment, target
+        rows = SegmentColumns.joined([*self._waiting, self._buffer.columns()])
+        self._waiting.clear()
+        self._count = 0
+        if self._deleted:
+            rows = rows.taken(~np.isin(rows.rows["slot"], list(self._deleted)))
+        slots = np.unique(rows.rows["slot"]).tolist()
+        known = SegmentColumns.joined([self._known[slot].columns for slot in slots])
+        # Few rows of a large partition change, and only these are sorted.
+        touched = np.isin(known.rows["low"], rows.rows["low"])
+        changed = _applied(SegmentColumns.joined([known.taken(touched), rows]))
+        settled = SegmentColumns.joined([known.taken(~touched), changed])
+        if len(slots) > 1:
+            settled = settled.taken(np.argsort(settled.rows["slot"], kind="stable"))
+        bounds = np.searchsorted(settled.rows["slot"], [*slots, len(self._known)]).tolist()
+        for slot, start, end in zip(slots, bounds, bounds[1:], strict=False):
+            columns = settled if end - start == len(settled) else settled.taken(slice(start, end))
+            self._known[slot] = _KnownSegments(self._known[slot].partition, columns)
+        self._limit = max(_MIN_SETTLED, sum(len(known.columns) for known in self._known))
+
+    def packed(self) -> list[bytes]:
+        """Return the table's state as bytes, in several pieces (`unpacked`)."""
+        with self._lock:
+            self._settle()
+            columns = SegmentColumns.joined([known.columns for known in self._known])
+            partitions = [
+                encoded_partition(partition) + bytes((slot in self._deleted,))
+                for partition, slot in self._slots.items()
+            ]
+        arrays = (columns.rows, columns.epochs, columns.custom)
+        return [flexible.compact_array(partitions), *(flexible.compact_bytes(array.tobytes()) for array in arrays)]
+
+    @classmethod
+    def unpacked(cls, reader: flexible.Reader) -> SegmentTable:
+        """Read a table that `packed` has written.
+
+        Raises:
+            CorruptDataError: the bytes are malformed.
+        """
+        table = cls()
+        try:
+            partitions = reader.array(1, lambda reader: (read_partition(reader), any(reader.take(1))))
+            data, epochs, custom = (reader.compact_bytes() or b"" for _ in range(3))
+            columns = SegmentColumns(
+                np.frombuffer(data, SEGMENT).copy(),
+                np.frombuffer(epochs, np.int64).reshape(-1, 2),
+                np.frombuffer(custom, np.uint8),
+            )
+        except ValueError as error:
+            raise CorruptDataError(f"a table of segments is malformed ({error})") from error
+        _check(columns, len(partitions))
+        table.apply_rows(columns, [partition for partition, _ in partitions])
+        for partition, deleted in partitions:
+            if deleted:
+                table.apply(PartitionDelete(partition))
+        return table
+
+
+def _applied(rows: SegmentColumns) -> SegmentColumns:
+    """Return the state of each segment after all its rows were applied one after the other."""
+    order = np.lexsort((rows.rows["low"], rows.rows["high"], rows.rows["slot"]))
+    ordered = rows.rows[order]
+    begins = np.ones(len(ordered), bool)
+    keys = ordered[["slot", "high", "low"]]
+    begins[1:] = keys[1:] != keys[:-1]
+    first = np.flatnonzero(begins)
+    counts = np.diff(first, append=len(ordered))
+    current = ordered[first]
+    current["state"] = _NEXT[_GONE, current["state"]]
+    rank, left = 1, np.flatnonzero(counts > 1)
+    while len(left):
+        applied, before = ordered[first[left] + rank], current[left]
+        taken = _TAKEN[before["state"], applied["state"]]
+        after = np.where(taken & _FIELDS, applied, before)
+        for name in ("custom_at", "custom"):
+            after[name] = np.where(taken & _CUSTOM, applied[name], before[name])
+        after["state"] = _NEXT[before["state"], applied["state"]]
+        current[left] = after
+        rank += 1
+        left = left[counts[left] > rank]
+    return packed(current[current["state"] != _GONE], rows.epochs, rows.custom)
 
 
 @dataclass(slots=True)
 class TopicState:
     """State of one topic: the `table` of its segments, and the records that could not be read.
 
-    The state includes all records of the metadata partition below the offset `position`.
+    The state includes all records of the metadata partition below the offset `position`. `name` is the topic's name. A
+    record that has another name is read in plain Python.
     """
 
     position: int
+    name: str = ""
     table: SegmentTable = field(default_factory=SegmentTable)
     _unreadable: dict[TopicIdPartition | None, tuple[int, bytes, TieredStreamError]] = field(default_factory=dict)
     """Offset, value and error of the first unreadable record, by partition (None: records that name no partition)."""
@@ -203,10 +325,12 @@ class TopicState:
         unreadable = self._unreadable.get(partition) or self._unreadable.get(None)
         return unreadable[2] if unreadable else None
 
-    def summary(self) -> Iterator[OffsetValue]:
-        """Yield (offset, value) of as few records as possible that together result in this state."""
-        yield from ((_SUMMARY_OFFSET, encode_remote_log_metadata(metadata)) for metadata in self.table.summary())
-        yield from ((offset, value) for offset, value, _ in self._unreadable.values())
+    def packed(self) -> bytes:
+        """Return the state as bytes (`restored_topic`)."""
+        unreadable = [
+            _OFFSET.pack(offset) + flexible.compact_bytes(value) for offset, value, _ in self._unreadable.values()
+        ]
+        return b"".join((*self.table.packed(), flexible.compact_array(unreadable)))
 
     def add_unreadable(
         self, partition: TopicIdPartition | None, offset: int, value: bytes, error: TieredStreamError
@@ -254,21 +378,75 @@ def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
     return [topic_id] if topic_id in topics else []
 
 
-def restored_topic(
-    values: Iterator[OffsetValue], topic_id: bytes, log_partition: TopicPartition, position: int
-) -> TopicState:
-    """Return the state of the topic `topic_id` that results from the records of a snapshot.
+def apply_rows(topics: Mapping[bytes, TopicState], records: UsualRecords, start: int, end: int) -> None:
+    """Apply the records with offsets from `start` to `end` (exclusive), as `apply_record` does for one record."""
+    order = np.argsort(records.topics, kind="stable")
+    indexes, first = np.unique(records.topics[order], return_index=True)
+    for index, rows in zip(indexes.tolist(), np.split(order, first[1:]), strict=True):
+        topic_id = records.topic_ids[index]
+        topic, offsets = topics[topic_id], records.offsets[rows]
+        rows = rows[(offsets >= max(start, topic.position)) & (offsets < end)]
+        columns = _columns(records, rows)
+        numbers, columns.rows["slot"] = np.unique(columns.rows["slot"], return_inverse=True)
+        partitions = (TopicPartition(topic.name, number) for number in numbers.tolist())
+        topic.table.apply_rows(columns, [TopicIdPartition(UUID(bytes=topic_id), each) for each in partitions])
+
+
+def _columns(records: UsualRecords, which: npt.NDArray[np.int64]) -> SegmentColumns:
+    """Return the columns of some of the records; the slot of a row is the number of its partition."""
+    rows = np.empty(len(which), SEGMENT)
+    for name, values in zip(SEGMENT.names or (), records.fields[which].T, strict=True):
+        rows[name] = values
+    entries, _ = gathered(records.data, rows["epochs_at"], rows["epochs"] * _EPOCH.itemsize)
+    epochs = np.stack([entries.view(_EPOCH)[name].astype(np.int64) for name in ("epoch", "start")], axis=1)
+    custom, rows["custom_at"] = gathered(records.data, rows["custom_at"], np.maximum(rows["custom"], 0))
+    rows["epochs_at"] = np.cumsum(rows["epochs"], dtype=np.int64) - rows["epochs"]
+    return SegmentColumns(rows, epochs, custom)
+
+
+def restored_topic(data: bytes, topic_id: bytes, name: str, log_partition: TopicPartition, position: int) -> TopicState:
+    """Return the state of the topic `topic_id` that `TopicState.packed` has written.
 
     Args:
-        values: offset and value of each record of the snapshot (`TopicState.summary`).
         log_partition: partition of the metadata topic that had the records.
-        position: offset in `log_partition` up to which (exclusive) the snapshot includes all records.
+        position: offset in `log_partition` up to which (exclusive) the state includes all records.
 
     Raises:
-        CorruptDataError: the snapshot is malformed.
+        CorruptDataError: the bytes are malformed.
     """
-    topics = {topic_id: TopicState(0)}
-    for offset, value in values:
+    reader = flexible.Reader(data)
+    topics = {topic_id: TopicState(0, name, SegmentTable.unpacked(reader))}
+    try:
+        unreadable = reader.array(
+            _OFFSET.size, lambda reader: (reader.unpack(_OFFSET)[0], reader.compact_bytes() or b"")
+        )
+    except ValueError as error:
+        raise CorruptDataError(f"records of a snapshot are malformed ({error})") from error
+    if reader.position != len(data):
+        raise CorruptDataError("more bytes follow a snapshot of a topic")
+    for offset, value in unreadable:
         apply_record(topics, log_partition, offset, value)
     topics[topic_id].position = position
     return topics[topic_id]
+
+
+def _check(columns: SegmentColumns, partitions: int) -> None:
+    """Check columns that were read from a file. Raises CorruptDataError if a value is not possible."""
+    rows = columns.rows
+    whole = rows["state"] < _ALONE
+    counts, sizes = rows["epochs"].astype(np.int64), np.maximum(rows["custom"], 0).astype(np.int64)
+    same = np.repeat(np.arange(len(rows)), np.maximum(counts, 0))
+    if (
+        len(same) != len(columns.epochs)
+        or not np.array_equal(rows["epochs_at"], np.cumsum(counts) - counts)
+        or not np.array_equal(rows["custom_at"], np.cumsum(sizes) - sizes)
+        or sizes.sum() != len(columns.custom)
+        or not np.isin(rows["state"], (*_STATES[:_GONE], _ALONE)).all()
+        or not ((rows["slot"] >= 0) & (rows["slot"] < partitions) & (rows["custom"] >= -1)).all()
+        or not ((rows["high"] | rows["low"]) != 0).all()
+        or not ((rows["end"] >= -1) & (rows["end"] < NO_OFFSET) & (counts >= whole)).all()
+        or not ((rows["base"] >= 0) & (rows["base"] <= rows["end"]) & (rows["size"] >= 0))[whole].all()
+        or not (columns.epochs >= 0).all()
+        or not (np.diff(columns.epochs, axis=0) >= (1, 0))[same[1:] == same[:-1]].all()
+    ):
+        raise CorruptDataError("a table of segments has impossible values")
