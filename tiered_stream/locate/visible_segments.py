@@ -80,7 +80,7 @@ class VisibleSegments(Sequence[VisibleSegment]):
 
     def column(self, name: str) -> Int64s:
         """Return the column `name` (`segment_columns.SEGMENT`) of the entries' segments."""
-        values: Int64s = self.segments.columns.rows[name][self.rows]
+        values: Int64s = self.segments.rows[name][self.rows]
         return values
 
     def next_stop(self, at: int) -> int:
@@ -126,16 +126,15 @@ def _in_lineage(segments: Segments, lineage: Lineage, log_start_offset: int) -> 
 
     Offsets belong to the log if they are in the lineage and at or above the log start.
     """
-    columns = segments.columns
-    rows = np.repeat(np.arange(len(columns)), columns.rows["epochs"])  # one for each leader epoch of a segment
-    of_epoch = columns.rows[rows]
-    starts, ends = columns.epochs[:, 1], of_epoch["end"] + 1
+    rows = np.repeat(np.arange(len(segments)), segments.rows["epochs"])  # one for each leader epoch of a segment
+    entries, ends = segments.epochs, segments.rows["end"][rows] + 1
+    starts = entries["start"].astype(np.int64)
     same = rows[1:] == rows[:-1]
     # An epoch ends where the segment's next epoch begins.
     ends[:-1][same] = np.minimum(starts[1:], ends[:-1])[same]
-    epochs, which = np.unique(columns.epochs[:, 0], return_inverse=True)
+    epochs, which = np.unique(entries["epoch"], return_inverse=True)
     ends = np.minimum(ends, np.array([lineage.get(epoch, 0) for epoch in epochs.tolist()], np.int64)[which])
-    starts = np.maximum(np.maximum(starts, of_epoch["base"]), log_start_offset)
+    starts = np.maximum(np.maximum(starts, segments.rows["base"][rows]), log_start_offset)
     kept = starts < ends
     rows, starts, ends = rows[kept], starts[kept], ends[kept]
     begins = np.ones(len(rows) + 1, bool)
@@ -162,7 +161,7 @@ def _disjoint(parts: VisibleSegments) -> VisibleSegments:
 def _chosen(parts: VisibleSegments) -> Iterator[tuple[int, int]]:
     """Yield the index of each chosen entry, and the offset from which on it is chosen."""
     starts, ends = parts.starts.tolist(), parts.ends.tolist()
-    high, low = (parts.column(name).view(np.uint64).tolist() for name in ("high", "low"))
+    high, low = (parts.column(name).tolist() for name in ("high", "low"))
     ids = list(zip(high, low, strict=True))
     candidates: list[tuple[int, int, tuple[int, int], int]] = []  # (-end, -start, segment id, index in parts)
     position, next_index = 0, 0

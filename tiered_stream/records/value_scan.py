@@ -34,6 +34,8 @@ _STATES = 4
 _ID_BYTES = 16
 _EPOCH_BYTES = 13
 """Bytes of a leader epoch (int32), its start offset (int64), and no tagged fields."""
+_SEGMENT_BYTES, _UPDATE_BYTES = 36, 12
+"""Bytes from the segment's id to its leader epochs, and from the id in an update to the custom metadata."""
 _LISTED_VALUES = 1 << 14
 _NOT_WANTED, _UNUSUAL = -2, -1
 _OFFSET, _PLACE, _SIZE, _TOPIC, _FIELDS = 0, 1, 2, 3, 4
@@ -62,19 +64,22 @@ class UsualRecords:
 @inlined
 def _size(data: Any, at: Int, stop: Int) -> Any:
     """Read an unsigned varint of one or two bytes; return its value, and the position after it (-1: it is another)."""
-    if at < stop and data[at] < 128:
+    if 0 <= at < stop and data[at] < 128:
         return np.int64(data[at]), at + 1
-    if at + 1 < stop and data[at + 1] < 128:
+    if 0 <= at < stop - 1 and data[at + 1] < 128:
         return np.int64(data[at] & 127) | np.int64(data[at + 1]) << 7, at + 2
     return np.int64(0), np.int64(-1)
 
 
 @kernel
 def _read_epochs(data: Any, at: Int, stop: Int, row: Any) -> Int:
-    """Read the leader epochs of a segment into `row`; return the position after them, or -1 if they are unusual."""
+    """Read the leader epochs and the size of a segment into `row`; return the position after them.
+
+    Return -1 if they are unusual.
+    """
     count, at = _size(data, at, stop)
     count -= 1
-    if at < 0 or count < 1 or count * _EPOCH_BYTES > stop - at:
+    if at < 0 or count < 1 or count * _EPOCH_BYTES + 4 > stop - at:
         return np.int64(-1)
     row[_EPOCHS_AT], row[_EPOCHS] = at, count
     epoch, start = np.int64(-1), np.int64(0)
@@ -83,31 +88,8 @@ def _read_epochs(data: Any, at: Int, stop: Int, row: Any) -> Int:
         if next_epoch <= epoch or next_start < start or data[at + _EPOCH_BYTES - 1] != 0:
             return np.int64(-1)
         epoch, start, at = next_epoch, next_start, at + _EPOCH_BYTES
-    return np.int64(at)
-
-
-@kernel
-def _read_tags(data: Any, at: Int, stop: Int, row: Any, is_update: Any, version: Int) -> Any:
-    """Read the tagged fields at the end of a value into `row`; return whether they are usual, and end at `stop`."""
-    left = np.int64(data[at])
-    at += 1
-    tag = np.int64(-1)
-    while left > 0:
-        if stop - at < 3 or data[at] <= tag or (is_update and version == 0):
-            return False
-        tag, size = np.int64(data[at]), np.int64(data[at + 1])
-        at += 2
-        if size > stop - at:
-            return False
-        if not is_update and tag == 0 and size == 1 and data[at] < 2:
-            row[_NO_TRANSACTIONS] = data[at]
-        elif is_update and tag == 1 and size == 8:
-            row[_END] = load_int64(data, at)
-        elif not (is_update and tag == 0 and size == 4):
-            return False
-        at += size
-        left -= 1
-    return at == stop
+    row[_BYTES] = load_int32(data, at)
+    return np.int64(at + 4)
 
 
 @kernel
@@ -116,38 +98,51 @@ def _is_usual(data: Any, at: Int, stop: Int, row: Any, head: Int) -> Any:
 
     The value begins at the position `head`.
     """
-    is_update, version = data[head + 1] == _UPDATE, data[head + 2]
-    if data[head] != 1 or data[head + 1] > _UPDATE or version > _LAST_VERSION:
+    is_update = data[head + 1] == _UPDATE
+    fixed = _ID_BYTES + 1 + (_UPDATE_BYTES if is_update else _SEGMENT_BYTES)
+    if (
+        data[head] != 1
+        or data[head + 1] > _UPDATE
+        or data[head + 2] > _LAST_VERSION
+        or stop - at < fixed
+        or data[at + _ID_BYTES] != 0
+    ):
         return False
-    fixed = _ID_BYTES + 1 + (12 if is_update else 40)
-    if stop - at < fixed or data[at + _ID_BYTES] != 0:
-        return False
-    high, low = load_int64(data, at), load_int64(data, at + 8)
-    if high == 0 and low == 0:
-        return False
-    row[_HIGH], row[_LOW] = high, low
+    row[_HIGH], row[_LOW] = load_int64(data, at), load_int64(data, at + 8)
     row[_EPOCHS_AT] = row[_EPOCHS] = row[_BASE] = row[_BYTES] = row[_NO_TRANSACTIONS] = 0
     row[_END] = row[_TIMESTAMP] = -1
     at += _ID_BYTES + 1
-    if is_update:
-        at += 12
-    else:
-        base, end = load_int64(data, at), load_int64(data, at + 8)
-        row[_BASE], row[_END], row[_TIMESTAMP] = base, end, load_int64(data, at + 20)
-        at = _read_epochs(data, at + 36, stop, row)
-        if at < 0 or stop - at < 4 or not 0 <= base <= end:
-            return False
-        row[_BYTES] = load_int32(data, at)
-        at += 4
+    if not is_update:
+        row[_BASE], row[_END], row[_TIMESTAMP] = (
+            load_int64(data, at),
+            load_int64(data, at + 8),
+            load_int64(data, at + 20),
+        )
+    at = at + _UPDATE_BYTES if is_update else _read_epochs(data, at + _SEGMENT_BYTES, stop, row)
     size, at = _size(data, at, stop)
-    if at < 0 or size > stop - at or row[_BYTES] < 0:
+    if at < 0 or size > stop - at:
         return False
     row[_CUSTOM_AT], row[_CUSTOM] = at, size - 1
     at += max(size - 1, 0)
     if stop - at < 2 or data[at] >= _STATES:
         return False
     row[_STATE] = np.int64(data[at]) + (_STATES if is_update else 0)
-    return _read_tags(data, at + 1, stop, row, is_update, version) and -1 <= row[_END] < MAX_OFFSET
+    return _is_possible(row, is_update) and _are_usual_tags(data, at + 1, stop, row, is_update)
+
+
+@inlined
+def _is_possible(row: Any, is_update: Any) -> Any:
+    has_offsets = is_update or 0 <= row[_BASE] <= row[_END] < MAX_OFFSET
+    return has_offsets and row[_BYTES] >= 0 and (row[_HIGH] != 0 or row[_LOW] != 0)
+
+
+@inlined
+def _are_usual_tags(data: Any, at: Int, stop: Int, row: Any, is_update: Any) -> Any:
+    """Read the tagged fields from `at` on: a segment has at most one, whether its transaction index is empty."""
+    if is_update or stop - at != 4:
+        return stop - at == 1 and data[at] == 0
+    row[_NO_TRANSACTIONS] = data[at + 3]
+    return data[at] == 1 and data[at + 1] == 0 and data[at + 2] == 1 and data[at + 3] < 2
 
 
 @inlined

@@ -58,7 +58,7 @@ _FETCH_BYTES = 8 << 20
 _FETCH_WAIT_MS = 500
 _MAX_READERS = 4
 """Maximum number of metadata partitions that are read in parallel."""
-_MIN_SCAN_RECORDS = 60_000
+_MIN_SCAN_RECORDS = 30_000
 """Minimum number of records for which the compiled scan is used.
 
 With fewer records, it takes longer to start the compiled scan than to read the records in plain Python.

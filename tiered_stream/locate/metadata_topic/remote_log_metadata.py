@@ -59,13 +59,6 @@ _ONE_BYTE = 0x7F
 _UPDATE = Struct(">iq")
 _STATE = Struct(">b")
 _DELETE = Struct(">iqb")
-_USUAL_SEGMENT = Struct(">16sBqqiqqBiqBiBb")
-"""Segment from its id to its state, with one leader epoch, without custom metadata, and before its tagged fields."""
-_USUAL_TAGS = {b"\0": False, b"\1\0\1\0": False, b"\1\0\1\1": True}
-"""By tagged fields of a usual segment: whether its transaction index is empty."""
-_USUAL_UPDATE = Struct(">16sBiqBbB")
-"""Update in version 0 from the segment's id to its tagged fields, without custom metadata."""
-_NO_ID = bytes(16)
 _TRANSACTION_INDEX_EMPTY_TAG = 0
 _END_OFFSET_TAG, _END_OFFSET = 1, Struct(">q")
 
@@ -195,8 +188,6 @@ def partition_of(value: bytes) -> TopicIdPartition | None:
 
 def _segment_metadata(reader: flexible.Reader, _version: int) -> SegmentMetadata:
     partition = _topic_id_partition(reader)
-    if (usual := _usual_segment(reader, partition)) is not None:
-        return usual
     segment_id = _segment_id(reader)
     start_offset, end_offset, _, max_timestamp, _ = reader.unpack(_OFFSETS_AND_TIMES)
     epochs = _leader_epochs(starmap(LeaderEpoch, reader.structs(_LEADER_EPOCH)))
@@ -221,48 +212,8 @@ def _segment_metadata(reader: flexible.Reader, _version: int) -> SegmentMetadata
     return SegmentMetadata(partition, segment, state)
 
 
-def _usual_segment(reader: flexible.Reader, partition: TopicIdPartition) -> SegmentMetadata | None:
-    """Read the rest of a segment's record in one step; return None, and read nothing, if it is not in the usual form.
-
-    A topic has up to a million segments, so that the steps of the general form would take a minute.
-    """
-    data, at = reader.data, reader.position
-    end = at + _USUAL_SEGMENT.size
-    is_empty = _USUAL_TAGS.get(data[end:])
-    if is_empty is None:
-        return None
-    (
-        segment_id, id_tags, start_offset, end_offset, _, max_timestamp, _, epochs, epoch, epoch_start, epoch_tags,
-        size, custom_metadata, state,
-    ) = _USUAL_SEGMENT.unpack_from(data, at)  # fmt: skip
-    if (id_tags, epochs, epoch_tags, custom_metadata) != (0, 2, 0, 0) or segment_id == _NO_ID:
-        return None
-    if not 0 <= start_offset <= end_offset < NO_OFFSET or min(size, epoch, epoch_start) < 0 or not 0 <= state <= 3:
-        return None
-    reader.position = len(data)
-    segment = RemoteLogSegment(
-        partition.topic_partition, partition.topic_id, UUID(bytes=segment_id), start_offset, end_offset, size,
-        max_timestamp, (LeaderEpoch(epoch, epoch_start),), is_empty,
-    )  # fmt: skip
-    return SegmentMetadata(partition, segment, _STATES[state])
-
-
-def _usual_update(reader: flexible.Reader, partition: TopicIdPartition) -> SegmentMetadataUpdate | None:
-    """Read the rest of an update in one step; return None, and read nothing, if it is not in the usual form."""
-    data, at = reader.data, reader.position
-    if len(data) - at != _USUAL_UPDATE.size:
-        return None
-    segment_id, id_tags, _, _, custom_metadata, state, tags = _USUAL_UPDATE.unpack_from(data, at)
-    if id_tags or custom_metadata or tags or segment_id == _NO_ID or not 0 <= state <= 3:
-        return None
-    reader.position = len(data)
-    return SegmentMetadataUpdate(partition, UUID(bytes=segment_id), _STATES[state], None)
-
-
 def _segment_metadata_update(reader: flexible.Reader, version: int) -> SegmentMetadataUpdate:
     partition = _topic_id_partition(reader)
-    if (usual := _usual_update(reader, partition)) is not None:
-        return usual
     segment_id = _segment_id(reader)
     reader.unpack(_UPDATE)
     custom_metadata = reader.compact_bytes()

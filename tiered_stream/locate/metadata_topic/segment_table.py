@@ -26,7 +26,6 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     RemoteLogMetadata,
     RemoteLogSegmentState,
     SegmentMetadata,
-    SegmentMetadataUpdate,
     TopicIdPartition,
     decode_remote_log_metadata,
     encoded_partition,
@@ -34,14 +33,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     read_partition,
     topic_id_of,
 )
-from tiered_stream.locate.segment_columns import (
-    SEGMENT,
-    RowBuffer,
-    SegmentColumns,
-    Segments,
-    gathered,
-    packed,
-)
+from tiered_stream.locate.segment_columns import SEGMENT, Segments, data_sizes
 from tiered_stream.model import RemoteLogSegment, TopicPartition
 from tiered_stream.records import flexible_versions as flexible
 
@@ -79,18 +71,18 @@ _TAKEN = np.array([
 _MIN_SETTLED = 1 << 16
 """Minimum number of rows that wait to be applied before they are applied although nothing asks for the segments."""
 _OFFSET = Struct(">q")
-_EPOCH = np.dtype([("epoch", ">i4"), ("start", ">i8"), ("tags", "i1")])
 
 
 @dataclass(frozen=True, slots=True)
 class LoneUpdate:
     """Segment of which only an update is known, which says that the segment's copy is finished.
 
+    `segment` has the ids, the custom metadata and the end offset of the update; -1: the update has no end offset.
     `end_before` is the end offset (inclusive) of the known segment before this segment; None: no segment before it is
     known. Brokers copy segments without gaps, so this segment begins after `end_before`.
     """
 
-    update: SegmentMetadataUpdate
+    segment: RemoteLogSegment
     end_before: int | None
 
 
@@ -101,34 +93,27 @@ class _KnownSegments:
     An object does not change, so that a reader can tell by it whether the segments are the same.
     """
 
-    partition: TopicIdPartition
-    columns: SegmentColumns
+    segments: Segments
+
+    @classmethod
+    def of(cls, partition: TopicIdPartition, rows: Segments) -> _KnownSegments:
+        return cls(Segments(rows.rows, rows.data, partition.topic_partition, partition.topic_id))
 
     def among(self, index: npt.NDArray[np.bool_]) -> Segments:
-        columns = self.columns if index.all() else self.columns.taken(index)
-        return Segments(columns, self.partition.topic_partition, self.partition.topic_id)
+        return self.segments if index.all() else self.segments.taken(index)
 
     @cached_property
     def finished(self) -> Segments:
         """Segments whose copy is finished, and whose deletion has not begun."""
-        return self.among(self.columns.rows["state"] == _FINISHED)
+        return self.among(self.segments.rows["state"] == _FINISHED)
 
     @cached_property
     def alone(self) -> tuple[LoneUpdate, ...]:
-        rows = self.columns.rows
-        ends = np.unique(rows["end"][rows["end"] >= 0])
-        alone = [
-            LoneUpdate(update, int(ends[before]) if before >= 0 else None)
-            for segment in self.among(rows["state"] == _ALONE)
-            for before in [int(np.searchsorted(ends, segment.end_offset)) - 1]
-            for update in [_update(self.partition, segment)]
-        ]
-        return tuple(sorted(alone, key=lambda each: (each.update.end_offset or -1, each.update.segment_id)))
-
-
-def _update(partition: TopicIdPartition, segment: RemoteLogSegment) -> SegmentMetadataUpdate:
-    end = segment.end_offset if segment.end_offset >= 0 else None
-    return SegmentMetadataUpdate(partition, segment.segment_id, _FINISHED, segment.custom_metadata, end)
+        rows = self.segments.rows
+        ends = [None, *np.unique(rows["end"][rows["end"] >= 0]).tolist()]
+        before = np.searchsorted(ends[1:], rows["end"][rows["state"] == _ALONE]).tolist()
+        alone = map(LoneUpdate, self.among(rows["state"] == _ALONE), (ends[at] for at in before))
+        return tuple(sorted(alone, key=lambda each: (each.segment.end_offset, each.segment.segment_id)))
 
 
 class SegmentTable:
@@ -146,8 +131,9 @@ class SegmentTable:
         self._slots: dict[TopicIdPartition, int] = {}
         self._known: list[_KnownSegments] = []
         self._deleted: set[int] = set()
-        self._buffer = RowBuffer()
-        self._waiting: list[SegmentColumns] = []
+        self._single: list[tuple[RemoteLogSegment, tuple[int, int]]] = []
+        """Segments, with slot and state, of the last records that wait."""
+        self._waiting: list[Segments] = []
         self._count, self._limit = 0, _MIN_SETTLED
         """Number of rows that wait, and the number from which on they are applied although nothing asks for them."""
         self._lock = Lock()
@@ -163,26 +149,26 @@ class SegmentTable:
             slot = self._slot(metadata.partition)
             if isinstance(metadata, PartitionDelete):
                 self._deleted.add(slot)
-                self._known[slot] = _KnownSegments(metadata.partition, SegmentColumns.joined([]))
+                self._known[slot] = _KnownSegments.of(metadata.partition, Segments())
             elif isinstance(metadata, SegmentMetadata):
-                segment = metadata.segment
-                self._buffer.add(
-                    segment.segment_id, segment.custom_metadata, slot, metadata.state, segment, segment.end_offset
-                )
+                self._single.append((metadata.segment, (slot, metadata.state)))
             else:
                 end = -1 if metadata.end_offset is None else metadata.end_offset
-                self._buffer.add(
-                    metadata.segment_id, metadata.custom_metadata, slot, _UPDATE + metadata.state, None, end
-                )
+                segment = RemoteLogSegment(
+                    metadata.partition.topic_partition, metadata.partition.topic_id, metadata.segment_id, 0, end, 0,
+                    custom_metadata=metadata.custom_metadata,
+                )  # fmt: skip
+                self._single.append((segment, (slot, _UPDATE + metadata.state)))
             self._wait(1)
 
-    def apply_rows(self, columns: SegmentColumns, partitions: Sequence[TopicIdPartition]) -> None:
+    def apply_rows(self, rows: Segments, partitions: Sequence[TopicIdPartition]) -> None:
         """Apply rows, of which `slot` is an index in `partitions`, in the order of the metadata partition."""
         with self._lock:
             slots = np.array([self._slot(partition) for partition in partitions], np.int32)
-            columns.rows["slot"] = slots[columns.rows["slot"]]
-            self._waiting += self._buffer.columns(), columns
-            self._wait(len(columns))
+            rows.rows["slot"] = slots[rows.rows["slot"]]
+            self._flush()
+            self._waiting.append(rows)
+            self._wait(len(rows))
 
     def segments(self, partition: TopicIdPartition) -> Segments:
         """Return the partition's segments whose copy is finished and whose deletion has not begun, in no order.
@@ -198,22 +184,26 @@ class SegmentTable:
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
         """Return all segments of the partition that may have objects in the storage, with their states, in no order."""
         known = self._known_of(partition)
-        whole = known.columns.rows["state"] < _ALONE
-        segments = known.among(whole)
-        states = known.columns.rows["state"][whole].tolist()
-        return tuple((segment, _STATES[state]) for segment, state in zip(segments, states, strict=True))
+        whole = known.segments.rows["state"] < _ALONE
+        states = known.segments.rows["state"][whole].tolist()
+        return tuple(zip(known.among(whole), map(RemoteLogSegmentState, states), strict=True))
 
     def _known_of(self, partition: TopicIdPartition) -> _KnownSegments:
         with self._lock:
             self._settle()
             slot = self._slots.get(partition)
-            return _KnownSegments(partition, SegmentColumns.joined([])) if slot is None else self._known[slot]
+            return _KnownSegments(Segments()) if slot is None else self._known[slot]
 
     def _slot(self, partition: TopicIdPartition) -> int:
         slot = self._slots.setdefault(partition, len(self._known))
         if slot == len(self._known):
-            self._known.append(_KnownSegments(partition, SegmentColumns.joined([])))
+            self._known.append(_KnownSegments.of(partition, Segments()))
         return slot
+
+    def _flush(self) -> None:
+        if self._single:
+            self._waiting.append(Segments.of(*zip(*self._single, strict=True)))
+            self._single.clear()
 
     def _wait(self, count: int) -> None:
         self._count += count
@@ -224,36 +214,36 @@ class SegmentTable:
         """Apply the rows that wait."""
         if not self._count:
             return
-        rows = SegmentColumns.joined([*self._waiting, self._buffer.columns()])
+        self._flush()
+        rows = Segments.joined(self._waiting)
         self._waiting.clear()
         self._count = 0
         if self._deleted:
             rows = rows.taken(~np.isin(rows.rows["slot"], list(self._deleted)))
         slots = np.unique(rows.rows["slot"]).tolist()
-        known = SegmentColumns.joined([self._known[slot].columns for slot in slots])
+        known = Segments.joined([self._known[slot].segments for slot in slots])
         # Few rows of a large partition change, and only these are sorted.
         touched = np.isin(known.rows["low"], rows.rows["low"])
-        changed = _applied(SegmentColumns.joined([known.taken(touched), rows]))
-        settled = SegmentColumns.joined([known.taken(~touched), changed])
-        if len(slots) > 1:
-            settled = settled.taken(np.argsort(settled.rows["slot"], kind="stable"))
+        changed = _applied(Segments.joined([known.taken(touched), rows]))
+        settled = Segments.joined([known.taken(~touched), changed])
+        settled = settled.taken(np.argsort(settled.rows["slot"], kind="stable"))
         bounds = np.searchsorted(settled.rows["slot"], [*slots, len(self._known)]).tolist()
+        partitions = list(self._slots)
         for slot, start, end in zip(slots, bounds, bounds[1:], strict=False):
-            columns = settled if end - start == len(settled) else settled.taken(slice(start, end))
-            self._known[slot] = _KnownSegments(self._known[slot].partition, columns)
-        self._limit = max(_MIN_SETTLED, sum(len(known.columns) for known in self._known))
+            self._known[slot] = _KnownSegments.of(partitions[slot], settled.taken(slice(start, end)))
+        self._limit = max(_MIN_SETTLED, sum(len(known.segments) for known in self._known))
 
     def packed(self) -> list[bytes]:
         """Return the table's state as bytes, in several pieces (`unpacked`)."""
         with self._lock:
             self._settle()
-            columns = SegmentColumns.joined([known.columns for known in self._known])
+            rows = Segments.joined([known.segments for known in self._known])
             partitions = [
                 encoded_partition(partition) + bytes((slot in self._deleted,))
                 for partition, slot in self._slots.items()
             ]
-        arrays = (columns.rows, columns.epochs, columns.custom)
-        return [flexible.compact_array(partitions), *(flexible.compact_bytes(array.tobytes()) for array in arrays)]
+        pieces = (flexible.compact_bytes(array.tobytes()) for array in (rows.rows, rows.data))
+        return [flexible.compact_array(partitions), *pieces]
 
     @classmethod
     def unpacked(cls, reader: flexible.Reader) -> SegmentTable:
@@ -265,29 +255,25 @@ class SegmentTable:
         table = cls()
         try:
             partitions = reader.array(1, lambda reader: (read_partition(reader), any(reader.take(1))))
-            data, epochs, custom = (reader.compact_bytes() or b"" for _ in range(3))
-            columns = SegmentColumns(
-                np.frombuffer(data, SEGMENT).copy(),
-                np.frombuffer(epochs, np.int64).reshape(-1, 2),
-                np.frombuffer(custom, np.uint8),
-            )
+            data, more = reader.compact_bytes() or b"", reader.compact_bytes() or b""
+            rows = Segments(np.frombuffer(data, SEGMENT).copy(), np.frombuffer(more, np.uint8))
         except ValueError as error:
             raise CorruptDataError(f"a table of segments is malformed ({error})") from error
-        _check(columns, len(partitions))
-        table.apply_rows(columns, [partition for partition, _ in partitions])
+        _check(rows, len(partitions))
+        table.apply_rows(rows, [partition for partition, _ in partitions])
         for partition, deleted in partitions:
             if deleted:
                 table.apply(PartitionDelete(partition))
         return table
 
 
-def _applied(rows: SegmentColumns) -> SegmentColumns:
+def _applied(rows: Segments) -> Segments:
     """Return the state of each segment after all its rows were applied one after the other."""
-    order = np.lexsort((rows.rows["low"], rows.rows["high"], rows.rows["slot"]))
+    keys = [rows.rows[name] for name in ("low", "high", "slot")]
+    order = np.lexsort(keys)
     ordered = rows.rows[order]
     begins = np.ones(len(ordered), bool)
-    keys = ordered[["slot", "high", "low"]]
-    begins[1:] = keys[1:] != keys[:-1]
+    begins[1:] = np.logical_or.reduce([key[order[1:]] != key[order[:-1]] for key in keys])
     first = np.flatnonzero(begins)
     counts = np.diff(first, append=len(ordered))
     current = ordered[first]
@@ -303,7 +289,7 @@ def _applied(rows: SegmentColumns) -> SegmentColumns:
         current[left] = after
         rank += 1
         left = left[counts[left] > rank]
-    return packed(current[current["state"] != _GONE], rows.epochs, rows.custom)
+    return Segments(current, rows.data).taken(current["state"] != _GONE)
 
 
 @dataclass(slots=True)
@@ -386,22 +372,13 @@ def apply_rows(topics: Mapping[bytes, TopicState], records: UsualRecords, start:
         topic_id = records.topic_ids[index]
         topic, offsets = topics[topic_id], records.offsets[rows]
         rows = rows[(offsets >= max(start, topic.position)) & (offsets < end)]
-        columns = _columns(records, rows)
-        numbers, columns.rows["slot"] = np.unique(columns.rows["slot"], return_inverse=True)
+        segments = np.empty(len(rows), SEGMENT)
+        for name, values in zip(SEGMENT.names or (), records.fields[rows].T, strict=True):
+            segments[name] = values
+        numbers, segments["slot"] = np.unique(segments["slot"], return_inverse=True)
         partitions = (TopicPartition(topic.name, number) for number in numbers.tolist())
-        topic.table.apply_rows(columns, [TopicIdPartition(UUID(bytes=topic_id), each) for each in partitions])
-
-
-def _columns(records: UsualRecords, which: npt.NDArray[np.int64]) -> SegmentColumns:
-    """Return the columns of some of the records; the slot of a row is the number of its partition."""
-    rows = np.empty(len(which), SEGMENT)
-    for name, values in zip(SEGMENT.names or (), records.fields[which].T, strict=True):
-        rows[name] = values
-    entries, _ = gathered(records.data, rows["epochs_at"], rows["epochs"] * _EPOCH.itemsize)
-    epochs = np.stack([entries.view(_EPOCH)[name].astype(np.int64) for name in ("epoch", "start")], axis=1)
-    custom, rows["custom_at"] = gathered(records.data, rows["custom_at"], np.maximum(rows["custom"], 0))
-    rows["epochs_at"] = np.cumsum(rows["epochs"], dtype=np.int64) - rows["epochs"]
-    return SegmentColumns(rows, epochs, custom)
+        found = Segments(segments, records.data).taken(slice(None))
+        topic.table.apply_rows(found, [TopicIdPartition(UUID(bytes=topic_id), each) for each in partitions])
 
 
 def restored_topic(data: bytes, topic_id: bytes, name: str, log_partition: TopicPartition, position: int) -> TopicState:
@@ -430,23 +407,24 @@ def restored_topic(data: bytes, topic_id: bytes, name: str, log_partition: Topic
     return topics[topic_id]
 
 
-def _check(columns: SegmentColumns, partitions: int) -> None:
-    """Check columns that were read from a file. Raises CorruptDataError if a value is not possible."""
-    rows = columns.rows
+def _check(segments: Segments, partitions: int) -> None:
+    """Check rows that were read from a file. Raises CorruptDataError if a value is not possible."""
+    rows, sizes = segments.rows, data_sizes(segments.rows)
+    at = np.stack([rows["epochs_at"], rows["custom_at"]], axis=1).ravel()
     whole = rows["state"] < _ALONE
-    counts, sizes = rows["epochs"].astype(np.int64), np.maximum(rows["custom"], 0).astype(np.int64)
-    same = np.repeat(np.arange(len(rows)), np.maximum(counts, 0))
     if (
-        len(same) != len(columns.epochs)
-        or not np.array_equal(rows["epochs_at"], np.cumsum(counts) - counts)
-        or not np.array_equal(rows["custom_at"], np.cumsum(sizes) - sizes)
-        or sizes.sum() != len(columns.custom)
-        or not np.isin(rows["state"], (*_STATES[:_GONE], _ALONE)).all()
-        or not ((rows["slot"] >= 0) & (rows["slot"] < partitions) & (rows["custom"] >= -1)).all()
-        or not ((rows["high"] | rows["low"]) != 0).all()
-        or not ((rows["end"] >= -1) & (rows["end"] < NO_OFFSET) & (counts >= whole)).all()
+        not ((rows["slot"] >= 0) & (rows["slot"] < partitions) & (rows["custom"] >= -1)).all()
+        or not (np.isin(rows["state"], (*_STATES[:_GONE], _ALONE)) & (rows["epochs"] >= whole)).all()
+        or not (((rows["high"] | rows["low"]) != 0) & (rows["end"] >= -1) & (rows["end"] < NO_OFFSET)).all()
         or not ((rows["base"] >= 0) & (rows["base"] <= rows["end"]) & (rows["size"] >= 0))[whole].all()
-        or not (columns.epochs >= 0).all()
-        or not (np.diff(columns.epochs, axis=0) >= (1, 0))[same[1:] == same[:-1]].all()
+        or sizes.sum() != len(segments.data)
+        or not np.array_equal(at, np.cumsum(sizes) - sizes)
     ):
         raise CorruptDataError("a table of segments has impossible values")
+    epochs, same = segments.epochs, np.repeat(np.arange(len(rows)), rows["epochs"])
+    later = (np.diff(epochs["epoch"]) > 0) & (np.diff(epochs["start"]) >= 0)
+    if (
+        not later[same[1:] == same[:-1]].all()
+        or min(epochs["epoch"].min(initial=0), epochs["start"].min(initial=0)) < 0
+    ):
+        raise CorruptDataError("leader epochs in a table of segments contradict each other")
