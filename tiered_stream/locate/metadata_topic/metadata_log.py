@@ -39,7 +39,7 @@ from tiered_stream.locate.metadata_topic.segment_table import (
     TopicState,
     apply_record,
     apply_rows,
-    restored_topic,
+    restore_topic,
 )
 from tiered_stream.model import PartialAnswer, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
@@ -118,6 +118,7 @@ class _LogState:
     """
 
     topics: dict[bytes, TopicState] = field(default_factory=dict)
+    table: SegmentTable = field(default_factory=SegmentTable)
     unsaved_records: int = 0
     """Number of records that were read after the last snapshot was written."""
 
@@ -223,13 +224,15 @@ class MetadataLog:
         state = self._logs.setdefault(part.key, _LogState())
         log_partition, end = part.log_partition, part.end
         new = {topic_id: name for topic_id, name in part.names.items() if topic_id.bytes not in state.topics}
-        state.topics.update(self._restored(new, part) if new else {})
+        if new:
+            state.topics |= self._restored(new, part, state.table)
         if max(topic.position for topic in state.topics.values()) > end:
             # Another thread that asked later has read further, or the log was truncated.
             end = self._offsets.latest([log_partition])[log_partition]
         if not all(part.start <= topic.position <= end for topic in state.topics.values()):
-            emptied = {topic_id: TopicState(part.start, topic.name) for topic_id, topic in state.topics.items()}
-            state = self._logs[part.key] = _LogState(emptied)
+            names = {topic_id: topic.name for topic_id, topic in state.topics.items()}
+            state = self._logs[part.key] = _LogState()
+            state.topics |= {topic_id: TopicState(part.start, name, state.table) for topic_id, name in names.items()}
         while (position := min(topic.position for topic in state.topics.values())) < end:
             fetched = self._fetch(log_partition, position)
             next_offset = end
@@ -258,14 +261,14 @@ class MetadataLog:
         terms = FetchTerms(_ISOLATION, max_bytes, _FETCH_WAIT_MS)
         return fetch_records(self._client, log_partition, offset, terms, self._patience_ms)
 
-    def _restored(self, names: Mapping[UUID, str], part: _LogPart) -> dict[bytes, TopicState]:
+    def _restored(self, names: Mapping[UUID, str], part: _LogPart, table: SegmentTable) -> dict[bytes, TopicState]:
         """Return by topic id the states of the topics `names`, which were not read yet, from their snapshots.
 
         A snapshot is used only if the log holds the last batch that the snapshot includes. A topic without such a
         snapshot gets an empty state at the start of the log.
         """
         key, log_partition = self._snapshot_key(part), part.log_partition
-        topics = {topic_id.bytes: TopicState(part.start, name) for topic_id, name in names.items()}
+        topics = {topic_id.bytes: TopicState(part.start, name, table) for topic_id, name in names.items()}
         snapshots = self._snapshots.load(key, names) if self._snapshots and key and part.end else {}
         last_batches: dict[int, LastBatch | None] = {}
         for topic_id, snapshot in snapshots.items():
@@ -276,9 +279,7 @@ class MetadataLog:
                 last_batches[position] = self._last_batch(log_partition, position)
             if snapshot.last_batch == last_batches[position]:
                 with suppress(errors.CorruptDataError):
-                    topics[topic_id.bytes] = restored_topic(
-                        snapshot.packed, topic_id.bytes, names[topic_id], log_partition, position
-                    )
+                    restore_topic(snapshot.packed, topic_id.bytes, topics[topic_id.bytes], log_partition, position)
         return topics
 
     def _save(self, part: _LogPart, state: _LogState, end: int) -> None:
@@ -292,7 +293,7 @@ class MetadataLog:
         last_batch = self._last_batch(part.log_partition, end)
         if last_batch is not None:
             snapshots = {
-                UUID(bytes=topic_id): TopicSnapshot(end, last_batch, topic.packed())
+                UUID(bytes=topic_id): TopicSnapshot(end, last_batch, topic.packed(topic_id))
                 for topic_id, topic in state.topics.items()
             }
             self._snapshots.save(key, snapshots)

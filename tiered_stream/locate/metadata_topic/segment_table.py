@@ -9,7 +9,7 @@ brokers. A segment whose deletion was skipped is also read from the brokers, bec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from struct import Struct
 from threading import Lock
@@ -95,9 +95,12 @@ class _KnownSegments:
 
     segments: Segments
 
-    @classmethod
-    def of(cls, partition: TopicIdPartition, rows: Segments) -> _KnownSegments:
-        return cls(Segments(rows.rows, rows.data, partition.topic_partition, partition.topic_id))
+    @property
+    def partition(self) -> TopicIdPartition:
+        return TopicIdPartition(self.segments.topic_id, self.segments.topic_partition)
+
+    def with_rows(self, rows: Segments) -> _KnownSegments:
+        return _KnownSegments(replace(self.segments, rows=rows.rows, data=rows.data))
 
     def among(self, index: npt.NDArray[np.bool_]) -> Segments:
         return self.segments if index.all() else self.segments.taken(index)
@@ -110,6 +113,8 @@ class _KnownSegments:
     @cached_property
     def alone(self) -> tuple[LoneUpdate, ...]:
         rows = self.segments.rows
+        if not (rows["state"] == _ALONE).any():
+            return ()
         ends = [None, *np.unique(rows["end"][rows["end"] >= 0]).tolist()]
         before = np.searchsorted(ends[1:], rows["end"][rows["state"] == _ALONE]).tolist()
         alone = map(LoneUpdate, self.among(rows["state"] == _ALONE), (ends[at] for at in before))
@@ -123,12 +128,13 @@ class SegmentTable:
     update of an unknown segment is kept only if it says that the copy is finished. Compaction (KIP-1266) or retention
     may have removed the record of the copy's start. So memory is bounded by the segments that exist.
 
-    A record becomes a row. Rows wait until something asks for the segments, and are then applied together. The state of
-    a segment is itself the row of a record. Thread-safe.
+    The table is for the topics of one metadata partition. A record becomes a row. Rows wait until something asks for
+    the segments, and are then applied together. The state of a segment is itself the row of a record. Thread-safe.
     """
 
     def __init__(self) -> None:
-        self._slots: dict[TopicIdPartition, int] = {}
+        self._slots: dict[UUID, dict[TopicIdPartition, int]] = {}
+        """Index in `_known` of each partition, by topic id."""
         self._known: list[_KnownSegments] = []
         self._deleted: set[int] = set()
         self._single: list[tuple[RemoteLogSegment, tuple[int, int]]] = []
@@ -141,7 +147,7 @@ class SegmentTable:
     def partitions(self) -> tuple[TopicIdPartition, ...]:
         """Return the partitions that records have named."""
         with self._lock:
-            return tuple(self._slots)
+            return tuple(known.partition for known in self._known)
 
     def apply(self, metadata: RemoteLogMetadata) -> None:
         """Apply one record; records must come in the order of the metadata partition."""
@@ -149,7 +155,7 @@ class SegmentTable:
             slot = self._slot(metadata.partition)
             if isinstance(metadata, PartitionDelete):
                 self._deleted.add(slot)
-                self._known[slot] = _KnownSegments.of(metadata.partition, Segments())
+                self._known[slot] = self._known[slot].with_rows(Segments())
             elif isinstance(metadata, SegmentMetadata):
                 self._single.append((metadata.segment, (slot, metadata.state)))
             else:
@@ -191,13 +197,14 @@ class SegmentTable:
     def _known_of(self, partition: TopicIdPartition) -> _KnownSegments:
         with self._lock:
             self._settle()
-            slot = self._slots.get(partition)
+            slot = self._slots.get(partition.topic_id, {}).get(partition)
             return _KnownSegments(Segments()) if slot is None else self._known[slot]
 
     def _slot(self, partition: TopicIdPartition) -> int:
-        slot = self._slots.setdefault(partition, len(self._known))
+        slot = self._slots.setdefault(partition.topic_id, {}).setdefault(partition, len(self._known))
         if slot == len(self._known):
-            self._known.append(_KnownSegments.of(partition, Segments()))
+            named = Segments(topic_partition=partition.topic_partition, topic_id=partition.topic_id)
+            self._known.append(_KnownSegments(named))
         return slot
 
     def _flush(self) -> None:
@@ -228,43 +235,42 @@ class SegmentTable:
         settled = Segments.joined([known.taken(~touched), changed])
         settled = settled.taken(np.argsort(settled.rows["slot"], kind="stable"))
         bounds = np.searchsorted(settled.rows["slot"], [*slots, len(self._known)]).tolist()
-        partitions = list(self._slots)
         for slot, start, end in zip(slots, bounds, bounds[1:], strict=False):
-            self._known[slot] = _KnownSegments.of(partitions[slot], settled.taken(slice(start, end)))
+            self._known[slot] = self._known[slot].with_rows(settled.taken(slice(start, end)))
         self._limit = max(_MIN_SETTLED, sum(len(known.segments) for known in self._known))
 
-    def packed(self) -> list[bytes]:
-        """Return the table's state as bytes, in several pieces (`unpacked`)."""
+    def packed(self, topic_id: UUID) -> bytes:
+        """Return the segments of a topic as bytes (`unpack`)."""
         with self._lock:
             self._settle()
-            rows = Segments.joined([known.segments for known in self._known])
-            partitions = [
-                encoded_partition(partition) + bytes((slot in self._deleted,))
-                for partition, slot in self._slots.items()
-            ]
+            slots = self._slots.get(topic_id, {})
+            partitions = [encoded_partition(each) + bytes((slot in self._deleted,)) for each, slot in slots.items()]
+            rows = Segments.joined([self._known[slot].segments for slot in slots.values()])
+        numbers = np.zeros(len(self._known), np.int32)
+        numbers[list(slots.values())] = np.arange(len(slots))
+        rows.rows["slot"] = numbers[rows.rows["slot"]]
         pieces = (flexible.compact_bytes(array.tobytes()) for array in (rows.rows, rows.data))
-        return [flexible.compact_array(partitions), *pieces]
+        return b"".join((flexible.compact_array(partitions), *pieces))
 
-    @classmethod
-    def unpacked(cls, reader: flexible.Reader) -> SegmentTable:
-        """Read a table that `packed` has written.
+    def unpack(self, reader: flexible.Reader, topic_id: bytes) -> None:
+        """Read the segments of a topic, of which this table has none yet, as `packed` has written them.
 
         Raises:
-            CorruptDataError: the bytes are malformed.
+            CorruptDataError: the bytes are malformed; nothing is taken from them.
         """
-        table = cls()
         try:
             partitions = reader.array(1, lambda reader: (read_partition(reader), any(reader.take(1))))
-            data, more = reader.compact_bytes() or b"", reader.compact_bytes() or b""
-            rows = Segments(np.frombuffer(data, SEGMENT).copy(), np.frombuffer(more, np.uint8))
+            rows, data = reader.compact_bytes() or b"", reader.compact_bytes() or b""
+            segments = Segments(np.frombuffer(rows, SEGMENT).copy(), np.frombuffer(data, np.uint8))
         except ValueError as error:
             raise CorruptDataError(f"a table of segments is malformed ({error})") from error
-        _check(rows, len(partitions))
-        table.apply_rows(rows, [partition for partition, _ in partitions])
+        if reader.position != len(reader.data) or any(each.topic_id.bytes != topic_id for each, _ in partitions):
+            raise CorruptDataError("a table of segments has more bytes, or names another topic")
+        _check(segments, len(partitions))
+        self.apply_rows(segments, [partition for partition, _ in partitions])
         for partition, deleted in partitions:
             if deleted:
-                table.apply(PartitionDelete(partition))
-        return table
+                self.apply(PartitionDelete(partition))
 
 
 def _applied(rows: Segments) -> Segments:
@@ -294,7 +300,9 @@ def _applied(rows: Segments) -> Segments:
 
 @dataclass(slots=True)
 class TopicState:
-    """State of one topic: the `table` of its segments, and the records that could not be read.
+    """State of one topic: the `table` with its segments, and the records that could not be read.
+
+    The topics of one metadata partition share a table.
 
     The state includes all records of the metadata partition below the offset `position`. `name` is the topic's name. A
     record that has another name is read in plain Python.
@@ -311,12 +319,12 @@ class TopicState:
         unreadable = self._unreadable.get(partition) or self._unreadable.get(None)
         return unreadable[2] if unreadable else None
 
-    def packed(self) -> bytes:
-        """Return the state as bytes (`restored_topic`)."""
+    def packed(self, topic_id: bytes) -> bytes:
+        """Return the state of the topic `topic_id` as bytes (`restore_topic`)."""
         unreadable = [
             _OFFSET.pack(offset) + flexible.compact_bytes(value) for offset, value, _ in self._unreadable.values()
         ]
-        return b"".join((*self.table.packed(), flexible.compact_array(unreadable)))
+        return flexible.compact_array(unreadable) + self.table.packed(UUID(bytes=topic_id))
 
     def add_unreadable(
         self, partition: TopicIdPartition | None, offset: int, value: bytes, error: TieredStreamError
@@ -365,46 +373,46 @@ def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
 
 
 def apply_rows(topics: Mapping[bytes, TopicState], records: UsualRecords, start: int, end: int) -> None:
-    """Apply the records with offsets from `start` to `end` (exclusive), as `apply_record` does for one record."""
-    order = np.argsort(records.topics, kind="stable")
-    indexes, first = np.unique(records.topics[order], return_index=True)
-    for index, rows in zip(indexes.tolist(), np.split(order, first[1:]), strict=True):
-        topic_id = records.topic_ids[index]
-        topic, offsets = topics[topic_id], records.offsets[rows]
-        rows = rows[(offsets >= max(start, topic.position)) & (offsets < end)]
-        segments = np.empty(len(rows), SEGMENT)
-        for name, values in zip(SEGMENT.names or (), records.fields[rows].T, strict=True):
-            segments[name] = values
-        numbers, segments["slot"] = np.unique(segments["slot"], return_inverse=True)
-        partitions = (TopicPartition(topic.name, number) for number in numbers.tolist())
-        found = Segments(segments, records.data).taken(slice(None))
-        topic.table.apply_rows(found, [TopicIdPartition(UUID(bytes=topic_id), each) for each in partitions])
+    """Apply the records with offsets from `start` to `end` (exclusive), as `apply_record` does for one record.
+
+    The topics share a table.
+    """
+    states = [topics[topic_id] for topic_id in records.topic_ids]
+    first = np.array([max(start, topic.position) for topic in states], np.int64)
+    which = np.flatnonzero((records.offsets >= first[records.topics]) & (records.offsets < end))
+    rows = np.empty(len(which), SEGMENT)
+    for name, values in zip(SEGMENT.names or (), records.fields[which].T, strict=True):
+        rows[name] = values
+    named, rows["slot"] = np.unique(records.topics[which] << 32 | rows["slot"], return_inverse=True)
+    partitions = [
+        TopicIdPartition(UUID(bytes=records.topic_ids[topic]), TopicPartition(states[topic].name, number))
+        for topic, number in zip((named >> 32).tolist(), (named & 0xFFFFFFFF).tolist(), strict=True)
+    ]
+    states[0].table.apply_rows(Segments(rows, records.data).taken(slice(None)), partitions)
 
 
-def restored_topic(data: bytes, topic_id: bytes, name: str, log_partition: TopicPartition, position: int) -> TopicState:
-    """Return the state of the topic `topic_id` that `TopicState.packed` has written.
+def restore_topic(
+    data: bytes, topic_id: bytes, state: TopicState, log_partition: TopicPartition, position: int
+) -> None:
+    """Set the empty `state` of the topic `topic_id` to the state that `TopicState.packed` has written.
 
     Args:
         log_partition: partition of the metadata topic that had the records.
         position: offset in `log_partition` up to which (exclusive) the state includes all records.
 
     Raises:
-        CorruptDataError: the bytes are malformed.
+        CorruptDataError: the bytes are malformed; `state` is not changed.
     """
     reader = flexible.Reader(data)
-    topics = {topic_id: TopicState(0, name, SegmentTable.unpacked(reader))}
     try:
-        unreadable = reader.array(
-            _OFFSET.size, lambda reader: (reader.unpack(_OFFSET)[0], reader.compact_bytes() or b"")
-        )
+        values = reader.array(_OFFSET.size, lambda reader: (reader.unpack(_OFFSET)[0], reader.compact_bytes() or b""))
+        state.table.unpack(reader, topic_id)
     except ValueError as error:
-        raise CorruptDataError(f"records of a snapshot are malformed ({error})") from error
-    if reader.position != len(data):
-        raise CorruptDataError("more bytes follow a snapshot of a topic")
-    for offset, value in unreadable:
-        apply_record(topics, log_partition, offset, value)
-    topics[topic_id].position = position
-    return topics[topic_id]
+        raise CorruptDataError(f"a snapshot of a topic is malformed ({error})") from error
+    state.position = 0
+    for offset, value in values:
+        apply_record({topic_id: state}, log_partition, offset, value)
+    state.position = position
 
 
 def _check(segments: Segments, partitions: int) -> None:

@@ -19,7 +19,7 @@ from tiered_stream.locate.metadata_topic.segment_table import (
     TopicState,
     apply_record,
     apply_rows,
-    restored_topic,
+    restore_topic,
 )
 from tiered_stream.model import TopicPartition
 from tiered_stream.records.value_scan import UsualRecords, scan_values
@@ -105,17 +105,19 @@ def said(read: Iterator[tuple[int, Iterator[Value | UsualRecords]]]) -> tuple[in
     try:
         for offset_after, values in read:
             for offset, apply in each_of(values):
-                told = {topic_id: TopicState(0, NAME) for topic_id in OURS}
+                table = SegmentTable()
+                told = {topic_id: TopicState(0, NAME, table) for topic_id in OURS}
                 apply(told)
-                if any(topic.packed() != NOTHING for topic in told.values()):
-                    found.append((offset, [topic.packed() for topic in told.values()]))
+                packed = [topic.packed(topic_id) for topic_id, topic in told.items()]
+                if any(each != NOTHING for each in packed):
+                    found.append((offset, packed))
             following = offset_after
     except TieredStreamError as error:
         return following, found, str(error)
     return following, found, ""
 
 
-NOTHING = TopicState(0).packed()
+NOTHING = TopicState(0).packed(bytes(16))
 
 
 def each_of(values: Iterator[Value | UsualRecords]) -> Iterator[tuple[int, Callable[[dict[bytes, TopicState]], None]]]:
@@ -133,19 +135,20 @@ def section(random: Random) -> bytes:
     topics = {OURS[0]: TopicState(0, NAME)}
     for _ in range(1 + below(random, 6)):
         apply_record(topics, PARTITION, number(random) & (1 << 62) - 1, record(random))
-    packed = topics[OURS[0]].packed()
+    packed = topics[OURS[0]].packed(OURS[0])
     return spoiled(random, packed) if random.random() < 0.8 else packed
 
 
 def load(data: bytes) -> None:
     """As one whose digest is right; what it tells is told again by what is kept of it."""
-    topic = restored_topic(data, OURS[0], NAME, PARTITION, 1)
+    topic, again = TopicState(0, NAME), TopicState(0, NAME)
+    restore_topic(data, OURS[0], topic, PARTITION, 1)
     for partition in topic.table.partitions():
         for segment, _ in topic.table.tracked(partition):
             assert len(segment.offsets) >= 1 and segment.leader_epochs
         topic.table.lone_updates(partition)
-    again = restored_topic(topic.packed(), OURS[0], NAME, PARTITION, 1)
-    assert topic.packed() == again.packed()
+    restore_topic(topic.packed(OURS[0]), OURS[0], again, PARTITION, 1)
+    assert topic.packed(OURS[0]) == again.packed(OURS[0])
 
 
 TARGETS = (
