@@ -72,11 +72,12 @@ class Segments(Sequence[RemoteLogSegment]):
     @classmethod
     def joined(cls, parts: Sequence[Segments]) -> Segments:
         """Return all segments of `parts`, in their order."""
-        rows = np.concatenate([part.rows for part in (cls(), *parts)])
+        parts = [part for part in parts if len(part)] or [cls()]
+        rows = np.concatenate([part.rows for part in parts], dtype=SEGMENT)
         shift = np.repeat(_starts(np.array([len(part.data) for part in parts], np.int64)), list(map(len, parts)))
         rows["epochs_at"] += shift
         rows["custom_at"] += shift
-        return cls(rows, np.concatenate([part.data for part in (cls(), *parts)]))
+        return cls(rows, np.concatenate([part.data for part in parts]))
 
     def taken(self, index: Any) -> Segments:
         """Return the segments that numpy selects by `index`; the result shares no memory with these segments.
@@ -84,16 +85,17 @@ class Segments(Sequence[RemoteLogSegment]):
         Its leader epochs and custom metadata follow each other without gaps, in the order of the rows.
         """
         rows = np.array(self.rows[index])
-        at = np.stack([rows["epochs_at"], rows["custom_at"]], axis=1).ravel()
-        data, starts = _gathered(self.data, at, data_sizes(rows))
+        data, starts = _gathered(self.data, in_turns(rows["epochs_at"], rows["custom_at"]), data_sizes(rows))
         rows["epochs_at"], rows["custom_at"] = starts[::2], starts[1::2]
         return replace(self, rows=rows, data=data)
 
     @property
     def epochs(self) -> npt.NDArray[np.void]:
         """Leader epochs (`EPOCH`) of all segments, in their order."""
-        data, _ = _gathered(self.data, self.rows["epochs_at"], data_sizes(self.rows)[::2])
-        return data.view(EPOCH)
+        sizes = data_sizes(self.rows)[::2]
+        if sizes.sum() == len(self.data):  # no segment has custom metadata
+            return self.data.view(EPOCH)
+        return _gathered(self.data, self.rows["epochs_at"], sizes)[0].view(EPOCH)
 
     @cached_property
     def leader_epochs(self) -> frozenset[int]:
@@ -123,8 +125,14 @@ class Segments(Sequence[RemoteLogSegment]):
 
 def data_sizes(rows: npt.NDArray[np.void]) -> Int64s:
     """Return the sizes of the leader epochs and of the custom metadata of each row, one after the other."""
-    sizes = np.stack([rows["epochs"] * np.int64(_EPOCH.size), np.maximum(rows["custom"], 0)], axis=1)
-    return sizes.ravel()
+    return in_turns(rows["epochs"] * np.int64(_EPOCH.size), np.maximum(rows["custom"], 0))
+
+
+def in_turns(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Int64s:
+    """Return the numbers of two arrays in turns."""
+    numbers = np.empty(2 * len(first), np.int64)
+    numbers[::2], numbers[1::2] = first, second
+    return numbers
 
 
 def _gathered(data: npt.NDArray[np.uint8], at: Int64s, sizes: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s]:
