@@ -5,10 +5,10 @@ A topic has up to a million segments. As objects, they would take four times the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import repeat
+from itertools import repeat, starmap
 from struct import Struct
 from typing import Any, overload
 from uuid import UUID
@@ -112,15 +112,23 @@ class Segments(Sequence[RemoteLogSegment]):
     def __getitem__(self, at: int | slice) -> RemoteLogSegment | Segments:
         if isinstance(at, slice):
             return self.taken(at)
-        (
+        return next(self.objects([at]))  # numpy raises IndexError
+
+    def __iter__(self) -> Iterator[RemoteLogSegment]:
+        return self.objects(slice(None))
+
+    def objects(self, index: Any) -> Iterator[RemoteLogSegment]:
+        """Yield the segments that numpy selects by `index`; many at once take less time than one by one."""
+        data = self.data.data
+        for (
             high, low, base, end, size, timestamp, epochs_at, custom_at, epochs, custom, _, _, no_transactions
-        ) = self.rows[at].item()  # fmt: skip
-        entries = _EPOCH.iter_unpack(self.data[epochs_at : epochs_at + epochs * _EPOCH.size].tobytes())
-        return RemoteLogSegment(
-            self.topic_partition, self.topic_id, UUID(int=high << 64 | low), base, end, size, timestamp,
-            tuple(LeaderEpoch(*entry) for entry in entries), bool(no_transactions),
-            None if custom < 0 else self.data[custom_at : custom_at + custom].tobytes(),
-        )  # fmt: skip
+        ) in self.rows[index].tolist():  # fmt: skip
+            entries = _EPOCH.iter_unpack(data[epochs_at : epochs_at + epochs * _EPOCH.size])
+            yield RemoteLogSegment(
+                self.topic_partition, self.topic_id, UUID(int=high << 64 | low), base, end, size, timestamp,
+                tuple(starmap(LeaderEpoch, entries)), bool(no_transactions),
+                None if custom < 0 else bytes(data[custom_at : custom_at + custom]),
+            )  # fmt: skip
 
 
 def data_sizes(rows: npt.NDArray[np.void]) -> Int64s:

@@ -239,7 +239,9 @@ class SegmentMetadataLocator(Locator):
         seams = {}
         for partition, offsets in ranges.items():
             for at in overlapping(visible[partition], offsets)[-1:]:
-                _, seam = self._whole_location(visible[partition], at, offsets, every_segment) or (None, None)
+                _, seam = self._whole_location(
+                    visible[partition], at, visible[partition][at], offsets, every_segment
+                ) or (None, None)
                 if seam is not None:
                     seams[partition] = seam
         self._prefetch_aborted(seams)
@@ -249,10 +251,11 @@ class SegmentMetadataLocator(Locator):
 
         If `committed` is true, the location has the aborted transactions that touch its offsets.
         """
-        segment = visible[at].segment
+        part = visible[at]
+        segment = part.segment
         if not committed:
             return self._positions.location(segment, offsets)
-        whole = self._whole_location(visible, at, offsets, every_segment)
+        whole = self._whole_location(visible, at, part, offsets, every_segment)
         location, seam_offset = whole or self._locate_part(visible, at, offsets)
         if seam_offset is None:
             return location
@@ -284,9 +287,10 @@ class SegmentMetadataLocator(Locator):
 
         located = {
             partition: [
-                self._whole_location(visible[partition], at, ranges[partition], needed) for at in parts[partition]
+                self._whole_location(visible[partition], at, part, ranges[partition], needed)
+                for at, part in zip(indexes, visible[partition][indexes.start : indexes.stop], strict=True)
             ]
-            for partition in parts
+            for partition, indexes in parts.items()
         }
         unknown = [
             (partition, index)
@@ -300,14 +304,13 @@ class SegmentMetadataLocator(Locator):
         return {partition: [pair for pair in pairs if pair is not None] for partition, pairs in located.items()}
 
     def _whole_location(
-        self, visible: VisibleSegments, at: int, offsets: OffsetRange, needed: SegmentFilter
+        self, visible: VisibleSegments, at: int, part: VisibleSegment, offsets: OffsetRange, needed: SegmentFilter
     ) -> _Located | None:
-        """Return the location (`_Located`) of the segment `visible[at]`; None if an index must be read to find it.
+        """Return the location (`_Located`) of `part`, `visible[at]`; None if an index must be read to find it.
 
         No index is read if `offsets` cover the whole segment and there are no aborted transactions to search for. If
         `needed` is false for the segment, its location has the right offsets and no bytes.
         """
-        part = visible[at]
         if not needed(part.segment):
             return SegmentLocation(part.segment, offsets.intersect(part.offsets), ByteRange(0, 0)), None
         if offsets.intersect(part.offsets) != part.segment.offsets:
@@ -323,7 +326,8 @@ class SegmentMetadataLocator(Locator):
     ) -> SegmentLocation:
         """Return the location of `offsets`, as far as `part`, `visible[at]`, has them, without aborted transactions."""
         location = self._positions.location(part.segment, offsets.intersect(part.offsets))
-        if location.bytes.end == part.segment.size and _overlaps_next(visible, at):
+        if location.bytes.end == part.segment.size and at in visible.overlapped:
+            # If the log of this segment ends too early, records of the next one must not replace the missing records.
             return replace(location, following=(part.offsets.end, part.segment.end_offset + 1))
         return location
 
@@ -333,14 +337,6 @@ class SegmentMetadataLocator(Locator):
             return location, None
         search = find_aborted(visible, at, location.offsets, self._cache)
         return with_aborted(location, search.transactions), search.seam
-
-
-def _overlaps_next(visible: VisibleSegments, at: int) -> bool:
-    """Return whether the next visible segment begins before the visible offsets of `visible[at]` end.
-
-    If the log of `visible[at]` ends too early, records of the next segment must not replace the missing records.
-    """
-    return at + 1 < len(visible) and visible[at + 1].segment.base_offset < int(visible.ends[at])
 
 
 def overlapping(visible: VisibleSegments, offsets: OffsetRange) -> range:

@@ -10,6 +10,8 @@ Segments with the same epoch hold the same batches at an offset, so either of th
 from __future__ import annotations
 
 import heapq
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -73,6 +75,10 @@ class VisibleSegments(Sequence[VisibleSegment]):
     def _made(self, at: int) -> VisibleSegment:
         return VisibleSegment(self.segments[self.rows[at]], OffsetRange(int(self.starts[at]), int(self.ends[at])))
 
+    def __iter__(self) -> Iterator[VisibleSegment]:
+        offsets = map(OffsetRange, self.starts.tolist(), self.ends.tolist())
+        return map(VisibleSegment, self.segments.objects(self.rows), offsets)
+
     @cached_property
     def _last(self) -> VisibleSegment:
         """Last entry: always the same object, so that a cache can tell by it whether the entries are the same."""
@@ -88,18 +94,23 @@ class VisibleSegments(Sequence[VisibleSegment]):
 
         The end of the last segment counts as a gap.
         """
-        return int(self._stops[np.searchsorted(self._stops, at)])
+        return self._stops[bisect_left(self._stops, at)]
 
     def ends_at(self, at: int) -> bool:
         """Return whether a gap in the offsets follows the segment at the index `at`, or no segment follows."""
         return at + 1 == len(self) or bool(self.starts[at + 1] != self.ends[at])
 
     @cached_property
-    def _stops(self) -> Int64s:
+    def overlapped(self) -> frozenset[int]:
+        """Indexes of the entries before whose visible end the next entry's segment begins."""
+        return frozenset(np.flatnonzero(self.column("base")[1:] < self.ends[:-1]).tolist())
+
+    @cached_property
+    def _stops(self) -> array[int]:
         stops = self.column("no_transactions") == 0
         stops[:-1] |= self.starts[1:] != self.ends[:-1]
         stops[-1:] = True
-        return np.flatnonzero(stops)
+        return array("q", np.flatnonzero(stops).tobytes())
 
 
 def visible_segments(segments: Iterable[RemoteLogSegment], lineage: Lineage, log_start_offset: int) -> VisibleSegments:
