@@ -81,7 +81,7 @@ class VisibleSegments(Sequence[VisibleSegment]):
 
     @cached_property
     def _last(self) -> VisibleSegment:
-        """Last entry: always the same object, so that a cache can tell by it whether the entries are the same."""
+        """Last entry: always the same object, so it shows a cache that the entries are the same."""
         return self._made(-1)
 
     def column(self, name: str) -> Int64s:

@@ -5,9 +5,9 @@ A value begins with three varints of one byte each: frame version, record type a
 `locate.metadata_topic.remote_log_metadata`.
 
 A value is left out if it is of a snapshot record, or if all of these fields are valid and the topic's id is not wanted.
-A usual record of a segment or of an update becomes numbers (`UsualRecords`): it is valid, its topic has the known name,
-and each of its lengths takes the usual number of bytes. Any other value is returned, so that the caller decides about
-it. Batches that are compressed, have headers or are invalid are read by `values.read_values`.
+A usual record of a segment or of an update becomes numbers (`UsualRecords`). Such a record is valid, and its topic has
+the known name. Any other value is returned, so that the caller decides about it. Batches that are compressed, have
+headers or are invalid are read by `values.read_values`.
 
 Importing this module takes half a second, so `read_values` is faster for a few thousand records.
 """
@@ -50,7 +50,7 @@ _OFFSET, _PLACE, _SIZE, _TOPIC, _FIELDS = 0, 1, 2, 3, 4
 class UsualRecords:
     """Records of segments and of updates, as parallel arrays: the records' offsets, topics (in `topic_ids`) and fields.
 
-    The columns of `fields` are those of `locate.segment_columns.SEGMENT`; the slot is the number of the partition. The
+    The columns of `fields` are the fields of `locate.segment_columns.SEGMENT`. The slot is the partition's number. The
     state of an update has 4 added. The positions of leader epochs and of custom metadata are positions in `data`.
     """
 

@@ -90,7 +90,7 @@ class LoneUpdate:
 class _KnownSegments:
     """Segments of one partition, with their states; a row in the state `_ALONE` is an update of which no more is known.
 
-    An object does not change, so that a reader can tell by it whether the segments are the same.
+    An object does not change, so it shows a reader that the segments are the same.
     """
 
     segments: Segments
