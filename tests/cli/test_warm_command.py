@@ -29,7 +29,7 @@ assert decoder.decode(pyarrow.array([bytes([2, 2, 2, 98, 0])])).column.to_pylist
 """
 SCAN = """
 from tiered_stream.records.value_scan import scan_values
-assert len(list(scan_values(record_batch([Record(b"k", b"v")]), [bytes(16)]))) == 1
+assert len(list(scan_values(record_batch([Record(b"k", b"v")]), {bytes(16): "t"}))) == 1
 """
 PROTOBUF = """
 from google.protobuf import descriptor_pb2

@@ -43,7 +43,7 @@ class CountingFetcher(PassingFetcher):
         return super().fetch_indexes(segment, types)
 
 
-def golden_table(name: str) -> dict[TopicPartition, tuple[RemoteLogSegment, ...]]:
+def golden_table(name: str) -> dict[TopicPartition, Sequence[RemoteLogSegment]]:
     """By partition, the segments that the golden metadata topic says are readable; of the topics in the bucket."""
     golden_set = golden(name)
     decoded = [decode_remote_log_metadata(value) for _, _, value in golden_set.remote_log_metadata()]

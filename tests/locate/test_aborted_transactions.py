@@ -52,7 +52,7 @@ def whole(*segments: RemoteLogSegment) -> list[VisibleSegment]:
 
 
 def search(fetcher: IndexFetcher, *visible: VisibleSegment, wanted: OffsetRange = WANTED) -> AbortedSearch:
-    return find_aborted(VisibleSegments(visible), 0, wanted, IndexCache(fetcher))
+    return find_aborted(VisibleSegments.of(visible), 0, wanted, IndexCache(fetcher))
 
 
 def test_a_transaction_that_spans_segments_is_found_where_it_ended() -> None:
@@ -92,9 +92,9 @@ def test_segments_whose_metadata_says_that_they_have_no_index_are_not_asked() ->
 
 def test_runs_of_segments_without_an_index_are_jumped_over() -> None:
     empty = [segment(number, 10 * number, 10 * number + 10) for number in range(1, 2001)]
-    visible = VisibleSegments(whole(*(replace(each, transaction_index_empty=True) for each in empty)))
+    visible = VisibleSegments.of(whole(*(replace(each, transaction_index_empty=True) for each in empty)))
     assert {visible.next_stop(at) for at in range(2000)} == {1999}
-    indexed = VisibleSegments([*visible[:500], *whole(empty[500]), *visible[501:1000], *visible[1010:]])
+    indexed = VisibleSegments.of([*visible[:500], *whole(empty[500]), *visible[501:1000], *visible[1010:]])
     stops = [indexed.next_stop(at) for at in range(len(indexed))]
     assert stops == [500] * 501 + [999] * 499 + [1989] * 990
     assert search(IndexFetcher({}), *visible, wanted=OffsetRange(10, 20)).seam == 20010
@@ -157,5 +157,5 @@ def test_a_transaction_that_begins_at_the_last_wanted_offset_touches_the_wanted_
 
 def test_a_transaction_may_begin_and_end_with_its_segment() -> None:
     fetcher = IndexFetcher({2: [(7, 100, 199, 200)]}, still_open={1: [], 2: []})
-    found = find_aborted(VisibleSegments(whole(FIRST, SECOND)), 1, OffsetRange(100, 200), IndexCache(fetcher))
+    found = find_aborted(VisibleSegments.of(whole(FIRST, SECOND)), 1, OffsetRange(100, 200), IndexCache(fetcher))
     assert found == AbortedSearch((AbortedTransaction(7, 100, 199),), None)

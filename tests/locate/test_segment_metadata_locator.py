@@ -217,7 +217,7 @@ def test_segments_and_ends_inside_a_range_need_no_storage_request(fresh: GoldenL
     assert segment_ends(fresh, ranges) == {TXN: tuple(ends[2:5]), OPEN: (), BIG: ()}
     visible = fresh.visible[TXN]
     assert fresh.segments({**ranges, TXN: OffsetRange(ends[1], ends[4] - 1)}) == {
-        TXN: tuple(visible[2:5]), OPEN: tuple(fresh.visible[OPEN]), BIG: (),
+        TXN: visible[2:5], OPEN: fresh.visible[OPEN], BIG: VisibleSegments(),
     }  # fmt: skip
     assert not fresh.fetcher.requests
 
@@ -249,7 +249,7 @@ class MadeUpLocator(SegmentMetadataLocator):
 
     def __init__(self, fetcher: RemoteStorageFetcher, isolation: IsolationLevel, *visible: VisibleSegment) -> None:
         super().__init__(fetcher, isolation)
-        self.visible = VisibleSegments(visible)
+        self.visible = VisibleSegments.of(visible)
 
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
         return {SEGMENT_PARTITION: self.visible}

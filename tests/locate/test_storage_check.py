@@ -15,7 +15,7 @@ from tests.storage.scripted_http import ScriptedHttp, error
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageBucketNotFoundError, StorageError
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.locate.storage_failures import CheckedStorage
-from tiered_stream.locate.visible_segments import VisibleSegment
+from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import (
     ByteRange,
     OffsetRange,
@@ -51,10 +51,8 @@ class MadeUpLocator(Locator):
     ) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
         return {partition: self._locations if len(wanted) else () for partition, wanted in ranges.items()}
 
-    def segments(
-        self, ranges: Mapping[TopicPartition, OffsetRange]
-    ) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
-        return dict.fromkeys(ranges, ())
+    def segments(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, VisibleSegments]:
+        return dict.fromkeys(ranges, VisibleSegments())
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
         return {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ from tiered_stream.model import LeaderEpoch, RemoteLogSegment
 ONE_EPOCH = {0: END_OF_LOG}
 
 
-def ranges(visible: tuple[VisibleSegment, ...]) -> list[tuple[int, int, int]]:
+def ranges(visible: Sequence[VisibleSegment]) -> list[tuple[int, int, int]]:
     """(segment number, start, exclusive end)."""
     return [(piece.segment.segment_id.int, piece.offsets.start, piece.offsets.end) for piece in visible]
 

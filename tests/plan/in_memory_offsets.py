@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import TieredStreamError, UnknownTopicError
-from tiered_stream.locate.visible_segments import VisibleSegment
+from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import OffsetRange, RemoteLogSegment, TopicDescription, TopicPartition
 
 
@@ -100,7 +100,9 @@ class SegmentEnds:
         self.ends = ends
 
     def segments(self, ranges):  # type: ignore[no-untyped-def]
-        return {partition: tuple(self._segments(partition, wanted)) for partition, wanted in ranges.items()}
+        return {
+            partition: VisibleSegments.of(self._segments(partition, wanted)) for partition, wanted in ranges.items()
+        }
 
     def _segments(self, partition: TopicPartition, wanted: OffsetRange) -> Iterator[VisibleSegment]:
         for start, end in pairwise([0, *sorted(self.ends.get(partition, ()))]):

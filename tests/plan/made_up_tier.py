@@ -13,7 +13,7 @@ from uuid import UUID
 
 from tests.tier.segments import described
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
-from tiered_stream.locate.visible_segments import VisibleSegment
+from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
 
 MADE_UP_ID = UUID(int=1)
@@ -59,11 +59,9 @@ class MadeUpTier(Locator):
             for partition, wanted in ranges.items()
         }
 
-    def segments(
-        self, ranges: Mapping[TopicPartition, OffsetRange]
-    ) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+    def segments(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, VisibleSegments]:
         return {
-            partition: tuple(
+            partition: VisibleSegments.of(
                 VisibleSegment(segment, segment.offsets)
                 for segment in self._logs.get(partition, {})
                 if len(segment.offsets.intersect(wanted))

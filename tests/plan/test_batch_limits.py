@@ -13,7 +13,7 @@ from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
 from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, TopicPartition
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.batch_limits import Backlog, _spans, ends_by_bytes
+from tiered_stream.plan.batch_limits import Backlog, _Span, _Spans, ends_by_bytes
 from tiered_stream.plan.stream import StreamPlanner
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -223,7 +223,13 @@ def test_spans_have_each_offset_once_and_their_part_of_a_segments_bytes(
         at += gap + size
     offsets = OffsetRange(start, start + more)
     segments = MadeUpTier({T0: tiered}).segments({T0: offsets})[T0]
-    spans = list(_spans(offsets, segments))
+    made = _Spans.of(offsets, segments)
+    spans = [
+        _Span(start, end, int(size), segments[at // 2].segment if at % 2 else None)
+        for at, (start, end, size) in enumerate(zip(made.bounds, made.bounds[1:], made.bytes, strict=False))
+        if start < end
+    ]
+    assert made.bytes.sum() == sum(span.bytes for span in spans)
     assert [offset for span in spans for offset in range(span.start, span.end)] == list(range(start, start + more))
     for span in spans:
         if span.segment is not None:

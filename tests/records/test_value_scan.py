@@ -31,7 +31,9 @@ def log(*values: bytes | None, codec: str = "none") -> bytes:
 
 
 def scanned(data: bytes | memoryview, *topic_ids: bytes) -> list[bytes | None]:
-    return [value for _, values in scan_values(data, topic_ids or [OURS]) for _, value in values]
+    return [
+        value for _, values in scan_values(data, dict.fromkeys(topic_ids or [OURS], "topic")) for _, value in values
+    ]
 
 
 def test_values_of_other_topics_are_left_out() -> None:
@@ -91,7 +93,7 @@ def seen(data: bytes, *, compiled: bool) -> tuple[int, list[tuple[int, bytes]], 
     """How far it is read, what may be about the topic, and why it ends."""
     following, found = 0, []
     try:
-        for after, values in scan_values(data, [OURS]) if compiled else read_values(data):
+        for after, values in scan_values(data, {OURS: "topic"}) if compiled else read_values(data):
             found += [(offset, each) for offset, each in values if each is not None and may_be_ours(each)]
             following = after
     except TieredStreamError as error:

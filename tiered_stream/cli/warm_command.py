@@ -47,7 +47,7 @@ def _compile_kernels() -> None:
     row_hashes(rows, ())
     json_decoder.compile_kernels()
     avro_decoder.compile_kernels()
-    for _ in scan_values(ONE_RECORD, ()):
+    for _ in scan_values(ONE_RECORD, {}):
         pass
     if find_spec("google") and find_spec("google.protobuf"):
         from tiered_stream.formats.protobuf import protobuf_decoder

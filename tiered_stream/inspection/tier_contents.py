@@ -8,7 +8,7 @@ for an archive.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
@@ -57,7 +57,7 @@ class PartitionTier:
     """
 
     segments: tuple[TrackedSegment, ...]
-    visible: tuple[VisibleSegment, ...]
+    visible: Sequence[VisibleSegment]
     log: OffsetRange
     lineage: Lineage | None
 

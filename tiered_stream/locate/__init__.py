@@ -6,6 +6,7 @@ Files that other packages import:
 - `locator`: interface of locators
 - `broker_locator`: locator that asks brokers (KIP-1248)
 - `segment_metadata_locator`: base of the locators that read index files themselves
+- `segment_columns`: metadata of many segments in arrays
 - `visible_segments`: segments that belong to the log, by its lineage
 - `storage_failures`: check of the storage at the start of a query, and segments that are left to brokers
 

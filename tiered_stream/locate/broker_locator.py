@@ -16,7 +16,7 @@ from tiered_stream.broker.location_fetch import LocationTerms, locate_segments
 from tiered_stream.broker.wire.location_messages import LocatedPartition, RemoteLogSegmentLocation, decode_segments
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
-from tiered_stream.locate.visible_segments import VisibleSegment
+from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import (
     ByteRange,
     OffsetRange,
@@ -98,9 +98,9 @@ class BrokerLocator(Locator):
             )
         return signed
 
-    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, VisibleSegments]:
         return {
-            partition: tuple(VisibleSegment(location.segment, location.offsets) for location in locations)
+            partition: VisibleSegments.of(VisibleSegment(each.segment, each.offsets) for each in locations)
             for partition, locations in self._request(ranges, self._offsets_terms).items()
         }
 

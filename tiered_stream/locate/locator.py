@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiered_stream.locate.visible_segments import VisibleSegment
+from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import (
     OffsetRange,
     PartitionLocations,
@@ -70,7 +70,7 @@ class Locator(ABC):
         return list(locations)
 
     @abstractmethod
-    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, VisibleSegments]:
         """Return by partition the tiered segments with offsets in the partition's range, in offset order and disjoint.
 
         The offsets of a returned segment may be cut off at the range's ends. Byte positions are not determined, so no
@@ -130,7 +130,7 @@ class WrappedLocator(Locator):
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
         return self.wrapped.since_all(locations, timestamp)
 
-    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, VisibleSegments]:
         return self.wrapped.segments(ranges)
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:

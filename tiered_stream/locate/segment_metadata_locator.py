@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
+
+import numpy as np
 
 from tiered_stream.errors import StorageError
 from tiered_stream.locate.aborted_transactions import find_aborted
@@ -155,13 +156,14 @@ class SegmentMetadataLocator(Locator):
         return list(self.executor.map(since, locations))
 
     @collection_paused()
-    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, VisibleSegments]:
         visible = self.visible_of([partition for partition, offsets in ranges.items() if len(offsets)])
         self._remember_visible(visible)
         return {
-            partition: tuple(segments[at] for at in overlapping(segments, offsets))
+            partition: segments[parts.start : parts.stop]
             for partition, offsets in ranges.items()
             for segments in [visible.get(partition, VisibleSegments())]
+            for parts in [overlapping(segments, offsets)]
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
@@ -237,7 +239,9 @@ class SegmentMetadataLocator(Locator):
         seams = {}
         for partition, offsets in ranges.items():
             for at in overlapping(visible[partition], offsets)[-1:]:
-                _, seam = self._whole_location(visible[partition], at, offsets, every_segment) or (None, None)
+                _, seam = self._whole_location(
+                    visible[partition], at, visible[partition][at], offsets, every_segment
+                ) or (None, None)
                 if seam is not None:
                     seams[partition] = seam
         self._prefetch_aborted(seams)
@@ -247,10 +251,11 @@ class SegmentMetadataLocator(Locator):
 
         If `committed` is true, the location has the aborted transactions that touch its offsets.
         """
-        segment = visible[at].segment
+        part = visible[at]
+        segment = part.segment
         if not committed:
             return self._positions.location(segment, offsets)
-        whole = self._whole_location(visible, at, offsets, every_segment)
+        whole = self._whole_location(visible, at, part, offsets, every_segment)
         location, seam_offset = whole or self._locate_part(visible, at, offsets)
         if seam_offset is None:
             return location
@@ -281,8 +286,11 @@ class SegmentMetadataLocator(Locator):
             return left_out.attempt(visible[partition][at].segment, work)
 
         located = {
-            partition: self._whole_locations(visible[partition], parts[partition], ranges[partition], needed)
-            for partition in parts
+            partition: [
+                self._whole_location(visible[partition], at, part, ranges[partition], needed)
+                for at, part in zip(indexes, visible[partition][indexes.start : indexes.stop], strict=True)
+            ]
+            for partition, indexes in parts.items()
         }
         unknown = [
             (partition, index)
@@ -295,77 +303,48 @@ class SegmentMetadataLocator(Locator):
         left_out.report()
         return {partition: [pair for pair in pairs if pair is not None] for partition, pairs in located.items()}
 
-    def _whole_locations(
-        self, visible: VisibleSegments, parts: range, offsets: OffsetRange, needed: SegmentFilter
-    ) -> list[_Located | None]:
-        """Return the result of `_whole_location` for each index in `parts`.
-
-        A partition may have 100,000 segments. So if all segments are needed, the cached locations are copied as one
-        slice.
-        """
-        if needed is not every_segment:
-            return [self._whole_location(visible, at, offsets, needed) for at in parts]
-        located = visible.located[self.committed][parts.start : parts.stop]
-        ends = {0, len(parts) - 1} if len(parts) else set()  # only the first and the last segment may be cut
-        for index in ends.union(index for index, pair in enumerate(located) if pair is None):
-            located[index] = self._whole_location(visible, parts[index], offsets, needed)
-        return located
-
     def _whole_location(
-        self, visible: VisibleSegments, at: int, offsets: OffsetRange, needed: SegmentFilter
+        self, visible: VisibleSegments, at: int, part: VisibleSegment, offsets: OffsetRange, needed: SegmentFilter
     ) -> _Located | None:
-        """Return the location (`_Located`) of the segment `visible[at]`; None if an index must be read to find it.
+        """Return the location (`_Located`) of `part`, `visible[at]`; None if an index must be read to find it.
 
-        No index is read if `offsets` cover the whole segment and there are no aborted transactions to search for. The
-        result is cached. If `needed` is false for the segment, its location has the right offsets and no bytes.
+        No index is read if `offsets` cover the whole segment and there are no aborted transactions to search for. If
+        `needed` is false for the segment, its location has the right offsets and no bytes.
         """
-        part = visible[at]
         if not needed(part.segment):
             return SegmentLocation(part.segment, offsets.intersect(part.offsets), ByteRange(0, 0)), None
-        if offsets.start > part.offsets.start or offsets.end < part.offsets.end:
+        if offsets.intersect(part.offsets) != part.segment.offsets:
             return None
-        known = visible.located[self.committed][at]
-        if known is None and part.offsets == part.segment.offsets and not self._needs_index(visible, at):
-            # Up to the stop, no segment has a transaction index: a search would find nothing, and end after the stop.
-            seam = visible[visible.next_stop(at)].offsets.end if self.committed else None
-            known = visible.located[self.committed][at] = self._location_of(visible, at, offsets), seam
-        return known
+        stop = visible.next_stop(at) if self.committed else None
+        if stop is not None and not visible[stop].segment.transaction_index_empty:
+            return None
+        # Up to the stop, no segment has a transaction index: a search would find nothing, and end after the stop.
+        return self._location_of(visible, part, at, offsets), None if stop is None else int(visible.ends[stop])
 
-    def _needs_index(self, visible: VisibleSegments, at: int) -> bool:
-        """Return whether an index is needed to know the aborted transactions of the segment `visible[at]`."""
-        return self.committed and not visible[visible.next_stop(at)].segment.transaction_index_empty
-
-    def _location_of(self, visible: VisibleSegments, at: int, offsets: OffsetRange) -> SegmentLocation:
-        """Return the location of `offsets`, as far as `visible[at]` has them, without aborted transactions."""
-        part = visible[at]
+    def _location_of(
+        self, visible: VisibleSegments, part: VisibleSegment, at: int, offsets: OffsetRange
+    ) -> SegmentLocation:
+        """Return the location of `offsets`, as far as `part`, `visible[at]`, has them, without aborted transactions."""
         location = self._positions.location(part.segment, offsets.intersect(part.offsets))
-        if location.bytes.end == part.segment.size and _overlaps_next(visible, at):
+        if location.bytes.end == part.segment.size and at in visible.overlapped:
+            # If the log of this segment ends too early, records of the next one must not replace the missing records.
             return replace(location, following=(part.offsets.end, part.segment.end_offset + 1))
         return location
 
     def _locate_part(self, visible: VisibleSegments, at: int, offsets: OffsetRange) -> _Located:
-        location = self._location_of(visible, at, offsets)
+        location = self._location_of(visible, visible[at], at, offsets)
         if not self.committed:
             return location, None
         search = find_aborted(visible, at, location.offsets, self._cache)
         return with_aborted(location, search.transactions), search.seam
 
 
-def _overlaps_next(visible: VisibleSegments, at: int) -> bool:
-    """Return whether the next visible segment begins before the visible offsets of `visible[at]` end.
-
-    If the log of `visible[at]` ends too early, records of the next segment must not replace the missing records.
-    """
-    return at + 1 < len(visible) and visible[at + 1].segment.base_offset < visible[at].offsets.end
-
-
 def overlapping(visible: VisibleSegments, offsets: OffsetRange) -> range:
     """Return the indexes in `visible` of the segments whose visible offsets overlap `offsets`."""
     if not len(offsets):
         return range(0)
-    first = bisect_right(visible, offsets.start, key=lambda part: part.offsets.end)
-    end = bisect_right(visible, offsets.end - 1, key=lambda part: part.offsets.start)
-    return range(first, end)
+    first = np.searchsorted(visible.ends, offsets.start, side="right")
+    return range(int(first), int(np.searchsorted(visible.starts, offsets.end)))
 
 
 def with_aborted(location: SegmentLocation, beyond: Sequence[AbortedTransaction]) -> SegmentLocation:

@@ -11,13 +11,21 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from typing import overload
+
+import numpy as np
 
 from tiered_stream.broker.leader_epochs import END_OF_LOG, Lineage
-from tiered_stream.model import LeaderEpoch, OffsetRange, RemoteLogSegment, SegmentLocation
+from tiered_stream.locate.segment_columns import Int64s, Segments
+from tiered_stream.model import LeaderEpoch, OffsetRange, RemoteLogSegment
+
+
+def _no_offsets() -> Int64s:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,42 +36,81 @@ class VisibleSegment:
     offsets: OffsetRange
 
 
-class VisibleSegments(tuple[VisibleSegment, ...]):
-    """Visible segments of one partition, in offset order and disjoint.
+@dataclass(frozen=True, eq=False)
+class VisibleSegments(Sequence[VisibleSegment]):
+    """Visible segments of one partition, in offset order and disjoint; each becomes an object when it is asked for.
 
-    Parameters named `at` are indexes in this tuple.
+    The visible offsets of an entry go from `starts` (inclusive) to `ends` (exclusive), and `rows` is the index of its
+    segment in `segments`. Parameters named `at` are indexes of entries.
     """
 
-    @cached_property
-    def located(self) -> dict[bool, list[tuple[SegmentLocation, int | None] | None]]:
-        """Cache that locators fill: by isolation (True: read_committed), a list with a pair or None for each segment.
+    segments: Segments = field(default_factory=Segments)
+    rows: Int64s = field(default_factory=_no_offsets)
+    starts: Int64s = field(default_factory=_no_offsets)
+    ends: Int64s = field(default_factory=_no_offsets)
 
-        A pair has the segment's location and an offset. The offset is the one at which the tiered segments end, or a
-        gap between them begins, while transactions of the location may be undecided. It is None if all transactions are
-        decided. An entry of the list is None until a locator has set it.
-        """
-        return {committed: [None] * len(self) for committed in (False, True)}
+    @classmethod
+    def of(cls, parts: Iterable[VisibleSegment]) -> VisibleSegments:
+        """Return the entries `parts`, which are of one partition."""
+        parts = tuple(parts)
+        starts, ends = ([part.offsets.start for part in parts], [part.offsets.end for part in parts])
+        segments = Segments.of(part.segment for part in parts)
+        return cls(segments, np.arange(len(parts)), np.array(starts, np.int64), np.array(ends, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VisibleSegments) and list(self) == list(other)
+
+    @overload
+    def __getitem__(self, at: int) -> VisibleSegment: ...
+    @overload
+    def __getitem__(self, at: slice) -> VisibleSegments: ...
+    def __getitem__(self, at: int | slice) -> VisibleSegment | VisibleSegments:
+        if isinstance(at, slice):
+            return VisibleSegments(self.segments, self.rows[at], self.starts[at], self.ends[at])
+        return self._last if at in (-1, len(self) - 1) else self._made(at)
+
+    def _made(self, at: int) -> VisibleSegment:
+        return VisibleSegment(self.segments[self.rows[at]], OffsetRange(int(self.starts[at]), int(self.ends[at])))
+
+    def __iter__(self) -> Iterator[VisibleSegment]:
+        offsets = map(OffsetRange, self.starts.tolist(), self.ends.tolist())
+        return map(VisibleSegment, self.segments.objects(self.rows), offsets)
+
+    @cached_property
+    def _last(self) -> VisibleSegment:
+        """Last entry: always the same object, so it shows a cache that the entries are the same."""
+        return self._made(-1)
+
+    def column(self, name: str) -> Int64s:
+        """Return the column `name` (`segment_columns.SEGMENT`) of the entries' segments."""
+        values: Int64s = self.segments.rows[name][self.rows]
+        return values
 
     def next_stop(self, at: int) -> int:
         """Return the first index, from `at` on, of a segment that may have a transaction index, or that a gap follows.
 
         The end of the last segment counts as a gap.
         """
-        return self._stops[at]
+        return self._stops[bisect_left(self._stops, at)]
 
     def ends_at(self, at: int) -> bool:
         """Return whether a gap in the offsets follows the segment at the index `at`, or no segment follows."""
-        return at + 1 == len(self) or self[at + 1].offsets.start != self[at].offsets.end
+        return at + 1 == len(self) or bool(self.starts[at + 1] != self.ends[at])
 
     @cached_property
-    def _stops(self) -> Sequence[int]:
-        stops = array("q", bytes(8 * len(self)))
-        stop = len(self)
-        for at in reversed(range(len(self))):
-            if not self[at].segment.transaction_index_empty or self.ends_at(at):
-                stop = at
-            stops[at] = stop
-        return stops
+    def overlapped(self) -> frozenset[int]:
+        """Indexes of the entries before whose visible end the next entry's segment begins."""
+        return frozenset(np.flatnonzero(self.column("base")[1:] < self.ends[:-1]).tolist())
+
+    @cached_property
+    def _stops(self) -> array[int]:
+        stops = self.column("no_transactions") == 0
+        stops[:-1] |= self.starts[1:] != self.ends[:-1]
+        stops[-1:] = True
+        return array("q", np.flatnonzero(stops).tobytes())
 
 
 def visible_segments(segments: Iterable[RemoteLogSegment], lineage: Lineage, log_start_offset: int) -> VisibleSegments:
@@ -73,8 +120,7 @@ def visible_segments(segments: Iterable[RemoteLogSegment], lineage: Lineage, log
     below `log_start_offset`. The result has each tiered offset of the log once, and as few entries as possible. The
     result does not depend on the order of `segments`.
     """
-    parts = [part for segment in segments for part in _in_lineage(segment, lineage, log_start_offset)]
-    return VisibleSegments(_disjoint(parts))
+    return _disjoint(_in_lineage(Segments.of(segments), lineage, log_start_offset))
 
 
 def lineage_of(epochs: Sequence[LeaderEpoch]) -> Lineage:
@@ -82,69 +128,64 @@ def lineage_of(epochs: Sequence[LeaderEpoch]) -> Lineage:
 
     The last epoch ends at `END_OF_LOG`.
     """
-    return {epoch: end for epoch, _, end in _epoch_ranges(epochs, END_OF_LOG)}
+    ends = [entry.start_offset for entry in epochs[1:]] + [END_OF_LOG]
+    return {entry.epoch: end for entry, end in zip(epochs, ends, strict=False) if entry.start_offset < end}
 
 
-def _epoch_ranges(epochs: Sequence[LeaderEpoch], end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (epoch, start, exclusive end) of each of the sorted `epochs` that has offsets below `end`."""
-    for next_index, entry in enumerate(epochs, 1):
-        epoch_end = min(epochs[next_index].start_offset, end) if next_index < len(epochs) else end
-        if entry.start_offset < epoch_end:
-            yield entry.epoch, entry.start_offset, epoch_end
-
-
-def _in_lineage(segment: RemoteLogSegment, lineage: Lineage, log_start_offset: int) -> Iterator[VisibleSegment]:
-    """Yield the segment once for each contiguous range of its offsets that belong to the log.
+def _in_lineage(segments: Segments, lineage: Lineage, log_start_offset: int) -> VisibleSegments:
+    """Return an entry for each contiguous range of a segment's offsets that belong to the log, sorted by start.
 
     Offsets belong to the log if they are in the lineage and at or above the log start.
     """
-    first = max(segment.base_offset, log_start_offset)
-    if len(segment.leader_epochs) == 1:  # almost always true
-        ((epoch, epoch_start),) = segment.leader_epochs
-        start, end = max(first, epoch_start), min(segment.end_offset + 1, lineage.get(epoch, 0))
-        if start < end:
-            yield VisibleSegment(segment, OffsetRange(start, end))
-        return
-    offsets: OffsetRange | None = None
-    for epoch, start, end in _epoch_ranges(segment.leader_epochs, segment.end_offset + 1):
-        start, end = max(first, start), min(end, lineage.get(epoch, 0))
-        if start >= end:
-            continue
-        if offsets is not None and offsets.end == start:
-            offsets = OffsetRange(offsets.start, end)
-            continue
-        if offsets is not None:
-            yield VisibleSegment(segment, offsets)
-        offsets = OffsetRange(start, end)
-    if offsets is not None:
-        yield VisibleSegment(segment, offsets)
+    rows = np.repeat(np.arange(len(segments)), segments.rows["epochs"])  # one for each leader epoch of a segment
+    entries, ends = segments.epochs, segments.rows["end"][rows] + 1
+    starts = entries["start"].astype(np.int64)
+    same = rows[1:] == rows[:-1]
+    # An epoch ends where the segment's next epoch begins.
+    ends[:-1][same] = np.minimum(starts[1:], ends[:-1])[same]
+    epochs, which = np.unique(entries["epoch"], return_inverse=True)
+    ends = np.minimum(ends, np.array([lineage.get(epoch, 0) for epoch in epochs.tolist()], np.int64)[which])
+    starts = np.maximum(np.maximum(starts, segments.rows["base"][rows]), log_start_offset)
+    kept = starts < ends
+    rows, starts, ends = rows[kept], starts[kept], ends[kept]
+    begins = np.ones(len(rows) + 1, bool)
+    begins[1:-1] = (rows[1:] != rows[:-1]) | (starts[1:] != ends[:-1])
+    first, last = np.flatnonzero(begins[:-1]), np.flatnonzero(begins[1:])
+    order = np.argsort(starts[first], kind="stable")
+    first, last = first[order], last[order]
+    return VisibleSegments(segments, rows[first], starts[first], ends[last])
 
 
-def _disjoint(parts: list[VisibleSegment]) -> Iterator[VisibleSegment]:
-    """Yield the entries of `parts` in offset order, cut so that no two entries have the same offset.
+def _disjoint(parts: VisibleSegments) -> VisibleSegments:
+    """Return the entries of `parts`, which are sorted by start, cut so that no two entries have the same offset.
 
     At each offset, the entry with the highest end is chosen. If several entries have that end, the entry with the
-    highest start is chosen. The list `parts` is sorted in place.
+    highest start is chosen.
     """
-    parts.sort(key=lambda part: part.offsets.start)
-    if all(part.offsets.end <= later.offsets.start for part, later in pairwise(parts)):
-        yield from parts  # replicas of one lineage copy no offset twice
-        return
-    candidates: list[tuple[int, int, int, int]] = []  # (-end, -start, segment id, index in parts)
+    if not (parts.starts[1:] < parts.ends[:-1]).any():
+        return parts  # replicas of one lineage copy no offset twice
+    chosen = np.array(list(_chosen(parts)), np.int64).reshape(-1, 2)
+    at, starts = chosen[:, 0], chosen[:, 1]
+    return VisibleSegments(parts.segments, parts.rows[at], starts, parts.ends[at])
+
+
+def _chosen(parts: VisibleSegments) -> Iterator[tuple[int, int]]:
+    """Yield the index of each chosen entry, and the offset from which on it is chosen."""
+    starts, ends = parts.starts.tolist(), parts.ends.tolist()
+    high, low = (parts.column(name).tolist() for name in ("high", "low"))
+    ids = list(zip(high, low, strict=True))
+    candidates: list[tuple[int, int, tuple[int, int], int]] = []  # (-end, -start, segment id, index in parts)
     position, next_index = 0, 0
     while next_index < len(parts) or candidates:
         if not candidates:
-            position = max(position, parts[next_index].offsets.start)
-        while next_index < len(parts) and parts[next_index].offsets.start <= position:
-            part = parts[next_index]
-            entry = (-part.offsets.end, -part.offsets.start, part.segment.segment_id.int, next_index)
+            position = max(position, starts[next_index])
+        while next_index < len(parts) and starts[next_index] <= position:
+            entry = (-ends[next_index], -starts[next_index], ids[next_index], next_index)
             heapq.heappush(candidates, entry)
             next_index += 1
-        furthest = parts[heapq.heappop(candidates)[3]]
-        if furthest.offsets.end <= position:
+        furthest = heapq.heappop(candidates)[3]
+        if ends[furthest] <= position:
             candidates.clear()  # no other candidate has a further end, so none ends after the position
             continue
-        if furthest.offsets.start < position:
-            furthest = VisibleSegment(furthest.segment, OffsetRange(position, furthest.offsets.end))
-        yield furthest
-        position = furthest.offsets.end
+        yield furthest, max(position, starts[furthest])
+        position = ends[furthest]

@@ -6,13 +6,16 @@ tiered are assumed to have as many bytes per offset as the partition's segments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from tiered_stream.locate.locator import Locator, SegmentShare
-from tiered_stream.locate.visible_segments import VisibleSegment
+from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, PartitionOffsets, RemoteLogSegment, TopicPartition
 
 _USUAL_BATCH_BYTES = 1 << 20
@@ -51,8 +54,10 @@ def ends_at_segments(backlog: Backlog, ends: PartitionOffsets) -> dict[TopicPart
     for partition, offsets in backlog.ranges.items():
         end = ends[partition]
         if offsets.start < end < offsets.end:
-            segment_ends = (part.offsets.end for part in backlog.segments.get(partition, ()))
-            aligned[partition] = max((at for at in segment_ends if offsets.start < at <= end), default=end)
+            segment_ends = backlog.segments[partition].ends if partition in backlog.segments else np.empty(0)
+            at = int(np.searchsorted(segment_ends, end, side="right")) - 1
+            if at >= 0 and segment_ends[at] > offsets.start:
+                aligned[partition] = int(segment_ends[at])
     return aligned
 
 
@@ -71,8 +76,7 @@ def must_wait(
 class _Span(NamedTuple):
     """Offsets of one partition that are all in one tiered segment, or are all not tiered; `end` is exclusive.
 
-    `bytes` is the estimated size of their records. `segment` is None if the offsets are not tiered. A stream may have a
-    million segments to read, so spans are tuples, which take less time to make than dataclasses.
+    `bytes` is the estimated size of their records. `segment` is None if the offsets are not tiered.
     """
 
     start: int
@@ -122,15 +126,15 @@ def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
     if sum(map(len, backlog.ranges.values())) * _MAX_BATCH_BYTES <= limit:
         return ends
     segments = backlog.segments
-    lags = {
-        partition: sum(span.bytes for span in _spans(offsets, segments.get(partition, ())))
+    spans = {
+        partition: _Spans.of(offsets, segments.get(partition, VisibleSegments()))
         for partition, offsets in backlog.ranges.items()
     }
+    lags = {partition: int(each.bytes.sum()) for partition, each in spans.items()}
     total = sum(lags.values())
     inside: dict[TopicPartition, _EndInside] = {}
-    for partition, offsets in backlog.ranges.items():
-        spans = _spans(offsets, segments.get(partition, ()))
-        end = _end(spans, max(1, limit * lags[partition] // total), offsets.end)
+    for partition, each in spans.items():
+        end = each.end(max(1, limit * lags[partition] // total))
         if isinstance(end, _EndInside):
             inside[partition] = end
         else:
@@ -144,56 +148,55 @@ def _ends_inside(backlog: Backlog, inside: dict[TopicPartition, _EndInside]) -> 
     return {partition: located.get(partition) or end.estimated_end() for partition, end in inside.items()}
 
 
-def _spans(offsets: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator[_Span]:
-    """Yield the spans (`_Span`) that `offsets`, which is not empty, consists of, in offset order.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Spans:
+    """Spans (`_Span`) that a range of offsets consists of, in offset order, as parallel arrays.
 
-    Offsets that are not tiered are assumed to have the average size of the offsets in `segments`.
+    Each second span, from the first on, is of offsets that are not tiered, and may be empty. The others are of the
+    entries of `segments`.
     """
-    count, size = _average(segments)
 
-    def untiered(start: int, end: int) -> _Span:
-        return _Span(start, end, _bytes_of(end - start, count, size))
+    segments: VisibleSegments
+    bounds: npt.NDArray[np.int64]
+    """Start of each span, and the end of the last one."""
+    bytes: npt.NDArray[np.float64]
+    """Estimated sizes of the spans; numbers of this type have the sizes up to 2**53 exactly."""
 
-    position = offsets.start
-    for visible in segments:
-        segment = visible.segment
-        start, end = max(visible.offsets.start, offsets.start), min(visible.offsets.end, offsets.end)
-        if start > position:
-            yield untiered(position, start)
-        if start < end:
-            whole = segment.end_offset + 1 - segment.base_offset
-            yield _Span(start, end, _bytes_of(end - start, whole, segment.size), segment)
-            position = end
-    if position < offsets.end:
-        yield untiered(position, offsets.end)
+    @classmethod
+    def of(cls, offsets: OffsetRange, segments: VisibleSegments) -> _Spans:
+        """Return the spans of `offsets`, which is not empty.
 
+        Offsets that are not tiered are assumed to have the average size of the offsets in `segments`.
+        """
+        bounds = np.empty(2 * len(segments) + 2, np.int64)
+        bounds[0], bounds[-1] = offsets.start, offsets.end
+        bounds[1:-1:2], bounds[2:-1:2] = segments.starts, segments.ends
+        np.clip(bounds, offsets.start, offsets.end, out=bounds)
+        counts = np.diff(bounds).astype(np.float64)
+        whole = (segments.column("end") - segments.column("base") + 1).astype(np.float64)
+        sizes, tiered = segments.column("size").astype(np.float64), counts[1::2]
+        size, count = (sizes.sum(), whole.sum()) if sizes.any() else (ASSUMED_RECORD_BYTES, 1)
+        estimated = np.ceil(counts * size / count)
+        estimated[1::2] = np.where(tiered == whole, sizes, np.ceil(tiered * sizes / whole))
+        return cls(segments, bounds, np.where(counts > 0, np.maximum(estimated, 1), 0))
 
-def _average(segments: Sequence[VisibleSegment]) -> tuple[int, int]:
-    """Return a number of offsets and the bytes that they have together, to estimate offsets that are not tiered."""
-    count = sum(part.segment.end_offset + 1 - part.segment.base_offset for part in segments)
-    size = sum(part.segment.size for part in segments)
-    return (count, size) if size else (1, ASSUMED_RECORD_BYTES)
+    def end(self, share: int) -> int | _EndInside:
+        """Return the end of a partition that may read at most `share` bytes of the spans.
 
-
-def _bytes_of(part: int, whole: int, size: int) -> int:
-    """Return the size in bytes of `part` offsets if `whole` offsets have `size` bytes together; at least 1."""
-    return max(1, -(-part * size // whole))
-
-
-def _end(spans: Iterable[_Span], share: int, last: int) -> int | _EndInside:
-    """Return the end of a partition that may read at most `share` bytes of `spans`, which end at `last`.
-
-    It is the last segment end before which `spans` have at most `share` bytes. If there is no such segment end, it is
-    the end inside the first span that exceeds `share`. If all spans together have at most `share` bytes, it is `last`.
-    """
-    segment_end = None
-    for span in spans:
-        if span.bytes > share:
-            return _EndInside(span, share) if segment_end is None else segment_end
-        share -= span.bytes
-        if span.segment is not None:
-            segment_end = span.end
-    return last
+        It is the last segment end before which the spans have at most `share` bytes. If there is no such segment end,
+        it is the end inside the first span that exceeds `share`. If all spans together have at most `share` bytes, it
+        is the end of the last span.
+        """
+        sums = np.cumsum(self.bytes)
+        at = int(np.searchsorted(sums, share, side="right"))  # first span that does not fit
+        if at == len(sums):
+            return int(self.bounds[-1])
+        whole = np.flatnonzero(self.bytes[1:at:2])
+        if len(whole):
+            return int(self.bounds[2 * whole[-1] + 2])
+        segment = self.segments[at // 2].segment if at % 2 else None
+        start, end = self.bounds[at : at + 2].tolist()
+        return _EndInside(_Span(start, end, int(self.bytes[at]), segment), share - int(sums[at] - self.bytes[at]))
 
 
 class Backlog:
@@ -215,7 +218,7 @@ class Backlog:
         }
 
     @cached_property
-    def segments(self) -> Mapping[TopicPartition, Sequence[VisibleSegment]]:
+    def segments(self) -> Mapping[TopicPartition, VisibleSegments]:
         """Tiered segments, by partition, that hold offsets of its range, or the offset before the range.
 
         Offsets that are not tiered are assumed to have as many bytes per offset as these segments.

@@ -1,63 +1,205 @@
-"""Compiled reader of `__remote_log_metadata` that returns only values that may be about wanted topics.
+"""Compiled reader of `__remote_log_metadata` that reads usual records about wanted topics, and skips other topics.
 
 A value begins with three varints of one byte each: frame version, record type and version. Then come the topic's name
-(compact string) and id (16 bytes), the partition (int32) and tagged fields.
+(compact string) and id (16 bytes), the partition (int32) and tagged fields. The rest is described in
+`locate.metadata_topic.remote_log_metadata`.
 
-Values of snapshot records are left out. Any other value is left out only if all of these fields are valid and the
-topic's id is not wanted. Values with invalid fields are returned, so that the caller decides about them. Batches that
-are compressed, have headers or are invalid are read by `values.read_values`.
+A value is left out if it is of a snapshot record, or if all of these fields are valid and the topic's id is not wanted.
+A usual record of a segment or of an update becomes numbers (`UsualRecords`). Such a record is valid, and its topic has
+the known name. Any other value is returned, so that the caller decides about it. Batches that are compressed, have
+headers or are invalid are read by `values.read_values`.
 
 Importing this module takes half a second, so `read_values` is faster for a few thousand records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.records import header
-from tiered_stream.records.compiled import Int, kernel
+from tiered_stream.records.compiled import Int, inlined, kernel
 from tiered_stream.records.intrinsics import load_int32, load_int64
 from tiered_stream.records.kernels import MAX_OFFSET, crc_is_right, varint
 from tiered_stream.records.values import Value, read_values
 
-_SNAPSHOT_RECORD = 3
+_SEGMENT, _UPDATE, _SNAPSHOT_RECORD = 0, 1, 3
+_LAST_VERSION = 1
+_STATES = 4
 _ID_BYTES = 16
+_EPOCH_BYTES = 13
+"""Bytes of a leader epoch (int32), its start offset (int64), and no tagged fields."""
+_SEGMENT_BYTES, _UPDATE_BYTES = 36, 12
+"""Bytes from the segment's id to its leader epochs, and from the id in an update to the custom metadata."""
 _LISTED_VALUES = 1 << 14
+_NOT_WANTED, _UNUSUAL = -2, -1
+_OFFSET, _PLACE, _SIZE, _TOPIC, _FIELDS = 0, 1, 2, 3, 4
+"""Columns of a listed value: offset of the record, position and size of the value, index of its topic, its fields."""
+(
+    _HIGH, _LOW, _BASE, _END, _BYTES, _TIMESTAMP, _EPOCHS_AT, _CUSTOM_AT, _EPOCHS, _CUSTOM, _PARTITION, _STATE,
+    _NO_TRANSACTIONS, _COLUMNS,
+) = range(_FIELDS, _FIELDS + 14)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UsualRecords:
+    """Records of segments and of updates, as parallel arrays: the records' offsets, topics (in `topic_ids`) and fields.
+
+    The columns of `fields` are the fields of `locate.segment_columns.SEGMENT`. The slot is the partition's number. The
+    state of an update has 4 added. The positions of leader epochs and of custom metadata are positions in `data`.
+    """
+
+    topic_ids: Sequence[bytes]
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+    topics: npt.NDArray[np.int64]
+    fields: npt.NDArray[np.int64]
+
+
+@inlined
+def _size(data: Any, at: Int, stop: Int) -> Any:
+    """Read an unsigned varint of one or two bytes; return its value, and the position after it (-1: it is another)."""
+    if 0 <= at < stop and data[at] < 128:
+        return np.int64(data[at]), at + 1
+    if 0 <= at < stop - 1 and data[at + 1] < 128:
+        return np.int64(data[at] & 127) | np.int64(data[at + 1]) << 7, at + 2
+    return np.int64(0), np.int64(-1)
 
 
 @kernel
-def _is_wanted(data: Any, at: Int, stop: Int, topic_ids: Any) -> Any:
-    """Return whether the value between `at` and `stop` may be about one of the topics `topic_ids`.
+def _read_epochs(data: Any, at: Int, stop: Int, row: Any) -> Int:
+    """Read the leader epochs and the size of a segment into `row`; return the position after them.
 
-    `topic_ids` are sorted rows of two int64: the upper and the lower half of an id.
+    Return -1 if they are unusual.
     """
-    if stop - at < 4 or data[at] > 127 or data[at + 1] > _SNAPSHOT_RECORD or data[at + 2] > 127:
-        return True
-    if data[at + 1] == _SNAPSHOT_RECORD:
+    count, at = _size(data, at, stop)
+    count -= 1
+    if at < 0 or count < 1 or count * _EPOCH_BYTES + 4 > stop - at:
+        return np.int64(-1)
+    row[_EPOCHS_AT], row[_EPOCHS] = at, count
+    epoch, start = np.int64(-1), np.int64(0)
+    for _ in range(count):
+        next_epoch, next_start = load_int32(data, at), load_int64(data, at + 4)
+        if next_epoch <= epoch or next_start < start or data[at + _EPOCH_BYTES - 1] != 0:
+            return np.int64(-1)
+        epoch, start, at = next_epoch, next_start, at + _EPOCH_BYTES
+    row[_BYTES] = load_int32(data, at)
+    return np.int64(at + 4)
+
+
+@kernel
+def _is_usual(data: Any, at: Int, stop: Int, row: Any, head: Int) -> Any:
+    """Read the fields from the segment's id on into `row`; return whether the value is usual and valid.
+
+    The value begins at the position `head`.
+    """
+    is_update = data[head + 1] == _UPDATE
+    fixed = _ID_BYTES + 1 + (_UPDATE_BYTES if is_update else _SEGMENT_BYTES)
+    if (
+        data[head] != 1
+        or data[head + 1] > _UPDATE
+        or data[head + 2] > _LAST_VERSION
+        or stop - at < fixed
+        or data[at + _ID_BYTES] != 0
+    ):
         return False
-    size = np.int64(data[at + 3]) - 1
-    at += 4
-    if not 0 < size < 127 or stop - at < size + _ID_BYTES + 5:
-        return True
-    for index in range(at, at + size):
-        if data[index] > 127:
-            return True
-    at += size
-    high, low, partition = load_int64(data, at), load_int64(data, at + 8), load_int32(data, at + _ID_BYTES)
-    if (high == 0 and low == 0) or partition < 0 or data[at + _ID_BYTES + 4] != 0:
-        return True
-    first, last = 0, topic_ids.shape[0]
+    row[_HIGH], row[_LOW] = load_int64(data, at), load_int64(data, at + 8)
+    row[_EPOCHS_AT] = row[_EPOCHS] = row[_BASE] = row[_BYTES] = row[_NO_TRANSACTIONS] = 0
+    row[_END] = row[_TIMESTAMP] = -1
+    at += _ID_BYTES + 1
+    if not is_update:
+        row[_BASE], row[_END], row[_TIMESTAMP] = (
+            load_int64(data, at),
+            load_int64(data, at + 8),
+            load_int64(data, at + 20),
+        )
+    at = at + _UPDATE_BYTES if is_update else _read_epochs(data, at + _SEGMENT_BYTES, stop, row)
+    size, at = _size(data, at, stop)
+    if at < 0 or size > stop - at:
+        return False
+    row[_CUSTOM_AT], row[_CUSTOM] = at, size - 1
+    at += max(size - 1, 0)
+    if stop - at < 2 or data[at] >= _STATES:
+        return False
+    row[_STATE] = np.int64(data[at]) + (_STATES if is_update else 0)
+    return _is_possible(row, is_update) and _are_usual_tags(data, at + 1, stop, row, is_update)
+
+
+@inlined
+def _is_possible(row: Any, is_update: Any) -> Any:
+    has_offsets = is_update or 0 <= row[_BASE] <= row[_END] < MAX_OFFSET
+    return has_offsets and row[_BYTES] >= 0 and (row[_HIGH] != 0 or row[_LOW] != 0)
+
+
+@inlined
+def _are_usual_tags(data: Any, at: Int, stop: Int, row: Any, is_update: Any) -> Any:
+    """Read the tagged fields from `at` on: a segment has at most one, whether its transaction index is empty."""
+    if is_update or stop - at != 4:
+        return stop - at == 1 and data[at] == 0
+    row[_NO_TRANSACTIONS] = data[at + 3]
+    return data[at] == 1 and data[at + 1] == 0 and data[at + 2] == 1 and data[at + 3] < 2
+
+
+@inlined
+def _topic_index(topic_ids: Any, high: Int, low: Int) -> Int:
+    """Return the index of the topic's id in `topic_ids`, sorted rows of its upper and lower half; or `_NOT_WANTED`."""
+    first, last = np.int64(0), np.int64(topic_ids.shape[0])
     while first < last:
         middle = (first + last) // 2
         if topic_ids[middle, 0] < high or (topic_ids[middle, 0] == high and topic_ids[middle, 1] < low):
             first = middle + 1
         else:
             last = middle
-    return first < topic_ids.shape[0] and topic_ids[first, 0] == high and topic_ids[first, 1] == low
+    found = first < topic_ids.shape[0] and topic_ids[first, 0] == high and topic_ids[first, 1] == low
+    return first if found else np.int64(_NOT_WANTED)
+
+
+@inlined
+def _is_ascii(data: Any, at: Int, stop: Int) -> Any:
+    bits = np.uint8(0)
+    for index in range(at, stop):
+        bits |= data[index]
+    return bits < 128
+
+
+@inlined
+def _is_name(data: Any, at: Int, size: Int, names: Any, topic: Int) -> Any:
+    differing = np.uint8(0)
+    for index in range(size):
+        differing |= data[at + index] ^ names[topic, index]
+    return differing == 0
+
+
+@kernel
+def _read_value(data: Any, at: Int, stop: Int, topic_ids: Any, names: Any, row: Any) -> Int:
+    """Read the value between `at` and `stop` into `row`; return its topic's index, `_UNUSUAL` or `_NOT_WANTED`.
+
+    `names` has a row for each of `topic_ids`: the topic's name, as it begins with its length, and zeros after it.
+    """
+    if stop - at < 4 or data[at] > 127 or data[at + 1] > _SNAPSHOT_RECORD or data[at + 2] > 127:
+        return np.int64(_UNUSUAL)
+    if data[at + 1] == _SNAPSHOT_RECORD:
+        return np.int64(_NOT_WANTED)
+    head, at = at, at + 3
+    size = np.int64(data[at])
+    after = at + size + _ID_BYTES + 5
+    if not 1 < size < 128 or after > stop:
+        return np.int64(_UNUSUAL)
+    high, low = load_int64(data, at + size), load_int64(data, at + size + 8)
+    partition = load_int32(data, at + size + _ID_BYTES)
+    if (high == 0 and low == 0) or partition < 0 or data[after - 1] != 0:
+        return np.int64(_UNUSUAL)
+    topic = _topic_index(topic_ids, high, low)
+    if topic < 0:
+        return topic if _is_ascii(data, at, at + size) else np.int64(_UNUSUAL)
+    row[_PARTITION] = partition
+    is_usual = _is_name(data, at, size, names, topic) and _is_usual(data, after, stop, row, head)
+    return topic if is_usual else np.int64(_UNUSUAL)
 
 
 @kernel
@@ -71,11 +213,10 @@ def _short_varint(data: Any, at: Int, stop: Int) -> Any:
 
 
 @kernel
-def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, places: Any, count: Int) -> Int:
-    """Append a row to `places`, which has `count` rows, for each value of a batch that may be about the topics.
+def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, names: Any, listed: Any, count: Int) -> Int:
+    """Append a row to `listed`, which has `count` rows, for each value of a batch that may be about the topics.
 
-    A row of `places` is (offset of the record, position of its value, size of its value). Returns the new number of
-    rows, or -1 if the batch must be read by `read_values`.
+    Returns the new number of rows, or -1 if the batch must be read by `read_values`.
     """
     base_offset, last_delta = load_int64(data, at), load_int32(data, at + header.LAST_OFFSET_DELTA_AT)
     attributes, records = data[at + header.ATTRIBUTES_AT + 1], load_int32(data, at + header.COUNT_AT)
@@ -83,7 +224,7 @@ def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, places: Any, count
         return np.int64(-1)
     if attributes & header.CONTROL_BIT:
         return np.int64(count)
-    if attributes & header.CODEC_MASK or count + records > places.shape[0]:
+    if attributes & header.CODEC_MASK or count + records > listed.shape[0]:
         return np.int64(-1)
     at += header.HEADER_SIZE
     for _ in range(records):
@@ -100,19 +241,22 @@ def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, places: Any, count
         size, at = _short_varint(data, at + max(size, 0), stop)
         if at < 0 or at + max(size, 0) != stop - 1 or data[stop - 1] != 0:  # it has headers
             return np.int64(-1)
-        if size >= 0 and _is_wanted(data, at, at + size, topic_ids):
-            places[count, 0], places[count, 1], places[count, 2] = base_offset + delta, at, size
-            count += 1
+        if size >= 0:
+            topic = _read_value(data, at, at + size, topic_ids, names, listed[count])
+            if topic != _NOT_WANTED:
+                listed[count, _OFFSET], listed[count, _PLACE], listed[count, _SIZE] = base_offset + delta, at, size
+                listed[count, _TOPIC] = topic
+                count += 1
         at = stop
     return np.int64(count if at == end else -1)
 
 
 @kernel
-def _scan(data: Any, at: Int, topic_ids: Any, max_batch: Int, places: Any) -> Any:
-    """Scan whole batches from `at` on; write a row into `places` for each value that may be about the topics.
+def _scan(data: Any, at: Int, topic_ids: Any, names: Any, max_batch: Int, listed: Any) -> Any:
+    """Scan whole batches from `at` on; write a row into `listed` for each value that may be about the topics.
 
     The scan stops at a batch that is cut off or must be read by `read_values`. Returns the position and the offset
-    after the scanned batches, and the number of rows in `places`. If no batch was scanned, the offset is 0.
+    after the scanned batches, and the number of rows in `listed`. If no batch was scanned, the offset is 0.
     """
     at, next_offset, count = np.int64(at), np.int64(0), np.int64(0)
     while data.shape[0] - at >= header.HEADER_SIZE:
@@ -121,7 +265,7 @@ def _scan(data: Any, at: Int, topic_ids: Any, max_batch: Int, places: Any) -> An
         smallest = header.HEADER_SIZE - header.LENGTH_END
         if not smallest <= length <= max_batch or end > data.shape[0] or data[at + header.MAGIC_AT] != header.MAGIC:
             break
-        more = _scan_batch(data, at, end, topic_ids, places, count)
+        more = _scan_batch(data, at, end, topic_ids, names, listed, count)
         if more < 0:
             break
         next_offset = load_int64(data, at) + load_int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
@@ -130,23 +274,40 @@ def _scan(data: Any, at: Int, topic_ids: Any, max_batch: Int, places: Any) -> An
 
 
 def scan_values(
-    data: bytes | memoryview, topic_ids: Collection[bytes], limits: Limits = DEFAULT_LIMITS
-) -> Iterator[tuple[int, Iterator[Value]]]:
-    """Yield, for several batches at a time, the offset after them and an iterator of (offset, value) pairs.
+    data: bytes | memoryview, topics: Mapping[bytes, str], limits: Limits = DEFAULT_LIMITS
+) -> Iterator[tuple[int, Iterator[Value | UsualRecords]]]:
+    """Yield, for several batches at a time, the offset after them and an iterator of their values, in order.
 
-    Values that are surely about other topics than `topic_ids` are left out, except in batches that `read_values` must
-    read.
+    A value is an (offset, value) pair, or one of `UsualRecords`. Values that are surely about other topics than
+    `topics` (names by id) are left out, except in batches that `read_values` must read.
     """
-    pairs = sorted(np.frombuffer(topic_id, ">i8").tolist() for topic_id in topic_ids)
-    sorted_ids = np.array(pairs, np.int64).reshape(-1, 2)
-    raw, places, at = np.frombuffer(data, np.uint8), np.empty((_LISTED_VALUES, 3), np.int64), 0
+    sorted_ids = sorted(topics, key=lambda topic_id: np.frombuffer(topic_id, ">i8").tolist())
+    halves = np.frombuffer(b"".join(sorted_ids), ">i8").astype(np.int64).reshape(-1, 2)
+    encoded = [topics[topic_id].encode()[:126] for topic_id in sorted_ids]
+    names = np.zeros((len(encoded), 128), np.uint8)
+    for row, name in zip(names, encoded, strict=True):
+        row[: len(name) + 1] = np.frombuffer(bytes((len(name) + 1,)) + name, np.uint8)
+    raw, listed, at = np.frombuffer(data, np.uint8), np.empty((_LISTED_VALUES, _COLUMNS), np.int64), 0
     while True:
-        end, next_offset, count = _scan(raw, at, sorted_ids, limits.batch.maximum, places)
+        end, next_offset, count = _scan(raw, at, halves, names, limits.batch.maximum, listed)
         if end > at:
-            listed = places[:count].tolist()
-            yield next_offset, ((offset, bytes(data[place : place + size])) for offset, place, size in listed)
+            yield next_offset, _values(raw, listed[:count], sorted_ids)
         first = next(read_values(memoryview(data)[end:], limits), None)
         if first is None:
             return
         yield first
         at = end + header.LENGTH_END + int.from_bytes(data[end + header.LENGTH_AT : end + header.LENGTH_END], "big")
+
+
+def _values(
+    data: npt.NDArray[np.uint8], listed: npt.NDArray[np.int64], topic_ids: Sequence[bytes]
+) -> Iterator[Value | UsualRecords]:
+    start = 0
+    for at in [*np.flatnonzero(listed[:, _TOPIC] == _UNUSUAL).tolist(), len(listed)]:
+        if start < at:
+            rows = listed[start:at]
+            yield UsualRecords(topic_ids, data, rows[:, _OFFSET], rows[:, _TOPIC], rows[:, _FIELDS:])
+        if at < len(listed):
+            offset, place, size = listed[at, : _SIZE + 1].tolist()
+            yield offset, data[place : place + size].tobytes()
+        start = at + 1

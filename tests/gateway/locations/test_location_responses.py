@@ -24,7 +24,7 @@ from tiered_stream.gateway.locations.signing import LocationSigner, SignedLocati
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
 from tiered_stream.gateway.protocol.authorization import ReadablePartition
 from tiered_stream.gateway.protocol.location_requests import TopicIdPartition
-from tiered_stream.locate.visible_segments import VisibleSegment
+from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
@@ -46,7 +46,8 @@ class Segments:
 
     def tier(self, bases: Iterable[int]) -> None:
         """Segments have come or gone: all are made anew, as the locator does."""
-        self._visible = [VisibleSegment(segment(100, base), OffsetRange(base, base + 10)) for base in bases]
+        parts = (VisibleSegment(segment(100, base), OffsetRange(base, base + 10)) for base in bases)
+        self._visible = VisibleSegments.of(parts)
 
     def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
         return dict.fromkeys(topic_ids, "orders")
@@ -172,10 +173,10 @@ WITH_PARTS_OF_A_BYTE = asked(
 def test_an_answer_names_no_more_and_asks_no_more_of_the_storage_than_it_may_and_its_rest_can_be_asked_for() -> None:
     """Parts of one byte of a thousand large segments: an answer used to name 150,000, by as many requests."""
     segments = Segments()
-    segments._visible = [
+    segments._visible = VisibleSegments.of(
         VisibleSegment(replace(segment(LARGE, base), end_offset=base + 99_999), OffsetRange(base, base + 100_000))
         for base in range(0, 1_000_000, 100_000)
-    ]
+    )
     segments.bytes = ByteRange(0, LARGE)
     made = answers(segments, GatewayMetrics())
     (answer,) = made.locate(WITH_PARTS_OF_A_BYTE, [ReadablePartition(WHERE, 0, 1_000_000, 1_000_000)]).values()

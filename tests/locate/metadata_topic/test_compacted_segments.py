@@ -11,6 +11,7 @@ import pytest
 
 from tests.golden import NAMES, golden
 from tests.locate.golden_locator import golden_table
+from tests.locate.metadata_topic.encoded import encode_remote_log_metadata
 from tests.locate.metadata_topic.scripted_tier import (
     COMPACTED_AWAY,
     LOG_END,
@@ -31,7 +32,6 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     SegmentMetadataUpdate,
     TopicIdPartition,
     decode_remote_log_metadata,
-    encode_remote_log_metadata,
 )
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.model import OffsetRange, RemoteLogSegment, TopicPartition

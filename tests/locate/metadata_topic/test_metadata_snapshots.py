@@ -27,8 +27,8 @@ from tiered_stream.locate.metadata_topic.metadata_snapshots import (
 WHOSE = SnapshotKey("cluster", UUID(int=1), 50, 3)
 A, B = UUID(int=7), UUID(int=8)
 SNAPSHOT = {
-    A: TopicSnapshot.of(10, LastBatch(9, 0xFFFFFFFF), [(0, b"first"), (5, b""), (7, b"second")]),
-    B: TopicSnapshot.of(12, LastBatch(11, 0), []),
+    A: TopicSnapshot(10, LastBatch(9, 0xFFFFFFFF), b"first and second"),
+    B: TopicSnapshot(12, LastBatch(11, 0), b""),
 }
 
 
@@ -42,7 +42,6 @@ def test_what_is_kept_is_found_by_topic(snapshots: MetadataSnapshots) -> None:
     snapshots.save(WHOSE, SNAPSHOT)
     assert snapshots.load(WHOSE) == SNAPSHOT
     assert snapshots.load(WHOSE, [A]) == {A: SNAPSHOT[A]}
-    assert list(SNAPSHOT[A].values()) == [(0, b"first"), (5, b""), (7, b"second")]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +67,7 @@ def test_of_another_cluster_or_metadata_topic_nothing_is_found_whatever_its_file
 
 def test_other_topics_stay_when_one_is_kept_anew(snapshots: MetadataSnapshots) -> None:
     snapshots.save(WHOSE, SNAPSHOT)
-    newer = TopicSnapshot.of(20, LastBatch(19, 1), [(0, b"newer")])
+    newer = TopicSnapshot(20, LastBatch(19, 1), b"newer")
     snapshots.save(WHOSE, {A: newer})
     assert snapshots.load(WHOSE) == {A: newer, B: SNAPSHOT[B]}
 
@@ -171,9 +170,3 @@ def test_the_option_names_a_folder_the_users_cache_or_none(tmp_path: Path, monke
     assert default is not None and named is not None
     default.save(WHOSE, SNAPSHOT)
     assert named.load(WHOSE) == SNAPSHOT
-
-
-@pytest.mark.parametrize("packed", [b"\0", bytes(12)[:-1], bytes(8) + b"\0\0\0\1", b"\xff" * 8 + bytes(4)])
-def test_records_that_do_not_have_their_format_are_refused(packed: bytes) -> None:
-    with pytest.raises(CorruptDataError):
-        list(TopicSnapshot(1, LastBatch(0, 0), packed).values())

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from tests.golden import NAMES, golden
 from tests.locate.log_model import TOPIC_ID
+from tests.locate.metadata_topic.encoded import encode_remote_log_metadata
 from tests.locate.metadata_topic.messages import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
     RemotePartitionDeleteMetadataRecord,
 )
 from tests.locate.segments import PARTITION
-from tests.tier.metadata import segment_record, update_record
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
-from tiered_stream.locate.metadata_topic import remote_log_metadata
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     PartitionDelete,
     RemoteLogSegmentState,
@@ -28,7 +27,6 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     SegmentMetadataUpdate,
     TopicIdPartition,
     decode_remote_log_metadata,
-    encode_remote_log_metadata,
     metadata_partition,
 )
 from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
@@ -190,28 +188,3 @@ def test_any_bytes_give_metadata_or_our_own_error(data: bytes, api_key: int) -> 
 def test_any_changed_byte_gives_metadata_or_our_own_error(at: int, byte: int) -> None:
     with suppress(CorruptDataError, UnsupportedDataError):
         decode_remote_log_metadata(FIRST_VALUE[:at] + bytes((byte,)) + FIRST_VALUE[at + 1 :])
-
-
-def _outcome(value: bytes) -> object:
-    try:
-        return decode_remote_log_metadata(value)
-    except (CorruptDataError, UnsupportedDataError) as error:
-        return type(error), str(error)
-
-
-@pytest.mark.parametrize("kind", ["segment", "update"])
-@pytest.mark.parametrize("is_empty", [False, True])
-def test_a_usual_record_with_any_changed_byte_is_read_as_in_the_general_form(
-    monkeypatch: pytest.MonkeyPatch, kind: str, is_empty: bool
-) -> None:
-    segment = RemoteLogSegment(
-        PARTITION, TOPIC_ID, UUID(int=3), 5, 9000, 77, 7, (LeaderEpoch(1, 5),), transaction_index_empty=is_empty
-    )
-    usual = segment_record(segment) if kind == "segment" else update_record(segment)
-    values = [usual, usual[:-1], usual + b"\0"]
-    values += [
-        usual[:at] + bytes((byte,)) + usual[at + 1 :] for at in range(len(usual)) for byte in (0, 1, 3, 127, 255)
-    ]
-    quickly = list(map(_outcome, values))
-    monkeypatch.setattr(remote_log_metadata, f"_usual_{kind}", lambda *_: None)
-    assert quickly == list(map(_outcome, values))

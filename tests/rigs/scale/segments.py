@@ -94,7 +94,8 @@ def warm_up() -> None:
     planner.plan(planner.stream.initial())
     log = planner.locator.log._fetch_once(TopicPartition(REMOTE_LOG_METADATA_TOPIC, 0), 0, 1)
     with meter.outside():
-        for _, values in scan_values(log.records, [topics.every_partition[0].topic_id.bytes]):
+        partition = topics.every_partition[0]
+        for _, values in scan_values(log.records, {partition.topic_id.bytes: partition.topic_partition.topic}):
             list(values)
 
 

@@ -8,7 +8,7 @@ from tiered_stream.errors import DataLossError
 from tiered_stream.locate.archive.archived_partitions import Archive
 from tiered_stream.locate.locator import SegmentFilter, every_segment
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
-from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
+from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import AbortedTransaction, OffsetRange, PartitionLocations, PartitionRanges, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
@@ -30,7 +30,7 @@ class ArchiveLocator(SegmentMetadataLocator):
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         return super().locate(self._stable(ranges), needed)
 
-    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, VisibleSegments]:
         return super().segments(self._stable(ranges))
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> Sequence[str]:
@@ -68,8 +68,8 @@ class ArchiveLocator(SegmentMetadataLocator):
             self._check_gap(partition, self.visible_of([partition])[partition], seam)
         return dict.fromkeys(seams, ())
 
-    def _check_gap(self, partition: TopicPartition, visible: Sequence[VisibleSegment], seam: int) -> None:
-        (at,) = (at for at, part in enumerate(visible) if part.offsets.end == seam)
+    def _check_gap(self, partition: TopicPartition, visible: VisibleSegments, seam: int) -> None:
+        at = visible.ends.tolist().index(seam)
         if at + 1 == len(visible):
             return
         still_open = [first for _, first in self._archive.open_transactions(visible[at].segment)]

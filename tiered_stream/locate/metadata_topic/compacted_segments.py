@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from uuid import UUID
 
 from tiered_stream.errors import CorruptDataError, StorageError, StorageObjectNotFoundError, UnsupportedDataError
@@ -107,10 +108,10 @@ class CompactedSegments:
 
     def _warn(self, partition: TopicPartition, unknown: Sequence[LoneUpdate]) -> None:
         """Warn that brokers serve these segments, unless the partition's last warning was about the same segments."""
-        ids = frozenset(finished.update.segment_id for finished in unknown)
+        ids = frozenset(finished.segment.segment_id for finished in unknown)
         if ids != self._unknown.get(partition, frozenset()):
-            end_offsets = (finished.update.end_offset for finished in unknown)
-            ends = [str(end_offset) for end_offset in end_offsets if end_offset is not None][:_MAX_SHOWN_OFFSETS]
+            end_offsets = (finished.segment.end_offset for finished in unknown)
+            ends = [str(end_offset) for end_offset in end_offsets if end_offset >= 0][:_MAX_SHOWN_OFFSETS]
             log.warning(
                 "%s: %d segment%s read from the broker: the metadata topic says that the copy is finished, but not "
                 "where it begins%s",
@@ -130,11 +131,8 @@ def _identified(
     Args:
         starts: log start offsets, by partition, for a segment without a known segment before it.
     """
-    update, before = finished.update, finished.end_before
+    before = finished.end_before
     start = starts.get(partition.topic_partition) if before is None else before + 1
-    if update.end_offset is None or start is None or start > update.end_offset:
+    if start is None or start > finished.segment.end_offset:
         return None
-    return RemoteLogSegment(
-        partition.topic_partition, partition.topic_id, update.segment_id, start, update.end_offset, 0,
-        custom_metadata=update.custom_metadata,
-    )  # fmt: skip
+    return replace(finished.segment, base_offset=start)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import importlib.util
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tiered_stream import errors
@@ -33,7 +34,13 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     TopicIdPartition,
     metadata_partition,
 )
-from tiered_stream.locate.metadata_topic.segment_table import SegmentTable, TopicState, apply_record, restored_topic
+from tiered_stream.locate.metadata_topic.segment_table import (
+    SegmentTable,
+    TopicState,
+    apply_record,
+    apply_rows,
+    restore_topic,
+)
 from tiered_stream.model import PartialAnswer, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
@@ -42,13 +49,16 @@ from tiered_stream.process.heap_and_gc import collection_paused
 from tiered_stream.records.header import ATTRIBUTES_AT, CRC_AT, whole_batches
 from tiered_stream.records.values import Value, read_values
 
+if TYPE_CHECKING:
+    from tiered_stream.records.value_scan import UsualRecords
+
 log = logging.getLogger(__name__)
 
 _FETCH_BYTES = 8 << 20
 _FETCH_WAIT_MS = 500
 _MAX_READERS = 4
 """Maximum number of metadata partitions that are read in parallel."""
-_MIN_SCAN_RECORDS = 60_000
+_MIN_SCAN_RECORDS = 30_000
 """Minimum number of records for which the compiled scan is used.
 
 With fewer records, it takes longer to start the compiled scan than to read the records in plain Python.
@@ -83,13 +93,13 @@ _LogKey = tuple[UUID, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _LogPart:
-    """Records to read from a metadata partition: records of the topics `topic_ids` below the offset `end`.
+    """Records to read from a metadata partition: records of the topics `names` (by id) below the offset `end`.
 
     The log of the metadata partition begins at the offset `start`. `key` identifies the metadata partition.
     """
 
     key: _LogKey
-    topic_ids: frozenset[UUID]
+    names: Mapping[UUID, str]
     start: int
     end: int
     scans: bool
@@ -108,6 +118,7 @@ class _LogState:
     """
 
     topics: dict[bytes, TopicState] = field(default_factory=dict)
+    table: SegmentTable = field(default_factory=SegmentTable)
     unsaved_records: int = 0
     """Number of records that were read after the last snapshot was written."""
 
@@ -116,7 +127,7 @@ class _LogState:
 
         If `beyond` is false, the result is also false if records after the end of `part` were read.
         """
-        topics = [self.topics.get(topic_id.bytes) for topic_id in part.topic_ids]
+        topics = [self.topics.get(topic_id.bytes) for topic_id in part.names]
         return all(topic and (topic.position == part.end or (beyond and topic.position > part.end)) for topic in topics)
 
 
@@ -166,9 +177,9 @@ class MetadataLog:
         scans = records >= _MIN_SCAN_RECORDS and _can_scan()
         reading: dict[TopicPartition, Future[_LogState]] = {}
         for log_partition, end in ends.found.items():
-            topic_ids = frozenset(partition.topic_id for partition in recorded[log_partition])
+            names = {partition.topic_id: partition.topic_partition.topic for partition in recorded[log_partition]}
             key = topic_id, partition_count, log_partition.partition
-            reading[log_partition] = self._caught_up(_LogPart(key, topic_ids, starts.found[log_partition], end, scans))
+            reading[log_partition] = self._caught_up(_LogPart(key, names, starts.found[log_partition], end, scans))
         with collection_paused():
             wait(reading.values())
         answer: PartialAnswer[TopicIdPartition, SegmentTable] = PartialAnswer({}, {})
@@ -212,13 +223,16 @@ class MetadataLog:
         """
         state = self._logs.setdefault(part.key, _LogState())
         log_partition, end = part.log_partition, part.end
-        new = {topic_id for topic_id in part.topic_ids if topic_id.bytes not in state.topics}
-        state.topics.update(self._restored(new, part) if new else {})
+        new = {topic_id: name for topic_id, name in part.names.items() if topic_id.bytes not in state.topics}
+        if new:
+            state.topics |= self._restored(new, part, state.table)
         if max(topic.position for topic in state.topics.values()) > end:
             # Another thread that asked later has read further, or the log was truncated.
             end = self._offsets.latest([log_partition])[log_partition]
         if not all(part.start <= topic.position <= end for topic in state.topics.values()):
-            state = self._logs[part.key] = _LogState({topic_id: TopicState(part.start) for topic_id in state.topics})
+            names = {topic_id: topic.name for topic_id, topic in state.topics.items()}
+            state = self._logs[part.key] = _LogState()
+            state.topics |= {topic_id: TopicState(part.start, name, state.table) for topic_id, name in names.items()}
         while (position := min(topic.position for topic in state.topics.values())) < end:
             fetched = self._fetch(log_partition, position)
             next_offset = end
@@ -247,15 +261,15 @@ class MetadataLog:
         terms = FetchTerms(_ISOLATION, max_bytes, _FETCH_WAIT_MS)
         return fetch_records(self._client, log_partition, offset, terms, self._patience_ms)
 
-    def _restored(self, topic_ids: Collection[UUID], part: _LogPart) -> dict[bytes, TopicState]:
-        """Return by topic id the states of topics that were not read yet, from their snapshots.
+    def _restored(self, names: Mapping[UUID, str], part: _LogPart, table: SegmentTable) -> dict[bytes, TopicState]:
+        """Return by topic id the states of the topics `names`, which were not read yet, from their snapshots.
 
         A snapshot is used only if the log holds the last batch that the snapshot includes. A topic without such a
         snapshot gets an empty state at the start of the log.
         """
         key, log_partition = self._snapshot_key(part), part.log_partition
-        topics = {topic_id.bytes: TopicState(part.start) for topic_id in topic_ids}
-        snapshots = self._snapshots.load(key, topic_ids) if self._snapshots and key and part.end else {}
+        topics = {topic_id.bytes: TopicState(part.start, name, table) for topic_id, name in names.items()}
+        snapshots = self._snapshots.load(key, names) if self._snapshots and key and part.end else {}
         last_batches: dict[int, LastBatch | None] = {}
         for topic_id, snapshot in snapshots.items():
             position = snapshot.position
@@ -265,8 +279,7 @@ class MetadataLog:
                 last_batches[position] = self._last_batch(log_partition, position)
             if snapshot.last_batch == last_batches[position]:
                 with suppress(errors.CorruptDataError):
-                    restored = restored_topic(snapshot.values(), topic_id.bytes, log_partition, position)
-                    topics[topic_id.bytes] = restored
+                    restore_topic(snapshot.packed, topic_id.bytes, topics[topic_id.bytes], log_partition, position)
         return topics
 
     def _save(self, part: _LogPart, state: _LogState, end: int) -> None:
@@ -280,7 +293,7 @@ class MetadataLog:
         last_batch = self._last_batch(part.log_partition, end)
         if last_batch is not None:
             snapshots = {
-                UUID(bytes=topic_id): TopicSnapshot.of(end, last_batch, topic.summary())
+                UUID(bytes=topic_id): TopicSnapshot(end, last_batch, topic.packed(topic_id))
                 for topic_id, topic in state.topics.items()
             }
             self._snapshots.save(key, snapshots)
@@ -314,8 +327,12 @@ def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedReco
     with errors.naming(log_partition):
         for batch_end, values in _values(fetched.records, state.topics, scans=scans):
             next_offset = batch_end
-            for offset, value in values:
+            for read in values:
                 # A batch may begin before the requested offset.
+                if not isinstance(read, tuple):
+                    apply_rows(state.topics, read, fetched.fetch_offset, end)
+                    continue
+                offset, value = read
                 if value is not None and fetched.fetch_offset <= offset < end:
                     apply_record(state.topics, log_partition, offset, value)
     if next_offset <= fetched.fetch_offset:
@@ -324,8 +341,8 @@ def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedReco
 
 
 def _values(
-    data: bytes | memoryview, topic_ids: Collection[bytes], *, scans: bool
-) -> Iterator[tuple[int, Iterator[Value]]]:
+    data: bytes | memoryview, topics: Mapping[bytes, TopicState], *, scans: bool
+) -> Iterator[tuple[int, Iterator[Value | UsualRecords]]]:
     """Yield the offset after one or several batches, and the values in these batches that may concern the topics.
 
     If `scans` is true, the compiled scan reads `data`. Otherwise the values of all topics are yielded.
@@ -335,4 +352,4 @@ def _values(
     # Imported here, because numba takes half a second to import.
     from tiered_stream.records.value_scan import scan_values
 
-    return scan_values(data, topic_ids)
+    return scan_values(data, {topic_id: topic.name for topic_id, topic in topics.items()})

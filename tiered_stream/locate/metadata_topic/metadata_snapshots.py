@@ -9,9 +9,9 @@ big-endian:
     contents    number of sections uint32; then for each section: topic id 16 bytes, the offset to continue from int64,
                 the last batch before that offset (base offset int64, CRC uint32), bytes of the section uint32, digest
                 of the section 32 bytes
-    sections    values of records: offset int64, bytes uint32, and these bytes
+    sections    states of topics (`TopicState.packed`)
 
-The records of a section result in the state of its topic (`TopicState.summary`). A file is written under a temporary
+A file is written under a temporary
 name and then renamed: readers always see a whole file, and the last writer wins. If a file is damaged, the records of
 its topics are read from the beginning of the log. Only the user may have access to the folder, and its files may be
 deleted at any time.
@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -41,14 +41,11 @@ MAX_FOLDER_BYTES = 1 << 30
 NO_SNAPSHOTS = "none"
 """Value of the option `remote.log.metadata.snapshot.dir` for which no snapshots are written or read."""
 
-_MAGIC = b"tsrlm\0\0\1"
+_MAGIC = b"tsrlm\0\0\2"
 _DIGEST_BYTES = 32
 _COUNT = Struct(">I")
 _ENTRY = Struct(f">16sqqII{_DIGEST_BYTES}s")
-_VALUE = Struct(">qI")
 _SUFFIX = ".snapshot"
-
-OffsetValue = tuple[int, bytes]
 
 
 class LastBatch(NamedTuple):
@@ -63,33 +60,14 @@ class LastBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """Records of one topic in one metadata partition, below the offset `position`.
+    """State of one topic (`TopicState.packed`) that results from a metadata partition's records below `position`.
 
-    `packed` has the records in the form of a file's section. `last_batch` is the batch before `position`.
+    `last_batch` is the batch before the offset `position`.
     """
 
     position: int
     last_batch: LastBatch
     packed: bytes
-
-    @classmethod
-    def of(cls, position: int, last_batch: LastBatch, values: Iterable[OffsetValue]) -> TopicSnapshot:
-        """Return the snapshot of records; `values` are their offsets and values."""
-        packed = b"".join(piece for offset, value in values for piece in (_VALUE.pack(offset, len(value)), value))
-        return cls(position, last_batch, packed)
-
-    def values(self) -> Iterator[OffsetValue]:
-        """Yield offset and value of each record. Raises CorruptDataError if the section is malformed."""
-        data, at = self.packed, 0
-        while at < len(data):
-            if at + _VALUE.size > len(data):
-                raise CorruptDataError("a record is cut off")
-            offset, size = _VALUE.unpack_from(data, at)
-            at += _VALUE.size
-            if offset < 0 or size > len(data) - at:
-                raise CorruptDataError("a record is cut off")
-            yield offset, data[at : at + size]
-            at += size
 
 
 @dataclass(frozen=True, slots=True)

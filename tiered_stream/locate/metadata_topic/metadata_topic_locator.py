@@ -21,6 +21,7 @@ from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
+from tiered_stream.locate.segment_columns import Segments
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.locate.visible_segments import VisibleSegments, visible_segments
 from tiered_stream.model import AbortedTransaction, PartialAnswer, RemoteLogSegment, TopicPartition
@@ -58,7 +59,7 @@ class View:
 
     topic_id: UUID
     visible: VisibleSegments
-    inputs: tuple[tuple[RemoteLogSegment, ...], Lineage, int] = ((), {}, 0)
+    inputs: tuple[Segments | None, Lineage, int] = (None, {}, 0)
 
 
 class MetadataTopicLocator(SegmentMetadataLocator):
@@ -96,7 +97,8 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._lineages = BrokerLineages(client, patience_ms)
         self._topic_ids: dict[str, UUID] = {}
         self._views: dict[TopicPartition, View] = {}
-        self._epochs: dict[TopicPartition, tuple[tuple[RemoteLogSegment, ...], set[int]]] = {}
+        self._joined: dict[TopicPartition, tuple[Segments, list[RemoteLogSegment], Segments]] = {}
+        """By partition, segments of the metadata topic, segments that the storage completed, and both together."""
         self._seams: dict[TopicPartition, tuple[tuple[UUID, int], tuple[AbortedTransaction, ...]]] = {}
         self._recent: tuple[float, Mapping[TopicPartition, VisibleSegments]] | None = None
 
@@ -136,9 +138,9 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             id_partition.topic_partition: table.segments(id_partition) for id_partition, table in tables.found.items()
         }
         for partition, completed in self._completed(tables.found).items():
-            segments[partition] += tuple(completed)
+            segments[partition] = self._with_completed(partition, segments[partition], completed)
         tiered = {partition: found for partition, found in segments.items() if found}
-        epochs = {partition: self._epochs_of(partition, found) for partition, found in tiered.items()}
+        epochs = {partition: found.leader_epochs for partition, found in tiered.items()}
         lineages = self._lineages.of(epochs, topics)
         starts = self._offsets.special_offsets(EARLIEST, lineages.found, self._patience_ms)
         views = {partition: View(ids[partition], VisibleSegments()) for partition in segments.keys() - tiered.keys()}
@@ -182,26 +184,28 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._topic_ids.update({topic: described[topic].topic_id for topic in topics})
         return described
 
-    def _epochs_of(self, partition: TopicPartition, segments: tuple[RemoteLogSegment, ...]) -> set[int]:
-        known = self._epochs.get(partition)
-        if known is None or known[0] != segments:
-            known = segments, {entry.epoch for segment in segments for entry in segment.leader_epochs}
-            self._epochs[partition] = known
-        return known[1]
+    def _with_completed(
+        self, partition: TopicPartition, segments: Segments, completed: list[RemoteLogSegment]
+    ) -> Segments:
+        """Return `segments` and `completed` together; the result is the same object as long as both stay the same."""
+        known = self._joined.get(partition)
+        if known is None or known[0] is not segments or known[1] != completed:
+            known = segments, completed, Segments.of([*segments, *completed])
+            self._joined[partition] = known
+        return known[2]
 
     def _view(
-        self,
-        partition: TopicPartition,
-        topic_id: UUID,
-        segments: tuple[RemoteLogSegment, ...],
-        lineage: Lineage,
-        log_start_offset: int,
+        self, partition: TopicPartition, topic_id: UUID, segments: Segments, lineage: Lineage, log_start_offset: int
     ) -> View:
-        inputs = (segments, dict(lineage), log_start_offset)
         view = self._views.get(partition)
-        if view is None or (view.topic_id, view.inputs) != (topic_id, inputs):
-            view = View(topic_id, visible_segments(segments, lineage, log_start_offset), inputs)
-            self._views[partition] = view
+        is_same = (
+            view is not None
+            and view.inputs[0] is segments
+            and (view.topic_id, *view.inputs[1:]) == (topic_id, lineage, log_start_offset)
+        )
+        if view is None or not is_same:
+            visible = visible_segments(segments, lineage, log_start_offset)
+            view = self._views[partition] = View(topic_id, visible, (segments, dict(lineage), log_start_offset))
         return view
 
     def _aborted_across(

@@ -1,4 +1,4 @@
-"""Decoder and encoder of the records of KIP-405's internal topic `__remote_log_metadata`, and its partitioner.
+"""Decoder of the records of KIP-405's internal topic `__remote_log_metadata`, and its partitioner.
 
 A record has no key, or a key that repeats fields of the value (KIP-1266, which compacts the topic), so keys are
 ignored. A record without a value (a tombstone) is ignored too, because an earlier record has already recorded the
@@ -45,7 +45,7 @@ _FRAME_VERSION = 1
 _LAST_VERSION = 1
 _SNAPSHOT_API_KEY = 3
 
-_NO_OFFSET = (1 << 63) - 1  # the offset after this one does not exist
+NO_OFFSET = (1 << 63) - 1  # the offset after this one does not exist
 
 _INT32 = Struct(">i")
 _OFFSETS_AND_TIMES = Struct(">qqiqq")
@@ -59,13 +59,6 @@ _ONE_BYTE = 0x7F
 _UPDATE = Struct(">iq")
 _STATE = Struct(">b")
 _DELETE = Struct(">iqb")
-_USUAL_SEGMENT = Struct(">16sBqqiqqBiqBiBb")
-"""Segment from its id to its state, with one leader epoch, without custom metadata, and before its tagged fields."""
-_USUAL_TAGS = {b"\0": False, b"\1\0\1\0": False, b"\1\0\1\1": True}
-"""By tagged fields of a usual segment: whether its transaction index is empty."""
-_USUAL_UPDATE = Struct(">16sBiqBbB")
-"""Update in version 0 from the segment's id to its tagged fields, without custom metadata."""
-_NO_ID = bytes(16)
 _TRANSACTION_INDEX_EMPTY_TAG = 0
 _END_OFFSET_TAG, _END_OFFSET = 1, Struct(">q")
 
@@ -160,30 +153,9 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
     return metadata
 
 
-def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
-    """Return a record's value; broker ids and event times, which `RemoteLogMetadata` lacks, are written as -1."""
-    name = _partition_name(metadata.partition)
-    if isinstance(metadata, PartitionDelete):
-        return bytes((_FRAME_VERSION, 2, 0)) + name + _DELETE.pack(-1, -1, 0) + flexible.NO_TAGS
-    if isinstance(metadata, SegmentMetadataUpdate):
-        end = {} if metadata.end_offset is None else {_END_OFFSET_TAG: _END_OFFSET.pack(metadata.end_offset)}
-        return b"".join((
-            bytes((_FRAME_VERSION, 1, 1)), name, metadata.segment_id.bytes, flexible.NO_TAGS, _UPDATE.pack(-1, -1),
-            flexible.compact_bytes(metadata.custom_metadata), _STATE.pack(metadata.state), flexible.tagged_fields(end),
-        ))  # fmt: skip
-    segment = metadata.segment
-    epochs = b"".join(_LEADER_EPOCH.pack(entry.epoch, entry.start_offset) for entry in segment.leader_epochs)
-    return b"".join((
-        bytes((_FRAME_VERSION, 0, 0)), name, segment.segment_id.bytes, flexible.NO_TAGS,
-        _OFFSETS_AND_TIMES.pack(segment.base_offset, segment.end_offset, -1, segment.max_timestamp, -1),
-        flexible.uvarint(len(segment.leader_epochs) + 1), epochs, _INT32.pack(segment.size),
-        flexible.compact_bytes(segment.custom_metadata), _STATE.pack(metadata.state),
-        bytes((1, _TRANSACTION_INDEX_EMPTY_TAG, 1, 1)) if segment.transaction_index_empty else flexible.NO_TAGS,
-    ))  # fmt: skip
-
-
 @lru_cache(1 << 16)
-def _partition_name(partition: TopicIdPartition) -> bytes:
+def encoded_partition(partition: TopicIdPartition) -> bytes:
+    """Return the fields of a record that name a partition; `read_partition` reads them."""
     name = flexible.compact_string(partition.topic_partition.topic) + partition.topic_id.bytes
     return name + _INT32.pack(partition.topic_partition.partition) + flexible.NO_TAGS
 
@@ -216,8 +188,6 @@ def partition_of(value: bytes) -> TopicIdPartition | None:
 
 def _segment_metadata(reader: flexible.Reader, _version: int) -> SegmentMetadata:
     partition = _topic_id_partition(reader)
-    if (usual := _usual_segment(reader, partition)) is not None:
-        return usual
     segment_id = _segment_id(reader)
     start_offset, end_offset, _, max_timestamp, _ = reader.unpack(_OFFSETS_AND_TIMES)
     epochs = _leader_epochs(starmap(LeaderEpoch, reader.structs(_LEADER_EPOCH)))
@@ -225,7 +195,7 @@ def _segment_metadata(reader: flexible.Reader, _version: int) -> SegmentMetadata
     custom_metadata = reader.compact_bytes()
     state = _state(reader)
     tags = reader.tags()
-    if not 0 <= start_offset <= end_offset < _NO_OFFSET or size < 0:
+    if not 0 <= start_offset <= end_offset < NO_OFFSET or size < 0:
         raise CorruptDataError(f"segment {segment_id}: offsets {start_offset} to {end_offset}, {size} bytes")
     segment = RemoteLogSegment(
         topic_partition=partition.topic_partition,
@@ -242,48 +212,8 @@ def _segment_metadata(reader: flexible.Reader, _version: int) -> SegmentMetadata
     return SegmentMetadata(partition, segment, state)
 
 
-def _usual_segment(reader: flexible.Reader, partition: TopicIdPartition) -> SegmentMetadata | None:
-    """Read the rest of a segment's record in one step; return None, and read nothing, if it is not in the usual form.
-
-    A topic has up to a million segments, so that the steps of the general form would take a minute.
-    """
-    data, at = reader.data, reader.position
-    end = at + _USUAL_SEGMENT.size
-    is_empty = _USUAL_TAGS.get(data[end:])
-    if is_empty is None:
-        return None
-    (
-        segment_id, id_tags, start_offset, end_offset, _, max_timestamp, _, epochs, epoch, epoch_start, epoch_tags,
-        size, custom_metadata, state,
-    ) = _USUAL_SEGMENT.unpack_from(data, at)  # fmt: skip
-    if (id_tags, epochs, epoch_tags, custom_metadata) != (0, 2, 0, 0) or segment_id == _NO_ID:
-        return None
-    if not 0 <= start_offset <= end_offset < _NO_OFFSET or min(size, epoch, epoch_start) < 0 or not 0 <= state <= 3:
-        return None
-    reader.position = len(data)
-    segment = RemoteLogSegment(
-        partition.topic_partition, partition.topic_id, UUID(bytes=segment_id), start_offset, end_offset, size,
-        max_timestamp, (LeaderEpoch(epoch, epoch_start),), is_empty,
-    )  # fmt: skip
-    return SegmentMetadata(partition, segment, _STATES[state])
-
-
-def _usual_update(reader: flexible.Reader, partition: TopicIdPartition) -> SegmentMetadataUpdate | None:
-    """Read the rest of an update in one step; return None, and read nothing, if it is not in the usual form."""
-    data, at = reader.data, reader.position
-    if len(data) - at != _USUAL_UPDATE.size:
-        return None
-    segment_id, id_tags, _, _, custom_metadata, state, tags = _USUAL_UPDATE.unpack_from(data, at)
-    if id_tags or custom_metadata or tags or segment_id == _NO_ID or not 0 <= state <= 3:
-        return None
-    reader.position = len(data)
-    return SegmentMetadataUpdate(partition, UUID(bytes=segment_id), _STATES[state], None)
-
-
 def _segment_metadata_update(reader: flexible.Reader, version: int) -> SegmentMetadataUpdate:
     partition = _topic_id_partition(reader)
-    if (usual := _usual_update(reader, partition)) is not None:
-        return usual
     segment_id = _segment_id(reader)
     reader.unpack(_UPDATE)
     custom_metadata = reader.compact_bytes()
@@ -293,7 +223,7 @@ def _segment_metadata_update(reader: flexible.Reader, version: int) -> SegmentMe
     if tag is not None and len(tag) != _END_OFFSET.size:
         raise CorruptDataError(f"segment {segment_id}: an end offset of {len(tag)} bytes")
     end_offset: int | None = None if tag is None else _END_OFFSET.unpack(tag)[0]
-    if end_offset is not None and not -1 <= end_offset < _NO_OFFSET:
+    if end_offset is not None and not -1 <= end_offset < NO_OFFSET:
         raise CorruptDataError(f"segment {segment_id}: end offset {end_offset}")
     return SegmentMetadataUpdate(
         partition, segment_id, state, custom_metadata, None if end_offset == -1 else end_offset
@@ -329,15 +259,16 @@ def _topic_id_partition(reader: flexible.Reader) -> TopicIdPartition:
     if start < end <= len(data) and data[start] < 0x80 and not data[end - 1]:
         reader.position = end
         return _named_partition(data[start:end])
-    return _read_topic_id_partition(reader)
+    return read_partition(reader)
 
 
 @lru_cache(1 << 16)
 def _named_partition(name: bytes) -> TopicIdPartition:
-    return _read_topic_id_partition(flexible.Reader(name))
+    return read_partition(flexible.Reader(name))
 
 
-def _read_topic_id_partition(reader: flexible.Reader) -> TopicIdPartition:
+def read_partition(reader: flexible.Reader) -> TopicIdPartition:
+    """Read the fields that name a partition. Raises ValueError or CorruptDataError if they are malformed."""
     name, topic_id = reader.nullable_string(), reader.uuid()
     (partition,) = reader.unpack(_INT32)
     reader.tags()

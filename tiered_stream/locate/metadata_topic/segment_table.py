@@ -8,55 +8,117 @@ brokers. A segment whose deletion was skipped is also read from the brokers, bec
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from struct import Struct
 from threading import Lock
+from typing import TYPE_CHECKING
 from uuid import UUID
 
+import numpy as np
+import numpy.typing as npt
+
 from tiered_stream.errors import CorruptDataError, TieredStreamError, UnsupportedDataError
-from tiered_stream.locate.metadata_topic.metadata_snapshots import OffsetValue
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
+    NO_OFFSET,
     PartitionDelete,
     RemoteLogMetadata,
     RemoteLogSegmentState,
     SegmentMetadata,
-    SegmentMetadataUpdate,
     TopicIdPartition,
     decode_remote_log_metadata,
-    encode_remote_log_metadata,
+    encoded_partition,
     partition_of,
+    read_partition,
     topic_id_of,
 )
+from tiered_stream.locate.segment_columns import SEGMENT, Segments, data_sizes, in_turns
 from tiered_stream.model import RemoteLogSegment, TopicPartition
+from tiered_stream.records import flexible_versions as flexible
+
+if TYPE_CHECKING:
+    from tiered_stream.records.value_scan import UsualRecords
 
 TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
 """Segment that may have objects in the storage, and the state of its copy."""
-_SUMMARY_OFFSET = 0
-"""Offset of readable records in a summary; nothing depends on it, because only errors name offsets."""
+
+_STATES = tuple(RemoteLogSegmentState)
+_FINISHED, _GONE = RemoteLogSegmentState.COPY_SEGMENT_FINISHED, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+_UPDATE = len(_STATES)
+"""Number that is added to the state in a row of an update, which does not have the fields of a segment."""
+_ALONE = _UPDATE + _FINISHED
+_NEXT = np.array([
+    # Row of a segment in the states 0 to 3, or of an update to them.
+    (0, 1, 2, 3, 0, 1, 2, 3),  # the copy has started
+    (1, 1, 2, 3, 1, 1, 2, 3),  # the copy is finished
+    (0, 1, 2, 3, 2, 2, 2, 3),  # the deletion has started: no update makes the segment readable again
+    (0, 1, 2, 3, 3, _ALONE, 3, 3),  # the segment is not known
+    (0, 1, 2, 3, 3, _ALONE, 3, 3),
+    (1, 1, 2, 3, 3, _ALONE, 3, 3),  # only an update is known, which says that the copy is finished
+], np.int16)  # fmt: skip
+"""State that follows a state when a row is applied."""
+_FIELDS, _CUSTOM = 1, 2
+_TAKEN = np.array([
+    (3, 3, 3, 3, 2, 2, 2, 2),
+    (0, 3, 3, 3, 0, 2, 2, 2),
+    (3, 3, 3, 3, 0, 0, 0, 0),
+    (3, 3, 3, 3, 3, 3, 3, 3),
+    (3, 3, 3, 3, 3, 3, 3, 3),
+    (1, 3, 3, 3, 3, 3, 3, 3),
+], np.int16)  # fmt: skip
+"""Parts that the segment takes from the row that is applied: `_FIELDS`, `_CUSTOM` (metadata), or both."""
+_MIN_SETTLED = 1 << 16
+"""Minimum number of rows that wait to be applied before they are applied although nothing asks for the segments."""
+_OFFSET = Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
 class LoneUpdate:
     """Segment of which only an update is known, which says that the segment's copy is finished.
 
+    `segment` has the ids, the custom metadata and the end offset of the update; -1: the update has no end offset.
     `end_before` is the end offset (inclusive) of the known segment before this segment; None: no segment before it is
     known. Brokers copy segments without gaps, so this segment begins after `end_before`.
     """
 
-    update: SegmentMetadataUpdate
+    segment: RemoteLogSegment
     end_before: int | None
 
 
-@dataclass(slots=True)
-class _PartitionState:
-    finished: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
-    """Segments whose copy is finished, and whose deletion has not begun, by segment id."""
-    unreadable: dict[UUID, TrackedSegment] = field(default_factory=dict)
-    """Segments that are being copied or deleted, with the states of their copies, by segment id."""
-    alone: dict[UUID, SegmentMetadataUpdate] = field(default_factory=dict)
-    """Updates that say that a segment's copy is finished, by segment id. Nothing more is known of these segments."""
-    deleted: bool = False
+@dataclass(frozen=True)
+class _KnownSegments:
+    """Segments of one partition, with their states; a row in the state `_ALONE` is an update of which no more is known.
+
+    An object does not change, so it shows a reader that the segments are the same.
+    """
+
+    segments: Segments
+
+    @property
+    def partition(self) -> TopicIdPartition:
+        return TopicIdPartition(self.segments.topic_id, self.segments.topic_partition)
+
+    def with_rows(self, rows: Segments) -> _KnownSegments:
+        return _KnownSegments(replace(self.segments, rows=rows.rows, data=rows.data))
+
+    def among(self, index: npt.NDArray[np.bool_]) -> Segments:
+        return self.segments if index.all() else self.segments.taken(index)
+
+    @cached_property
+    def finished(self) -> Segments:
+        """Segments whose copy is finished, and whose deletion has not begun."""
+        return self.among(self.segments.rows["state"] == _FINISHED)
+
+    @cached_property
+    def alone(self) -> tuple[LoneUpdate, ...]:
+        rows = self.segments.rows
+        if not (rows["state"] == _ALONE).any():
+            return ()
+        ends = [None, *np.unique(rows["end"][rows["end"] >= 0]).tolist()]
+        before = np.searchsorted(ends[1:], rows["end"][rows["state"] == _ALONE]).tolist()
+        alone = map(LoneUpdate, self.among(rows["state"] == _ALONE), (ends[at] for at in before))
+        return tuple(sorted(alone, key=lambda each: (each.segment.end_offset, each.segment.segment_id)))
 
 
 class SegmentTable:
@@ -66,134 +128,188 @@ class SegmentTable:
     update of an unknown segment is kept only if it says that the copy is finished. Compaction (KIP-1266) or retention
     may have removed the record of the copy's start. So memory is bounded by the segments that exist.
 
-    Thread-safe: a segment that moves from one state to another is in one of them for every reader.
+    The table is for the topics of one metadata partition. A record becomes a row. Rows wait until something asks for
+    the segments, and are then applied together. The state of a segment is itself the row of a record. Thread-safe.
     """
 
     def __init__(self) -> None:
-        self._partitions: dict[TopicIdPartition, _PartitionState] = {}
+        self._slots: dict[UUID, dict[TopicIdPartition, int]] = {}
+        """Index in `_known` of each partition, by topic id."""
+        self._known: list[_KnownSegments] = []
+        self._deleted: set[int] = set()
+        self._single: list[tuple[RemoteLogSegment, tuple[int, int]]] = []
+        """Segments, with slot and state, of the last records that wait."""
+        self._waiting: list[Segments] = []
+        self._count, self._limit = 0, _MIN_SETTLED
+        """Number of rows that wait, and the number from which on they are applied although nothing asks for them."""
         self._lock = Lock()
 
     def partitions(self) -> tuple[TopicIdPartition, ...]:
         """Return the partitions that records have named."""
         with self._lock:
-            return tuple(self._partitions)
+            return tuple(known.partition for known in self._known)
 
     def apply(self, metadata: RemoteLogMetadata) -> None:
         """Apply one record; records must come in the order of the metadata partition."""
         with self._lock:
-            self._apply(metadata)
+            slot = self._slot(metadata.partition)
+            if isinstance(metadata, PartitionDelete):
+                self._deleted.add(slot)
+                self._known[slot] = self._known[slot].with_rows(Segments())
+            elif isinstance(metadata, SegmentMetadata):
+                self._single.append((metadata.segment, (slot, metadata.state)))
+            else:
+                end = -1 if metadata.end_offset is None else metadata.end_offset
+                segment = RemoteLogSegment(
+                    metadata.partition.topic_partition, metadata.partition.topic_id, metadata.segment_id, 0, end, 0,
+                    custom_metadata=metadata.custom_metadata,
+                )  # fmt: skip
+                self._single.append((segment, (slot, _UPDATE + metadata.state)))
+            self._wait(1)
 
-    def _apply(self, metadata: RemoteLogMetadata) -> None:
-        state = self._partitions.get(metadata.partition)
-        if state is None:
-            state = self._partitions[metadata.partition] = _PartitionState()
-        if state.deleted:
-            return
-        if isinstance(metadata, PartitionDelete):
-            self._partitions[metadata.partition] = _PartitionState(deleted=True)
-        elif isinstance(metadata, SegmentMetadata):
-            _move(state, metadata.segment, metadata.state)
-        else:
-            _update(state, metadata)
-
-    def summary(self) -> tuple[RemoteLogMetadata, ...]:
-        """Return the smallest set of records that results in this table."""
+    def apply_rows(self, rows: Segments, partitions: Sequence[TopicIdPartition]) -> None:
+        """Apply rows, of which `slot` is an index in `partitions`, in the order of the metadata partition."""
         with self._lock:
-            return tuple(self._records())
+            slots = np.array([self._slot(partition) for partition in partitions], np.int32)
+            rows.rows["slot"] = slots[rows.rows["slot"]]
+            self._flush()
+            self._waiting.append(rows)
+            self._wait(len(rows))
 
-    def _records(self) -> Iterator[RemoteLogMetadata]:
-        for partition, state in self._partitions.items():
-            if state.deleted:
-                yield PartitionDelete(partition)
-            for segment, at in _tracked(state):
-                yield SegmentMetadata(partition, segment, at)
-            yield from state.alone.values()
+    def segments(self, partition: TopicIdPartition) -> Segments:
+        """Return the partition's segments whose copy is finished and whose deletion has not begun, in no order.
 
-    def segments(self, partition: TopicIdPartition) -> tuple[RemoteLogSegment, ...]:
-        """Return the partition's segments whose copy is finished and whose deletion has not begun, in no order."""
-        with self._lock:
-            state = self._partitions.get(partition)
-            return tuple(state.finished.values()) if state else ()
+        The result is the same object until a record of the partition is applied.
+        """
+        return self._known_of(partition).finished
 
     def lone_updates(self, partition: TopicIdPartition) -> tuple[LoneUpdate, ...]:
         """Return the partition's segments with only an update, sorted by end offset; unknown end offsets come first."""
-        with self._lock:
-            state = self._partitions.get(partition)
-            updates = tuple(state.alone.values()) if state else ()
-            known = _tracked(state) if state and updates else ()
-        ends = [update.end_offset for update in updates if update.end_offset is not None]
-        ends = sorted({*(segment.end_offset for segment, _ in known), *ends})
-        finished = (LoneUpdate(update, _end_before(update, ends)) for update in updates)
-        return tuple(sorted(finished, key=lambda alone: (alone.update.end_offset or -1, alone.update.segment_id)))
+        return self._known_of(partition).alone
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
         """Return all segments of the partition that may have objects in the storage, with their states, in no order."""
+        known = self._known_of(partition)
+        whole = known.segments.rows["state"] < _ALONE
+        states = known.segments.rows["state"][whole].tolist()
+        return tuple(zip(known.among(whole), map(RemoteLogSegmentState, states), strict=True))
+
+    def _known_of(self, partition: TopicIdPartition) -> _KnownSegments:
         with self._lock:
-            state = self._partitions.get(partition)
-            return _tracked(state) if state else ()
+            self._settle()
+            slot = self._slots.get(partition.topic_id, {}).get(partition)
+            return _KnownSegments(Segments()) if slot is None else self._known[slot]
 
+    def _slot(self, partition: TopicIdPartition) -> int:
+        slot = self._slots.setdefault(partition.topic_id, {}).setdefault(partition, len(self._known))
+        if slot == len(self._known):
+            named = Segments(topic_partition=partition.topic_partition, topic_id=partition.topic_id)
+            self._known.append(_KnownSegments(named))
+        return slot
 
-def _tracked(state: _PartitionState) -> tuple[TrackedSegment, ...]:
-    at = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-    return *((segment, at) for segment in state.finished.values()), *state.unreadable.values()
+    def _flush(self) -> None:
+        if self._single:
+            self._waiting.append(Segments.of(*zip(*self._single, strict=True)))
+            self._single.clear()
 
+    def _wait(self, count: int) -> None:
+        self._count += count
+        if self._count >= self._limit:
+            self._settle()
 
-def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | None:
-    """Return the largest of the ascending `ends` that is below the end offset of `update`.
-
-    Return None if no end is below it, or `update` does not have the end offset.
-    """
-    at = 0 if update.end_offset is None else bisect_left(ends, update.end_offset)
-    return ends[at - 1] if at else None
-
-
-def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
-    """Apply `update` to `state`; a segment whose deletion has started does not become readable again.
-
-    If the segment is unknown, only an update that says that the copy is finished is kept.
-    """
-    segment, at = state.unreadable.get(update.segment_id, (state.finished.get(update.segment_id), None))
-    if segment is not None and at is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-        if segment.custom_metadata != update.custom_metadata:  # mostly both are None, and a copy takes memory and time
-            segment = replace(segment, custom_metadata=update.custom_metadata)
-        _move(state, segment, update.state)
-    elif update.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-        if update.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-            state.unreadable.pop(update.segment_id, None)
-        state.alone.pop(update.segment_id, None)
-    elif segment is None:
-        state.alone[update.segment_id] = update
-
-
-def _move(state: _PartitionState, segment: RemoteLogSegment, target: RemoteLogSegmentState) -> None:
-    """Set the state of the copy of `segment` to `target`.
-
-    A record that the copy has started does not change a finished copy. If the copy's start is recorded after a lone
-    update of the segment, the segment gets the state and custom metadata of that update.
-    """
-    segment_id = segment.segment_id
-    alone = state.alone.pop(segment_id, None)
-    if target is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-        if alone is not None:
-            segment, target = replace(segment, custom_metadata=alone.custom_metadata), alone.state
-        elif segment_id in state.finished:
+    def _settle(self) -> None:
+        """Apply the rows that wait."""
+        if not self._count:
             return
-    state.finished.pop(segment_id, None)
-    state.unreadable.pop(segment_id, None)
-    if target is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-        state.finished[segment_id] = segment
-    elif target is not RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-        state.unreadable[segment_id] = segment, target
+        self._flush()
+        rows = Segments.joined(self._waiting)
+        self._waiting.clear()
+        self._count = 0
+        if self._deleted:
+            rows = rows.taken(~np.isin(rows.rows["slot"], list(self._deleted)))
+        slots = np.unique(rows.rows["slot"]).tolist()
+        known = Segments.joined([self._known[slot].segments for slot in slots])
+        # Few rows of a large partition change, and only these are sorted.
+        touched = np.isin(known.rows["low"], rows.rows["low"])
+        changed = _applied(Segments.joined([known.taken(touched), rows]))
+        settled = Segments.joined([known.taken(~touched), changed])
+        settled = settled.taken(np.argsort(settled.rows["slot"], kind="stable"))
+        bounds = np.searchsorted(settled.rows["slot"], [*slots, len(self._known)]).tolist()
+        for slot, start, end in zip(slots, bounds, bounds[1:], strict=False):
+            self._known[slot] = self._known[slot].with_rows(settled.taken(slice(start, end)))
+        self._limit = max(_MIN_SETTLED, sum(len(known.segments) for known in self._known))
+
+    def packed(self, topic_id: UUID) -> bytes:
+        """Return the segments of a topic as bytes (`unpack`)."""
+        with self._lock:
+            self._settle()
+            slots = self._slots.get(topic_id, {})
+            partitions = [encoded_partition(each) + bytes((slot in self._deleted,)) for each, slot in slots.items()]
+            rows = Segments.joined([self._known[slot].segments for slot in slots.values()])
+        numbers = np.zeros(len(self._known), np.int32)
+        numbers[list(slots.values())] = np.arange(len(slots))
+        rows.rows["slot"] = numbers[rows.rows["slot"]]
+        pieces = (flexible.compact_bytes(array.tobytes()) for array in (rows.rows, rows.data))
+        return b"".join((flexible.compact_array(partitions), *pieces))
+
+    def unpack(self, reader: flexible.Reader, topic_id: bytes) -> None:
+        """Read the segments of a topic, of which this table has none yet, as `packed` has written them.
+
+        Raises:
+            CorruptDataError: the bytes are malformed; nothing is taken from them.
+        """
+        try:
+            partitions = reader.array(1, lambda reader: (read_partition(reader), any(reader.take(1))))
+            rows, data = reader.compact_bytes() or b"", reader.compact_bytes() or b""
+            segments = Segments(np.frombuffer(rows, SEGMENT).copy(), np.frombuffer(data, np.uint8))
+        except ValueError as error:
+            raise CorruptDataError(f"a table of segments is malformed ({error})") from error
+        if reader.position != len(reader.data) or any(each.topic_id.bytes != topic_id for each, _ in partitions):
+            raise CorruptDataError("a table of segments has more bytes, or names another topic")
+        _check(segments, len(partitions))
+        self.apply_rows(segments, [partition for partition, _ in partitions])
+        for partition, deleted in partitions:
+            if deleted:
+                self.apply(PartitionDelete(partition))
+
+
+def _applied(rows: Segments) -> Segments:
+    """Return the state of each segment after all its rows were applied one after the other."""
+    keys = [rows.rows[name] for name in ("low", "high", "slot")]
+    order = np.lexsort(keys)
+    ordered = rows.rows[order]
+    begins = np.ones(len(ordered), bool)
+    begins[1:] = np.logical_or.reduce([key[order[1:]] != key[order[:-1]] for key in keys])
+    first = np.flatnonzero(begins)
+    counts = np.diff(first, append=len(ordered))
+    current = ordered[first]
+    current["state"] = _NEXT[_GONE, current["state"]]
+    rank, left = 1, np.flatnonzero(counts > 1)
+    while len(left):
+        applied, before = ordered[first[left] + rank], current[left]
+        taken = _TAKEN[before["state"], applied["state"]]
+        after = np.where(taken & _FIELDS, applied, before)
+        for name in ("custom_at", "custom"):
+            after[name] = np.where(taken & _CUSTOM, applied[name], before[name])
+        after["state"] = _NEXT[before["state"], applied["state"]]
+        current[left] = after
+        rank += 1
+        left = left[counts[left] > rank]
+    return Segments(current, rows.data).taken(current["state"] != _GONE)
 
 
 @dataclass(slots=True)
 class TopicState:
-    """State of one topic: the `table` of its segments, and the records that could not be read.
+    """State of one topic: the `table` with its segments, and the records that could not be read.
 
-    The state includes all records of the metadata partition below the offset `position`.
+    The topics of one metadata partition share a table.
+
+    The state includes all records of the metadata partition below the offset `position`. `name` is the topic's name. A
+    record that has another name is read in plain Python.
     """
 
     position: int
+    name: str = ""
     table: SegmentTable = field(default_factory=SegmentTable)
     _unreadable: dict[TopicIdPartition | None, tuple[int, bytes, TieredStreamError]] = field(default_factory=dict)
     """Offset, value and error of the first unreadable record, by partition (None: records that name no partition)."""
@@ -203,10 +319,12 @@ class TopicState:
         unreadable = self._unreadable.get(partition) or self._unreadable.get(None)
         return unreadable[2] if unreadable else None
 
-    def summary(self) -> Iterator[OffsetValue]:
-        """Yield (offset, value) of as few records as possible that together result in this state."""
-        yield from ((_SUMMARY_OFFSET, encode_remote_log_metadata(metadata)) for metadata in self.table.summary())
-        yield from ((offset, value) for offset, value, _ in self._unreadable.values())
+    def packed(self, topic_id: bytes) -> bytes:
+        """Return the state of the topic `topic_id` as bytes (`restore_topic`)."""
+        unreadable = [
+            _OFFSET.pack(offset) + flexible.compact_bytes(value) for offset, value, _ in self._unreadable.values()
+        ]
+        return flexible.compact_array(unreadable) + self.table.packed(UUID(bytes=topic_id))
 
     def add_unreadable(
         self, partition: TopicIdPartition | None, offset: int, value: bytes, error: TieredStreamError
@@ -254,21 +372,67 @@ def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
     return [topic_id] if topic_id in topics else []
 
 
-def restored_topic(
-    values: Iterator[OffsetValue], topic_id: bytes, log_partition: TopicPartition, position: int
-) -> TopicState:
-    """Return the state of the topic `topic_id` that results from the records of a snapshot.
+def apply_rows(topics: Mapping[bytes, TopicState], records: UsualRecords, start: int, end: int) -> None:
+    """Apply the records with offsets from `start` to `end` (exclusive), as `apply_record` does for one record.
+
+    The topics share a table.
+    """
+    states = [topics[topic_id] for topic_id in records.topic_ids]
+    first = np.array([max(start, topic.position) for topic in states], np.int64)
+    which = np.flatnonzero((records.offsets >= first[records.topics]) & (records.offsets < end))
+    rows = np.empty(len(which), SEGMENT)
+    for name, values in zip(SEGMENT.names or (), records.fields[which].T, strict=True):
+        rows[name] = values
+    named, rows["slot"] = np.unique(records.topics[which] << 32 | rows["slot"], return_inverse=True)
+    partitions = [
+        TopicIdPartition(UUID(bytes=records.topic_ids[topic]), TopicPartition(states[topic].name, number))
+        for topic, number in zip((named >> 32).tolist(), (named & 0xFFFFFFFF).tolist(), strict=True)
+    ]
+    states[0].table.apply_rows(Segments(rows, records.data).taken(slice(None)), partitions)
+
+
+def restore_topic(
+    data: bytes, topic_id: bytes, state: TopicState, log_partition: TopicPartition, position: int
+) -> None:
+    """Set the empty `state` of the topic `topic_id` to the state that `TopicState.packed` has written.
 
     Args:
-        values: offset and value of each record of the snapshot (`TopicState.summary`).
         log_partition: partition of the metadata topic that had the records.
-        position: offset in `log_partition` up to which (exclusive) the snapshot includes all records.
+        position: offset in `log_partition` up to which (exclusive) the state includes all records.
 
     Raises:
-        CorruptDataError: the snapshot is malformed.
+        CorruptDataError: the bytes are malformed; `state` is not changed.
     """
-    topics = {topic_id: TopicState(0)}
+    reader = flexible.Reader(data)
+    try:
+        values = reader.array(_OFFSET.size, lambda reader: (reader.unpack(_OFFSET)[0], reader.compact_bytes() or b""))
+        state.table.unpack(reader, topic_id)
+    except ValueError as error:
+        raise CorruptDataError(f"a snapshot of a topic is malformed ({error})") from error
+    state.position = 0
     for offset, value in values:
-        apply_record(topics, log_partition, offset, value)
-    topics[topic_id].position = position
-    return topics[topic_id]
+        apply_record({topic_id: state}, log_partition, offset, value)
+    state.position = position
+
+
+def _check(segments: Segments, partitions: int) -> None:
+    """Check rows that were read from a file. Raises CorruptDataError if a value is not possible."""
+    rows, sizes = segments.rows, data_sizes(segments.rows)
+    at = in_turns(rows["epochs_at"], rows["custom_at"])
+    whole = rows["state"] < _ALONE
+    if (
+        not ((rows["slot"] >= 0) & (rows["slot"] < partitions) & (rows["custom"] >= -1)).all()
+        or not (np.isin(rows["state"], (*_STATES[:_GONE], _ALONE)) & (rows["epochs"] >= whole)).all()
+        or not (((rows["high"] | rows["low"]) != 0) & (rows["end"] >= -1) & (rows["end"] < NO_OFFSET)).all()
+        or not ((rows["base"] >= 0) & (rows["base"] <= rows["end"]) & (rows["size"] >= 0))[whole].all()
+        or sizes.sum() != len(segments.data)
+        or not np.array_equal(at, np.cumsum(sizes) - sizes)
+    ):
+        raise CorruptDataError("a table of segments has impossible values")
+    epochs, same = segments.epochs, np.repeat(np.arange(len(rows)), rows["epochs"])
+    later = (np.diff(epochs["epoch"]) > 0) & (np.diff(epochs["start"]) >= 0)
+    if (
+        not later[same[1:] == same[:-1]].all()
+        or min(epochs["epoch"].min(initial=0), epochs["start"].min(initial=0)) < 0
+    ):
+        raise CorruptDataError("leader epochs in a table of segments contradict each other")

@@ -288,7 +288,7 @@ def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRa
 def _leader_epochs(json: _Json) -> tuple[LeaderEpoch, ...]:
     epochs = []
     for epoch, start_offset in json.items():
-        if not re.fullmatch(r"\d{1,10}", epoch, re.ASCII):
+        if not re.fullmatch(r"\d{1,10}", epoch, re.ASCII) or int(epoch) >= 1 << 31:
             raise ValueError(f"{epoch[:40]!r} is not a leader epoch")
         start_offset = _checked(start_offset, int, f"the start offset of leader epoch {epoch}")
         if not 0 <= start_offset < 1 << 63:

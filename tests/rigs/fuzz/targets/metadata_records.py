@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from random import Random
 
 from tests.golden import NAMES, golden
@@ -13,15 +13,20 @@ from tests.rigs.fuzz.targets.record_batches import with_crc
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.locate.metadata_topic.metadata_snapshots import LastBatch, TopicSnapshot
 from tiered_stream.locate.metadata_topic.remote_log_metadata import decode_remote_log_metadata
-from tiered_stream.locate.metadata_topic.segment_table import SegmentTable, TopicState, apply_record, restored_topic
+from tiered_stream.locate.metadata_topic.segment_table import (
+    SegmentTable,
+    TopicState,
+    apply_record,
+    apply_rows,
+    restore_topic,
+)
 from tiered_stream.model import TopicPartition
-from tiered_stream.records.value_scan import scan_values
+from tiered_stream.records.value_scan import UsualRecords, scan_values
 from tiered_stream.records.values import Value, read_values
 
 PARTITION = TopicPartition("__remote_log_metadata", 0)
-LAST_BATCH = LastBatch(0, 0)
+NAME = "t"
 OURS = (bytes(15) + b"\1", bytes(14) + b"\1\1")
 """Topics that records are scanned for: that of the made ones, and another."""
 
@@ -90,40 +95,60 @@ def metadata_log(random: Random) -> bytes:
 
 def scan(data: bytes) -> None:
     """Compiled and in plain Python, the same is found, or the same refused."""
-    plain, compiled = said(read_values(data)), said(scan_values(data, OURS))
+    plain, compiled = said(read_values(data)), said(scan_values(data, dict.fromkeys(OURS, NAME)))
     assert plain == compiled, f"{plain} in plain Python, {compiled} compiled"
 
 
-def said(read: Iterator[tuple[int, Iterator[Value]]]) -> tuple[int, list[object], str]:
-    """How far it was read, what was said of the wanted topics, and why it ended."""
+def said(read: Iterator[tuple[int, Iterator[Value | UsualRecords]]]) -> tuple[int, list[object], str]:
+    """How far it was read, what each record said of the wanted topics, and why it ended."""
     following, found = 0, list[object]()
     try:
         for offset_after, values in read:
-            told = {topic_id: TopicState(0) for topic_id in OURS}
-            for offset, value in values:
-                if value is not None:
-                    apply_record(told, PARTITION, offset, value)
-                    found += [(offset, each) for topic in told.values() for each in topic.summary()]
-                    told = {topic_id: TopicState(0) for topic_id in OURS}
+            for offset, apply in each_of(values):
+                table = SegmentTable()
+                told = {topic_id: TopicState(0, NAME, table) for topic_id in OURS}
+                apply(told)
+                packed = [topic.packed(topic_id) for topic_id, topic in told.items()]
+                if any(each != NOTHING for each in packed):
+                    found.append((offset, packed))
             following = offset_after
     except TieredStreamError as error:
         return following, found, str(error)
     return following, found, ""
 
 
+NOTHING = TopicState(0).packed(bytes(16))
+
+
+def each_of(values: Iterator[Value | UsualRecords]) -> Iterator[tuple[int, Callable[[dict[bytes, TopicState]], None]]]:
+    """Each record's offset, and how it is applied."""
+    for read in values:
+        if not isinstance(read, tuple):
+            for offset in read.offsets.tolist():
+                yield offset, partial(apply_rows, records=read, start=offset, end=offset + 1)
+        elif read[1] is not None:
+            yield read[0], partial(apply_record, log_partition=PARTITION, offset=read[0], value=read[1])
+
+
 def section(random: Random) -> bytes:
-    """Of a kept file: records, some spoiled, in their format or not."""
-    values = [(number(random) & (1 << 62) - 1, record(random)) for _ in range(1 + below(random, 3))]
-    packed = TopicSnapshot.of(1, LAST_BATCH, values).packed
-    return spoiled(random, packed) if random.random() < 0.5 else packed
+    """Of a kept file: the state that records lead to, some of them spoiled, as it is kept or spoiled itself."""
+    topics = {OURS[0]: TopicState(0, NAME)}
+    for _ in range(1 + below(random, 6)):
+        apply_record(topics, PARTITION, number(random) & (1 << 62) - 1, record(random))
+    packed = topics[OURS[0]].packed(OURS[0])
+    return spoiled(random, packed) if random.random() < 0.8 else packed
 
 
 def load(data: bytes) -> None:
     """As one whose digest is right; what it tells is told again by what is kept of it."""
-    topic_id = one(Random(len(data)), OURS)
-    topic = restored_topic(TopicSnapshot(1, LAST_BATCH, data).values(), topic_id, PARTITION, 1)
-    again = restored_topic(TopicSnapshot.of(1, LAST_BATCH, topic.summary()).values(), topic_id, PARTITION, 1)
-    assert list(topic.summary()) == list(again.summary())
+    topic, again = TopicState(0, NAME), TopicState(0, NAME)
+    restore_topic(data, OURS[0], topic, PARTITION, 1)
+    for partition in topic.table.partitions():
+        for segment, _ in topic.table.tracked(partition):
+            assert len(segment.offsets) >= 1 and segment.leader_epochs
+        topic.table.lone_updates(partition)
+    restore_topic(topic.packed(OURS[0]), OURS[0], again, PARTITION, 1)
+    assert topic.packed(OURS[0]) == again.packed(OURS[0])
 
 
 TARGETS = (

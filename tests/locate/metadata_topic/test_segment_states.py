@@ -1,0 +1,193 @@
+"""The table of segments next to a model of it that has one object for each segment, as Kafka's own cache has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.locate.segments import PARTITION, segment
+from tests.tier.segments import TOPIC_ID
+from tiered_stream.errors import CorruptDataError
+from tiered_stream.locate.metadata_topic import segment_table
+from tiered_stream.locate.metadata_topic.remote_log_metadata import (
+    PartitionDelete,
+    RemoteLogMetadata,
+    RemoteLogSegmentState,
+    SegmentMetadata,
+    SegmentMetadataUpdate,
+    TopicIdPartition,
+)
+from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
+from tiered_stream.locate.segment_columns import Segments
+from tiered_stream.model import RemoteLogSegment
+from tiered_stream.records.flexible_versions import Reader
+
+STARTED, FINISHED, DELETING, DELETED = RemoteLogSegmentState
+PARTITIONS = [TopicIdPartition(TOPIC_ID, PARTITION._replace(partition=number)) for number in range(2)]
+
+
+class Model:
+    """State of one partition."""
+
+    def __init__(self) -> None:
+        self.known: dict[UUID, tuple[RemoteLogSegment, RemoteLogSegmentState]] = {}
+        self.alone: dict[UUID, SegmentMetadataUpdate] = {}
+        self.deleted = False
+
+    def apply(self, record: RemoteLogMetadata) -> None:
+        if isinstance(record, PartitionDelete):
+            self.__init__()  # type: ignore[misc]
+            self.deleted = True
+        elif not self.deleted and isinstance(record, SegmentMetadata):
+            self._move(record.segment, record.state)
+        elif not self.deleted and isinstance(record, SegmentMetadataUpdate):
+            self._update(record)
+
+    def _update(self, update: SegmentMetadataUpdate) -> None:
+        segment, at = self.known.get(update.segment_id, (None, None))
+        if segment is not None and at is not DELETING:
+            self._move(replace(segment, custom_metadata=update.custom_metadata), update.state)
+        elif update.state is not FINISHED:
+            if update.state is DELETED:
+                self.known.pop(update.segment_id, None)
+            self.alone.pop(update.segment_id, None)
+        elif segment is None:
+            self.alone[update.segment_id] = update
+
+    def _move(self, segment: RemoteLogSegment, target: RemoteLogSegmentState) -> None:
+        alone = self.alone.pop(segment.segment_id, None)
+        if target is STARTED:
+            if alone is not None:
+                segment, target = replace(segment, custom_metadata=alone.custom_metadata), alone.state
+            elif self.known.get(segment.segment_id, (None, None))[1] is FINISHED:
+                return
+        self.known.pop(segment.segment_id, None)
+        if target is not DELETED:
+            self.known[segment.segment_id] = segment, target
+
+
+NUMBERS, STATES = st.integers(1, 3), st.sampled_from(RemoteLogSegmentState)
+CUSTOM = st.sampled_from([None, b"", b"\0a", b"longer"])
+
+
+@st.composite
+def records(draw: st.DrawFn) -> RemoteLogMetadata:
+    """Of few segments, whose ids occur in both partitions."""
+    partition, number = draw(st.sampled_from(PARTITIONS)), draw(NUMBERS)
+    kind = draw(st.integers(0, 9))
+    if kind == 0:
+        return PartitionDelete(partition)
+    if kind < 5:
+        epochs = draw(st.sampled_from([((0, 0),), ((0, 0), (3, 7))]))
+        made = segment(number, draw(st.integers(0, 5)), 10 * number, epochs)
+        made = replace(made, topic_partition=partition.topic_partition, custom_metadata=draw(CUSTOM))
+        return SegmentMetadata(partition, made, draw(STATES))
+    end = draw(st.sampled_from([None, 10 * number]))
+    return SegmentMetadataUpdate(partition, UUID(int=number), draw(STATES), draw(CUSTOM), end)
+
+
+def kept(table: SegmentTable) -> SegmentTable:
+    again = SegmentTable()
+    again.unpack(Reader(table.packed(TOPIC_ID)), TOPIC_ID.bytes)
+    return again
+
+
+def agrees(table: SegmentTable, models: dict[TopicIdPartition, Model]) -> None:
+    for partition, model in models.items():
+        tracked = {each.segment_id: (each, state) for each, state in table.tracked(partition)}
+        assert tracked == model.known
+        finished = {each.segment_id: each for each in table.segments(partition)}
+        assert finished == {key: each for key, (each, state) in model.known.items() if state is FINISHED}
+        alone = {each.segment.segment_id: each.segment for each in table.lone_updates(partition)}
+        assert {key: (each.custom_metadata, each.end_offset) for key, each in alone.items()} == {
+            key: (each.custom_metadata, -1 if each.end_offset is None else each.end_offset)
+            for key, each in model.alone.items()
+        }
+
+
+@given(st.lists(st.tuples(records(), st.integers(0, 5)), max_size=25))
+def test_records_in_any_order_lead_to_the_models_state(history: list[tuple[RemoteLogMetadata, int]]) -> None:
+    """Now and then the table is asked for its segments, or kept, before the rest is applied."""
+    table, models = SegmentTable(), {partition: Model() for partition in PARTITIONS}
+    for record, then in history:
+        table.apply(record)
+        models[record.partition].apply(record)
+        if then == 0:
+            agrees(table, models)
+        elif then == 1:
+            table = kept(table)
+    agrees(table, models)
+    agrees(kept(table), models)
+
+
+@given(st.lists(records(), max_size=25))
+def test_rows_that_are_applied_early_lead_to_the_same_state(history: list[RemoteLogMetadata]) -> None:
+    early, late = SegmentTable(), SegmentTable()
+    for record in history:
+        early.apply(record)
+        early.segments(record.partition)
+        late.apply(record)
+    for partition in PARTITIONS:
+        assert set(early.tracked(partition)) == set(late.tracked(partition))
+        assert early.lone_updates(partition) == late.lone_updates(partition)
+
+
+def test_the_segments_are_the_same_object_until_a_record_of_their_partition_comes() -> None:
+    table = SegmentTable()
+    for partition in PARTITIONS:
+        table.apply(SegmentMetadata(partition, segment(1, 0, 100), FINISHED))
+    first, second = (table.segments(partition) for partition in PARTITIONS)
+    assert table.segments(PARTITIONS[0]) is first
+    table.apply(SegmentMetadata(PARTITIONS[1], segment(2, 100, 200), FINISHED))
+    assert table.segments(PARTITIONS[0]) is first and table.segments(PARTITIONS[1]) is not second
+
+
+def test_rows_do_not_wait_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_table, "_MIN_SETTLED", 100)
+    table = SegmentTable()
+    for number in range(1, 10_000):
+        for state in (FINISHED, DELETED):
+            table.apply(SegmentMetadata(PARTITIONS[0], segment(1 + number % 50, 0, 100), state))
+        assert table._count <= 100
+    assert not table.tracked(PARTITIONS[0])
+
+
+def test_many_records_of_one_segment_are_applied_one_after_the_other() -> None:
+    table = SegmentTable()
+    for number in range(1, 1001):
+        table.apply(SegmentMetadata(PARTITIONS[0], segment(1, 0, number), STARTED))
+    table.apply(SegmentMetadataUpdate(PARTITIONS[0], UUID(int=1), FINISHED, b"last"))
+    (found,) = table.segments(PARTITIONS[0])
+    assert (found.end_offset, found.custom_metadata) == (999, b"last")
+
+
+@given(st.lists(records(), min_size=1, max_size=12), st.data())
+def test_a_kept_table_that_was_altered_is_refused_or_is_a_table(
+    history: list[RemoteLogMetadata], data: st.DataObject
+) -> None:
+    table = SegmentTable()
+    for record in history:
+        table.apply(record)
+    whole, found = bytearray(table.packed(TOPIC_ID)), SegmentTable()
+    for _ in range(data.draw(st.integers(1, 3))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found.unpack(Reader(bytes(whole[: data.draw(st.integers(len(whole) // 2, len(whole)))])), TOPIC_ID.bytes)
+    except CorruptDataError:
+        assert not found.partitions()
+        return
+    for partition in found.partitions():
+        for each in found.segments(partition):
+            assert 0 <= each.base_offset <= each.end_offset and each.leader_epochs
+    assert kept(found).packed(TOPIC_ID) == found.packed(TOPIC_ID)
+
+
+def test_columns_keep_no_memory_of_rows_that_are_left_out() -> None:
+    segments = [replace(segment(number, 0, 9, ((0, 0), (1, 1))), custom_metadata=b"x" * 9) for number in range(1, 101)]
+    found = Segments.of(segments)[10:12]
+    assert list(found) == segments[10:12] and len(found.data) == 2 * (2 * 13 + 9)
+    assert found.rows.base is None and found.data.base is None
