@@ -380,7 +380,7 @@ def test_a_replay_of_a_job_that_parks_tables_says_why_its_table_cannot_be_writte
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table, given = tmp_path / "table", {"ingest.onTableError": "park", **DAY}
-    replay = plan_landing(
+    replay = plan_query(
         spark, options=options(LONG, given), table=str(table), checkpoint=str(tmp_path / "checkpoint"),
         bounded=BoundedRun("replay"),
     )  # fmt: skip
