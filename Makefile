@@ -13,8 +13,8 @@ PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
 # Two processes run tests with Spark, and two run tests of other services (tests/scheduling.py). All share one broker and one
 # server of each other kind. A process that ends within a test ends the run, so that the test's name is the last output.
 AT_ONCE := -n 4 --dist loadscope --max-worker-restart=0
-# Tests without services are short and need little of their file: whoever has run its half takes from the other's.
-UNIT_AT_ONCE := -n 2 --dist worksteal --max-worker-restart=0
+# Tests without services are short and need little of their file: whoever has run its part takes from another's.
+UNIT_AT_ONCE := -n 4 --dist worksteal --max-worker-restart=0
 # Tests of what differs between versions of Spark.
 SPARK_TESTS := $(addprefix tests/,spark jobs replay verification delta/checkpoint delta/landing delta/commit delta/catalog) \
     $(addprefix tests/,test_checkpoint_exchange.py test_replays.py delta/test_kills.py delta/test_lanes.py delta/test_typed_tables.py)
