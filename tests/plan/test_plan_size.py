@@ -49,3 +49,26 @@ def test_a_plan_of_too_many_splits_cuts_none(monkeypatch: pytest.MonkeyPatch) ->
     assert len(plan_splits({PARTITION: OFFSETS}, tier, split_bytes=10_000)) == 1
     with pytest.raises(ConfigurationError, match=r"Read fewer topics.* remote\.split\.bytes \(1000 bytes\)"):
         plan_splits({PARTITION: OFFSETS}, tier, split_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    ("demanded", "named"),
+    [
+        (
+            {"max_records_per_partition": 1},
+            r"maxRecordsPerPartition=1 makes 1,099,511,627,776 .*raise the option",
+        ),
+        ({"min_partitions": 200_000}, r"minPartitions=200000 asks for 200,000 splits.*lower the option"),
+    ],
+)
+def test_options_that_demand_too_many_splits_are_refused_before_any_is_made(
+    monkeypatch: pytest.MonkeyPatch, demanded: dict[str, int], named: str
+) -> None:
+    monkeypatch.setattr(plan_size, "free_memory", lambda: GIB)
+    with pytest.raises(ConfigurationError, match=named):
+        plan_splits({PARTITION: MANY}, None, split_bytes=128 << 20, **demanded)
+
+
+def test_options_demand_no_more_splits_than_there_are_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_size, "free_memory", lambda: 0)
+    assert len(plan_splits({PARTITION: OFFSETS}, None, split_bytes=1, min_partitions=1 << 30)) == 1000

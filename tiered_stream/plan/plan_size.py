@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import Split
 from tiered_stream.options.remote_options import SPLIT_BYTES
-from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
+from tiered_stream.options.spark_options import (
+    MAX_BYTES_PER_TRIGGER,
+    MAX_OFFSETS_PER_TRIGGER,
+    MAX_RECORDS_PER_PARTITION,
+    MIN_PARTITIONS,
+)
 from tiered_stream.process.resources import free_memory
 
 MEMORY_OF_SPLIT = 8 << 10
@@ -16,6 +21,24 @@ Spark's task."""
 _MIN_CHECKED = 100_000
 """Number of splits below which the memory is not looked up."""
 _GIB = 1 << 30
+
+
+def check_demanded_splits(sizes: Collection[int], min_partitions: int | None, max_records: int | None) -> None:
+    """Check that the splits which options alone demand fit into the driver's memory, before any of them is made.
+
+    Args:
+        sizes: numbers of offsets of the partitions.
+        min_partitions: value of `minPartitions`; None: it is not set.
+        max_records: value of `maxRecordsPerPartition`; None: it is not set.
+
+    Raises:
+        ConfigurationError: they do not fit.
+    """
+    by_records = sum(-(-size // max_records) for size in sizes) if max_records else 0
+    if by_records:
+        _check(by_records, f"{MAX_RECORDS_PER_PARTITION.name}={max_records} makes", "raise the option")
+    at_least = min(min_partitions or 0, sum(sizes))
+    _check(at_least, f"{MIN_PARTITIONS.name}={min_partitions} asks for", "lower the option")
 
 
 def check_plan_fits(uncut: Iterable[Split], split_bytes: int) -> None:
@@ -31,13 +54,16 @@ def check_plan_fits(uncut: Iterable[Split], split_bytes: int) -> None:
     for split in uncut:
         size += split.storage_bytes
         count += max(1, min(split.storage_bytes // split_bytes, len(split.offsets)))
+    _check(count, f"it reads {size / _GIB:,.0f} GiB in", f"raise {SPLIT_BYTES.name} ({split_bytes} bytes)")
+
+
+def _check(count: int, cause: str, fix: str) -> None:
     if count < _MIN_CHECKED:
         return
     available, needed = free_memory(), count * MEMORY_OF_SPLIT
     if available is not None and needed > available:
         raise ConfigurationError(
-            f"the plan does not fit into the driver's memory: it reads {size / _GIB:,.0f} GiB in {count:,} splits. "
-            f"They need about {needed / _GIB:,.1f} GiB, and {available / _GIB:,.1f} GiB are free. Read fewer topics, "
-            f"or fewer offsets (in a stream: {MAX_BYTES_PER_TRIGGER.name}, {MAX_OFFSETS_PER_TRIGGER.name}), or raise "
-            f"{SPLIT_BYTES.name} ({split_bytes} bytes)"
+            f"the plan does not fit into the driver's memory: {cause} {count:,} splits. They need about "
+            f"{needed / _GIB:,.1f} GiB, and {available / _GIB:,.1f} GiB are free. Read fewer topics, or fewer offsets "
+            f"(in a stream: {MAX_BYTES_PER_TRIGGER.name}, {MAX_OFFSETS_PER_TRIGGER.name}), or {fix}"
         )

@@ -21,7 +21,7 @@ from tiered_stream.model import (
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
-from tiered_stream.plan.plan_size import check_plan_fits
+from tiered_stream.plan.plan_size import check_demanded_splits, check_plan_fits
 from tiered_stream.plan.pruning import NeededSegments
 
 _ONE_REQUEST_BYTES = 16 << 20
@@ -101,6 +101,7 @@ def plan_splits(
     """
     needed = needed or NeededSegments()
     not_empty = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
+    check_demanded_splits([len(offsets) for offsets in not_empty.values()], min_partitions, max_records_per_partition)
     pieces = {
         partition: divide_by_records(offsets, max_records_per_partition) for partition, offsets in not_empty.items()
     }
