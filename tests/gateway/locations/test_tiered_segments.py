@@ -19,6 +19,7 @@ from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.locations import faulty_partitions, tiered_segments
 from tiered_stream.gateway.locations.faulty_partitions import FaultyPartitions
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
+from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.prometheus_endpoint import Monitor
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
@@ -40,10 +41,10 @@ def test_a_topic_that_was_made_again_is_looked_at_anew_however_fresh_its_predece
             FaultyPartitions(GatewayMetrics().unlocated),
         )
         before = client.metadata([topic])[topic].topic_id
-        assert tier.visible({here: before}) == {here: ()}
+        assert tier.visible({here: before}) == {here: VisibleSegments()}
         recreate_topic(stack.broker, topic)
         after = client.metadata([topic])[topic].topic_id
-        assert tier.visible({here: after}) == {here: ()}
+        assert tier.visible({here: after}) == {here: VisibleSegments()}
         assert tier.visible({here: before}) == {}
         tier.close()
 
