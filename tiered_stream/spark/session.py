@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -41,3 +43,22 @@ def copied_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSes
     for name, value in settings.items():
         session.conf.set(name, value)
     return session
+
+
+@contextmanager
+def keeping_active(spark: SparkSession) -> Iterator[None]:
+    """Give the thread its active session back at the end of the `with` block.
+
+    PySpark's `createDataFrame` makes its own session the active one, by which Delta and users' code would then take a
+    copy's settings. The session is not a client of Spark Connect.
+    """
+    sessions: Any = spark._jvm and spark._jvm.SparkSession
+    before, in_python = sessions.getActiveSession(), SparkSession._activeSession
+    try:
+        yield
+    finally:
+        SparkSession._activeSession = in_python
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()

@@ -73,6 +73,8 @@ def test_what_decodes_by_now_is_brought_in_once_and_the_rest_is_told(spark: Spar
     assert table.redrive(DeadLetterFilter(to_ms=1_700_000_000_000)).appended == {}
     report = table.redrive(DeadLetterFilter(["orders"], 1_700_000_000_000, 1_700_000_000_001))
     assert (report.appended, report.left) == ({str(table.table): 10}, left)
+    active = SparkSession.getActiveSession()
+    assert active is None or active._jsparkSession.equals(spark._jsparkSession), "a copy of the session is active"
     assert (table.ids, table.letters) == (list(range(20)), [20])
     assert table.read().where("day IS NULL").isEmpty()
 

@@ -48,6 +48,7 @@ from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import certain_rules
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.parsing import Subscription, parse_subscription
+from tiered_stream.spark.session import keeping_active
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,14 @@ def redrive(
     """
     check_installed("pandas", "a redrive")  # Spark needs it to plan a query with mapInArrow
     _check_session(spark)
-    spark = reading_all_rows(spark)
+    with keeping_active(spark):
+        run = _begin(reading_all_rows(spark), settings, table, dry_run=dry_run)
+        report = run.run(chosen)
+    run.raise_first()
+    return report
+
+
+def _begin(spark: SparkSession, settings: Mapping[str, str], table: str, *, dry_run: bool) -> _Redrive:
     name = dead_letter_table(settings)
     address = find_address(spark, name)
     transaction = None if address.uri is None else DeltaSparkTable(spark, address).find()
@@ -107,10 +115,7 @@ def redrive(
         raise TableError(f"the table {name} for dead letters is not there")
     marks = dead_letter_marks.DeadLetterMarks(spark, address)
     table_id = transaction.state.description.table_id
-    run = _Redrive(spark, marks, table_id, _routing(spark, settings, table), parse_subscription(settings), dry_run)
-    report = run.run(chosen)
-    run.raise_first()
-    return report
+    return _Redrive(spark, marks, table_id, _routing(spark, settings, table), parse_subscription(settings), dry_run)
 
 
 def dead_letter_table(settings: Mapping[str, str]) -> str:
