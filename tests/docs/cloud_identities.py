@@ -7,6 +7,7 @@ The tests measure each row, and keep it in `docs/cloud-identities.json` or compa
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def render(cloud: str) -> str:
             rows.setdefault(cells.get(path, "not measured"), []).append(title)
         first = [origin, cells.get(ASKED, "")]
         for cell, titles in rows.items():
-            text = cell.replace("|", "\\|")
+            text = re.sub("^refused: (.*)", r"refused: `` \1 ``", cell.replace("|", "\\|"))
             lines.append(f"| {' | '.join([*first, 'all' if len(rows) == 1 else ', '.join(titles), text])} |")
             first = ["", ""]
     return "\n".join(lines) + "\n"
