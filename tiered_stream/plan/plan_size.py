@@ -34,11 +34,12 @@ def check_demanded_splits(sizes: Collection[int], min_partitions: int | None, ma
     Raises:
         ConfigurationError: they do not fit.
     """
-    by_records = sum(-(-size // max_records) for size in sizes) if max_records else 0
-    if by_records:
-        _check(by_records, f"{MAX_RECORDS_PER_PARTITION.name}={max_records} makes", "raise the option")
-    at_least = min(min_partitions or 0, sum(sizes))
-    _check(at_least, f"{MIN_PARTITIONS.name}={min_partitions} asks for", "lower the option")
+    if max_records:
+        count = sum(-(-size // max_records) for size in sizes)
+        _check(count, f"{MAX_RECORDS_PER_PARTITION.name}={max_records} makes", "raise the option")
+    if min_partitions:
+        count = min(min_partitions, sum(sizes))
+        _check(count, f"{MIN_PARTITIONS.name}={min_partitions} asks for", "lower the option")
 
 
 def check_plan_fits(uncut: Iterable[Split], split_bytes: int) -> None:
