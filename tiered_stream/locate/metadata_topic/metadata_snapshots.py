@@ -9,12 +9,14 @@ big-endian:
     contents    number of sections uint32; then for each section: topic id 16 bytes, the offset to continue from int64,
                 the last batch before that offset (base offset int64, CRC uint32), bytes of the section uint32, digest
                 of the section 32 bytes
-    sections    states of topics (`TopicState.packed`)
+    sections    state of a topic (`TopicState.packed`): unreadable records, each with its offset int64 and its value;
+                partitions, each as in a metadata record, and a byte that is 1 if the partition is deleted; rows of
+                segments (`segment_columns.SEGMENT`, little-endian), and the bytes to which these point. Arrays and
+                bytes begin with their length, as Kafka's compact types do.
 
-A file is written under a temporary
-name and then renamed: readers always see a whole file, and the last writer wins. If a file is damaged, the records of
-its topics are read from the beginning of the log. Only the user may have access to the folder, and its files may be
-deleted at any time.
+A file is written under a temporary name and then renamed: readers always see a whole file, and the last writer wins. If
+a file is damaged, the records of its topics are read from the beginning of the log. Only the user may have access to
+the folder, and its files may be deleted at any time.
 """
 
 from __future__ import annotations
