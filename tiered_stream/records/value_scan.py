@@ -283,7 +283,8 @@ def scan_values(
     """
     sorted_ids = sorted(topics, key=lambda topic_id: np.frombuffer(topic_id, ">i8").tolist())
     halves = np.frombuffer(b"".join(sorted_ids), ">i8").astype(np.int64).reshape(-1, 2)
-    encoded = [topics[topic_id].encode()[:126] for topic_id in sorted_ids]
+    # A name of more bytes is left to the caller: the row of an empty name is equal to no record's name.
+    encoded = [name if len(name) < 127 else b"" for name in (topics[topic_id].encode() for topic_id in sorted_ids)]
     names = np.zeros((len(encoded), 128), np.uint8)
     for row, name in zip(names, encoded, strict=True):
         row[: len(name) + 1] = np.frombuffer(bytes((len(name) + 1,)) + name, np.uint8)

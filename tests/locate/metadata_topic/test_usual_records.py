@@ -118,6 +118,14 @@ def test_a_record_with_the_topics_id_and_another_name_tells_nothing_of_the_topic
         assert [*told(values, compiled=compiled)[0].table.segments(HERE)] == [SEGMENT]
 
 
+@pytest.mark.parametrize(("size", "is_row"), [(126, True), (127, False)])
+def test_a_long_name_is_compared_whole(size: int, is_row: bool) -> None:
+    """A name of 127 bytes begins with the name of 126 bytes, which belongs to no topic that is read."""
+    record = segment_record(replace(SEGMENT, topic_partition=TopicPartition("n" * 126, 3)), FINISHED)
+    ((_, read),) = scan_values(log([record]), {TOPIC_ID.bytes: "n" * size})
+    assert [not isinstance(each, tuple) for each in read] == [is_row]
+
+
 def test_rows_and_odd_records_are_applied_in_their_order() -> None:
     long = replace(SEGMENT, custom_metadata=bytes(20_000))
     usual, odd = update_record(replace(SEGMENT, custom_metadata=b"usual")), update_record(long)
