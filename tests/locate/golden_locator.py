@@ -12,7 +12,7 @@ from tests.golden import golden
 from tests.storage import golden_aiven
 from tests.tier.fetchers import PassingFetcher
 from tiered_stream.broker.leader_epochs import END_OF_LOG
-from tiered_stream.locate.index_files import parse_producer_snapshot
+from tiered_stream.locate.index_files import open_transactions
 from tiered_stream.locate.metadata_topic.remote_log_metadata import decode_remote_log_metadata
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
@@ -103,9 +103,9 @@ class GoldenLocator(SegmentMetadataLocator):
         indexes = golden_aiven.fetcher(self.golden_name).fetch_indexes(last, [IndexType.PRODUCER_SNAPSHOT])
         committed = {row[0] for row in _expected_rows(self.golden_name, partition, IsolationLevel.READ_COMMITTED)}
         return [
-            AbortedTransaction(producer.producer_id, producer.current_txn_first_offset, seam)
-            for producer in parse_producer_snapshot(indexes[IndexType.PRODUCER_SNAPSHOT])
-            if producer.current_txn_first_offset is not None and producer.current_txn_first_offset not in committed
+            AbortedTransaction(producer_id, first, seam)
+            for producer_id, first in open_transactions(indexes[IndexType.PRODUCER_SNAPSHOT])
+            if first not in committed
         ]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
-from tiered_stream.locate.index_files import ProducerState, parse_leader_epoch_checkpoint, parse_producer_snapshot
+from tiered_stream.locate.index_files import open_transactions, parse_leader_epoch_checkpoint
 
 # What a Kafka 4.1.1 broker uploaded with the last segment of a topic that had three leaders.
 CHECKPOINT = b"0\n3\n0 0\n2 90\n4 150\n"
@@ -45,16 +45,12 @@ def test_other_versions_are_not_guessed_at() -> None:
     with pytest.raises(UnsupportedDataError, match="version 1"):
         parse_leader_epoch_checkpoint(b"1\n1\n0 0\n")
     with pytest.raises(UnsupportedDataError, match="version 2"):
-        parse_producer_snapshot(snapshot(version=2))
+        open_transactions(snapshot(version=2))
 
 
 def test_a_snapshot_tells_where_open_transactions_began() -> None:
     data = snapshot((9001, 0, 49, 149, 49, 1795224349069, -1, 100), (9005, 3, 199, 249, 47, 1795224349092, -1, -1))
-    assert parse_producer_snapshot(data) == (ProducerState(9001, 0, 149, 100), ProducerState(9005, 3, 249, None))
-
-
-def test_an_empty_snapshot_has_no_producers() -> None:
-    assert parse_producer_snapshot(snapshot()) == ()
+    assert open_transactions(data) == [(9001, 100)] and open_transactions(snapshot()) == []
 
 
 @pytest.mark.parametrize(
@@ -70,11 +66,11 @@ def test_an_empty_snapshot_has_no_producers() -> None:
 )
 def test_a_malformed_snapshot_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(CorruptDataError, match=message):
-        parse_producer_snapshot(data)
+        open_transactions(data)
 
 
 @given(st.one_of(st.binary(max_size=100), st.text("0123456789 \n", max_size=40).map(str.encode)))
 def test_any_bytes_give_entries_or_our_own_error(data: bytes) -> None:
-    for parse in (parse_leader_epoch_checkpoint, parse_producer_snapshot):
+    for parse in (parse_leader_epoch_checkpoint, open_transactions):
         with suppress(CorruptDataError, UnsupportedDataError):
             parse(data)

@@ -12,12 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tiered_stream.errors import CorruptDataError, naming
-from tiered_stream.locate.index_files import (
-    IndexCache,
-    open_transactions,
-    parse_producer_snapshot,
-    parse_transaction_index,
-)
+from tiered_stream.locate.index_files import IndexCache, open_transactions, parse_transaction_index
 from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import AbortedTransaction, OffsetRange, touching
 from tiered_stream.storage.fetcher import IndexType
@@ -77,5 +72,5 @@ def _ended_in(part: VisibleSegment, offsets: OffsetRange, cache: IndexCache) -> 
     if snapshot is None or part.offsets.end != segment.end_offset + 1:
         decided = any(entry.last_stable_offset >= offsets.end for entry in entries)
     else:
-        decided = all(first >= offsets.end for _, first in open_transactions(parse_producer_snapshot(snapshot)))
+        decided = all(first >= offsets.end for _, first in open_transactions(snapshot))
     return list(touching([entry.transaction for entry in entries], offsets.start, offsets.end)), decided

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -177,22 +177,6 @@ def check_entries(name: str, *faults: tuple[str, npt.NDArray[np.bool_]]) -> None
             raise CorruptDataError(f"{name}: it has {fault}")
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerState:
-    """State of a producer at the end of a segment. `current_txn_first_offset` is None if no transaction is open."""
-
-    producer_id: int
-    epoch: int
-    last_offset: int
-    current_txn_first_offset: int | None
-
-
-def open_transactions(producers: Iterable[ProducerState]) -> list[tuple[int, int]]:
-    """Return (producer id, first offset) of each transaction that is open at the segment's end."""
-    firsts = ((producer.producer_id, producer.current_txn_first_offset) for producer in producers)
-    return [(producer_id, first) for producer_id, first in firsts if first is not None]
-
-
 def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
     """Return (epoch, first offset) of every leader epoch up to the segment's end, ascending.
 
@@ -227,8 +211,8 @@ def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
     return tuple(entries)
 
 
-def parse_producer_snapshot(data: bytes) -> tuple[ProducerState, ...]:
-    """Return the producers that were active at the segment's end.
+def open_transactions(data: bytes) -> list[tuple[int, int]]:
+    """Parse a producer snapshot; return (producer id, first offset) of each transaction open at the segment's end.
 
     Raises:
         CorruptDataError: the checksum, the size or the first offset of a transaction is wrong.
@@ -243,12 +227,11 @@ def parse_producer_snapshot(data: bytes) -> tuple[ProducerState, ...]:
         raise CorruptDataError("producer snapshot: its checksum does not fit")
     if count < 0 or len(data) != _HEADER.size + count * _PRODUCER.size:
         raise CorruptDataError(f"producer snapshot: {count} entries announced in {len(data)} bytes")
-    producers = []
-    for producer_id, epoch, _, last_offset, _, _, _, first in _PRODUCER.iter_unpack(data[_HEADER.size :]):
+    firsts = [(producer_id, first) for producer_id, *_, first in _PRODUCER.iter_unpack(data[_HEADER.size :])]
+    for producer_id, first in firsts:
         if first < -1:
             raise CorruptDataError(f"producer snapshot: producer {producer_id} has a transaction from offset {first}")
-        producers.append(ProducerState(producer_id, epoch, last_offset, None if first == -1 else first))
-    return tuple(producers)
+    return [(producer_id, first) for producer_id, first in firsts if first != -1]
 
 
 class IndexCache:

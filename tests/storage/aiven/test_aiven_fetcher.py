@@ -21,8 +21,8 @@ from tests.storage.golden_aiven import big_segment, copied, fetcher, manifests, 
 from tiered_stream.errors import StorageObjectNotFoundError
 from tiered_stream.limits import Limit
 from tiered_stream.locate.index_files import (
+    open_transactions,
     parse_leader_epoch_checkpoint,
-    parse_producer_snapshot,
     parse_time_index,
     parse_transaction_index,
 )
@@ -76,7 +76,7 @@ def test_every_segments_indexes_parse(name: str) -> None:
         parse_time_index(indexes[IndexType.TIMESTAMP], segment.base_offset)
         epochs = [epoch for epoch, _ in parse_leader_epoch_checkpoint(indexes[IndexType.LEADER_EPOCH])]
         assert epochs[-len(segment.leader_epochs) :] == [entry.epoch for entry in segment.leader_epochs]
-        parse_producer_snapshot(indexes[IndexType.PRODUCER_SNAPSHOT])
+        open_transactions(indexes[IndexType.PRODUCER_SNAPSHOT])
         assert (IndexType.TRANSACTION in indexes) is not segment.transaction_index_empty
         if IndexType.TRANSACTION in indexes:
             with_transactions += len(parse_transaction_index(indexes[IndexType.TRANSACTION], segment.base_offset)) > 0

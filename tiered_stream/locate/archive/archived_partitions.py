@@ -19,12 +19,7 @@ from tiered_stream.broker.leader_epochs import Lineage
 from tiered_stream.errors import ConfigurationError, CorruptDataError, naming
 from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.locate.archive.archive_listing import MANIFEST, CopyListing, SegmentCopy, Suffixes, UnreadPlaces
-from tiered_stream.locate.index_files import (
-    IndexCache,
-    open_transactions,
-    parse_leader_epoch_checkpoint,
-    parse_producer_snapshot,
-)
+from tiered_stream.locate.index_files import IndexCache, open_transactions, parse_leader_epoch_checkpoint
 from tiered_stream.locate.visible_segments import VisibleSegments, lineage_of, visible_segments
 from tiered_stream.model import (
     LeaderEpoch,
@@ -242,7 +237,7 @@ class Archive:
 
     def open_transactions(self, segment: RemoteLogSegment) -> list[tuple[int, int]]:
         """Return (producer id, first offset) of each transaction that is open at the segment's end."""
-        return open_transactions(self._parsed(segment, IndexType.PRODUCER_SNAPSHOT, parse_producer_snapshot))
+        return self._parsed(segment, IndexType.PRODUCER_SNAPSHOT, open_transactions)
 
     def close(self) -> None:
         """Wait for the threads to end."""

@@ -12,7 +12,6 @@ from tests.rigs.fuzz.target import Target
 from tiered_stream.locate.index_files import (
     open_transactions,
     parse_leader_epoch_checkpoint,
-    parse_producer_snapshot,
     parse_time_index,
     parse_transaction_index,
 )
@@ -93,6 +92,6 @@ TARGETS = (
     Target("offset-index", _entries(4, 4), _offset_index),
     Target("time-index", _entries(8, 4), _time_index),
     Target("transaction-index", _entries(2, 8, 8, 8, 8), lambda data: parse_transaction_index(data, BASE)),
-    Target("producer-snapshot", _producer_snapshot, lambda data: open_transactions(parse_producer_snapshot(data))),
+    Target("producer-snapshot", _producer_snapshot, open_transactions),
     Target("leader-epoch-checkpoint", _checkpoint, parse_leader_epoch_checkpoint),
 )
