@@ -22,8 +22,6 @@ def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = No
     """Return the splits of a batch query; `earliest` and `latest` in the options mean the current log starts and ends.
 
     Segments that `pruning` excludes are in no split, and a log line says how many there are.
-
-    determined.
     """
     left_to_brokers = LeftToBrokers(options, source)
     ranges, topic_ids = batch_offsets(options, source)

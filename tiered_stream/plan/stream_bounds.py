@@ -29,7 +29,6 @@ from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.starting import InitialOffsets, check_assigned, fitted_initial_offsets, initial_offsets
 
 logger = logging.getLogger(__name__)
-log = logging.getLogger(__name__)
 _ADVICE = "restart the query; if it happens again, topics are being deleted or created again while it runs"
 
 
@@ -211,7 +210,7 @@ class StreamEnd:
         }
         if not self._logged and ends.keys() >= within.keys() and within == start:
             self._logged = True
-            log.info("the stream has reached its end, and reads no more: %s", offsets_to_json(within))
+            logger.info("the stream has reached its end, and reads no more: %s", offsets_to_json(within))
         return within
 
     def _continue(self, written: KnownEnd | None) -> None:

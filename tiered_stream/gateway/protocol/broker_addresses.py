@@ -128,7 +128,8 @@ class _AddressReplacer:
         advertised = self._advertise(node_id, Address(host, port))
         encoded = advertised.host.encode()
         length = uvarint(len(encoded) + 1) if self.flexible else _INT16.pack(len(encoded))
-        self._substitute(start, length + encoded + _INT32.pack(advertised.port))
+        self._pieces += self.reader.data[self._copied : start], length + encoded + _INT32.pack(advertised.port)
+        self._copied = self.reader.position
 
     def content(self) -> bytes:
         """Return the whole response with the replaced addresses."""
@@ -137,11 +138,6 @@ class _AddressReplacer:
     def _length(self) -> int:
         """Read the length of a string, in bytes; 0 for a null string."""
         return max(0, self.reader.uvarint() - 1 if self.flexible else int(self.reader.unpack(_INT16)[0]))
-
-    def _substitute(self, start: int, replacement: bytes) -> None:
-        """Replace the bytes between `start` and the current position."""
-        self._pieces += self.reader.data[self._copied : start], replacement
-        self._copied = self.reader.position
 
 
 def _metadata(response: _AddressReplacer, version: int) -> None:
