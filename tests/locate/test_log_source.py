@@ -13,7 +13,7 @@ from tests.broker.scripted import ScriptedClient, metadata
 from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
-from tiered_stream.locate.log_source import LogSource, PreferLocal, open_log_source
+from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.options.parsing import parse_options
 
 NOBODY = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
@@ -137,5 +137,5 @@ def test_a_stock_broker_is_followed_by_its_metadata_topic(
 
 def test_local_logs_are_preferred_where_that_is_wanted(stack: TieredStack) -> None:
     tier = opened(**stack.options(), **{"remote.prefer": "local"})
-    assert isinstance(tier.locator, PreferLocal) and tier.locator.name == "metadata-topic"
+    assert tier.locator is not None and tier.locator.limit and tier.locator.name == "metadata-topic"
     tier.close()

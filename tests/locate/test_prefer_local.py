@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 import pytest
 
-from tests.locate.segments import segment_ends
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.locate.log_source import PreferLocal
+from tiered_stream.locate.log_source import not_local
 from tiered_stream.model import OffsetRange, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -28,9 +28,10 @@ class LocalLogs(BrokerOffsetReader):
         return {partition: self._begin[partition] for partition in partitions}
 
 
-def located(begin: int | None, wanted: OffsetRange) -> list[OffsetRange]:
-    locator = PreferLocal(MadeUpTier(TIERED), LocalLogs({T0: begin}))
-    return [location.offsets for location in locator.locate({T0: wanted}).get(T0, ())]
+def preferring(begin: dict[TopicPartition, int | None]) -> MadeUpTier:
+    tier = MadeUpTier(TIERED)
+    tier.limit = partial(not_local, LocalLogs(begin), None)
+    return tier
 
 
 @pytest.mark.parametrize(
@@ -57,21 +58,10 @@ def located(begin: int | None, wanted: OffsetRange) -> list[OffsetRange]:
 def test_what_the_broker_has_is_left_to_it(
     begin: int | None, wanted: tuple[int, int], expected: list[tuple[int, int]]
 ) -> None:
-    assert located(begin, OffsetRange(*wanted)) == [OffsetRange(*each) for each in expected]
+    found = preferring({T0: begin}).locate({T0: OffsetRange(*wanted)}).get(T0, ())
+    assert [location.offsets for location in found] == [OffsetRange(*each) for each in expected]
 
 
 def test_each_partition_has_its_own_local_log() -> None:
-    locator = PreferLocal(MadeUpTier(TIERED), LocalLogs({T0: 20, T1: 90}))
-    found = locator.locate({T0: OffsetRange(0, 100), T1: OffsetRange(0, 100)})
+    found = preferring({T0: 20, T1: 90}).locate({T0: OffsetRange(0, 100), T1: OffsetRange(0, 100)})
     assert [[each.offsets.end for each in found[partition]] for partition in (T0, T1)] == [[20], [90]]
-
-
-def test_segments_their_ends_and_cuts_are_those_of_the_other_locator() -> None:
-    tier = MadeUpTier(TIERED)
-    locator = PreferLocal(tier, LocalLogs({T0: 0}))
-    ranges = {T0: OffsetRange(0, 100)}
-    assert locator.name == tier.name
-    assert locator.segments(ranges) == tier.segments(ranges)
-    assert segment_ends(locator, ranges) == {T0: (50, 100)}
-    (location, _) = tier.locate(ranges)[T0]
-    assert locator.cut_all([(location, 200)]) == [tier.cut(location, 200)]

@@ -14,7 +14,7 @@ from tests.storage.clouds import CLOUDS
 from tests.storage.scripted_http import ScriptedHttp, error
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageBucketNotFoundError, StorageError
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
-from tiered_stream.locate.storage_failures import CheckedStorage
+from tiered_stream.locate.storage_failures import StorageCheck
 from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import (
     ByteRange,
@@ -28,6 +28,7 @@ from tiered_stream.options.choices import IsolationLevel, StorageLayout
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher, object_key
+from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_fetcher import open_fetcher
 
 T0 = TopicPartition("t", 0)
@@ -46,7 +47,7 @@ class MadeUpLocator(Locator):
     def __init__(self, *segments: RemoteLogSegment) -> None:
         self._locations = tuple(SegmentLocation(each, each.offsets, ByteRange(0, each.size)) for each in segments)
 
-    def locate(
+    def find_locations(
         self, ranges: Mapping[TopicPartition, OffsetRange], needed: SegmentFilter = every_segment
     ) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
         return {partition: self._locations if len(wanted) else () for partition, wanted in ranges.items()}
@@ -64,12 +65,14 @@ class MadeUpLocator(Locator):
         return [[location] for location, _ in cuts]
 
 
-def checked(folder: Path) -> CheckedStorage:
-    return CheckedStorage(MadeUpLocator(SEGMENT), LocalLayoutFetcher(FileStore(folder)))
+def checked(store: ObjectStore, *segments: RemoteLogSegment) -> Locator:
+    locator = MadeUpLocator(*segments or (SEGMENT,))
+    locator.storage_check = StorageCheck(LocalLayoutFetcher(store), falls_back=True)
+    return locator
 
 
 def test_a_missing_folder_fails_the_first_location(tmp_path: Path) -> None:
-    locator = checked(tmp_path / "nowhere")
+    locator = checked(FileStore(tmp_path / "nowhere"))
     assert locator.locate({T0: OffsetRange(3, 3)}) == {T0: ()}
     for _ in range(2):
         with pytest.raises(StorageBucketNotFoundError, match=r"nowhere \(option remote\.storage\.uri\) "):
@@ -81,7 +84,7 @@ def test_refused_access_fails_the_first_location(tmp_path: Path) -> None:
     (tmp_path / "tier").mkdir()
     (tmp_path / "tier" / object_key(SEGMENT, "").split("/")[0]).symlink_to(tmp_path / "secret")
     with pytest.raises(StorageAccessError, match="out of the folder"):
-        checked(tmp_path / "tier").locate(ALL)
+        checked(FileStore(tmp_path / "tier")).locate(ALL)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +92,7 @@ def test_refused_access_fails_the_first_location(tmp_path: Path) -> None:
 )
 def test_only_what_is_known_to_pass_lets_a_query_begin_with_the_brokers(status: int, code: str) -> None:
     with ScriptedHttp([error(status, code)]) as server:
-        store = CLOUDS["s3"].store(server.url, request_timeout_ms=1000)
-        locator = CheckedStorage(MadeUpLocator(SEGMENT), LocalLayoutFetcher(store))
+        locator = checked(CLOUDS["s3"].store(server.url, request_timeout_ms=1000))
         if status >= 500:
             assert locator.locate(ALL)[T0]
             return
@@ -111,7 +113,7 @@ def test_access_to_one_object_that_is_refused_is_held_against_another(
             path.write_bytes(bytes(segment.size))
         else:
             path.symlink_to(tmp_path / "outside")
-    locator = CheckedStorage(MadeUpLocator(SEGMENT, LATER), LocalLayoutFetcher(FileStore(tier)))
+    locator = checked(FileStore(tier), SEGMENT, LATER)
     if given:
         assert len(locator.locate(ALL)[T0]) == 2
         assert "other segments" in caplog.text
@@ -121,13 +123,13 @@ def test_access_to_one_object_that_is_refused_is_held_against_another(
 
 
 def test_a_single_missing_object_is_left_to_the_tasks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    located = checked(tmp_path).locate(ALL)
+    located = checked(FileStore(tmp_path)).locate(ALL)
     assert [location.segment for location in located[T0]] == [SEGMENT]
     assert "each task tries it again" in caplog.text
 
 
 def test_the_storage_is_asked_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    locator = checked(tmp_path)
+    locator = checked(FileStore(tmp_path))
     for _ in range(3):
         assert locator.locate(ALL)[T0]
     assert len(caplog.records) == 1
@@ -138,9 +140,9 @@ def located(
 ) -> PartitionLocations:
     """What a query locates of a golden set by these settings."""
     fetcher = open_fetcher(storage)
-    with closing(CheckedStorage(GoldenLocator(name, isolation, fetcher, falls_back=falls_back), fetcher)) as locator:
-        assert isinstance(locator.wrapped, GoldenLocator)
-        ends = {partition: visible[-1].offsets.end for partition, visible in locator.wrapped.visible.items()}
+    with closing(GoldenLocator(name, isolation, fetcher, falls_back=falls_back)) as locator:
+        locator.storage_check = StorageCheck(fetcher, falls_back=True)
+        ends = {partition: visible[-1].offsets.end for partition, visible in locator.visible.items()}
         return locator.locate({partition: OffsetRange(3, end) for partition, end in ends.items()})
 
 

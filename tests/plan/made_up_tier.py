@@ -47,7 +47,7 @@ class MadeUpTier(Locator):
             partition: {self._segment(partition, log): log for log in tiered} for partition, tiered in logs.items()
         }
 
-    def locate(
+    def find_locations(
         self, ranges: Mapping[TopicPartition, OffsetRange], needed: SegmentFilter = every_segment
     ) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
         return {

@@ -173,9 +173,9 @@ def test_pieces_for_so_many_records_are_cut_from_what_was_located_once() -> None
             super().__init__({T0: [TieredLog(0, 1000), TieredLog(1000, 2000)], T1: [TieredLog(0, 1000)]})
             self.asked: list[str] = []
 
-        def locate(self, ranges, needed):  # type: ignore[no-untyped-def]
+        def find_locations(self, ranges, needed):  # type: ignore[no-untyped-def]
             self.asked.append("locate")
-            return super().locate(ranges, needed)
+            return super().find_locations(ranges, needed)
 
         def cut_at(self, cuts):  # type: ignore[no-untyped-def]
             self.asked.append("cut_at")
@@ -351,10 +351,10 @@ class PartlyRecreatedTier(MadeUpTier):
         super().__init__(logs)
         self._new_from = new_from
 
-    def locate(
+    def find_locations(
         self, ranges: Mapping[TopicPartition, OffsetRange], needed: SegmentFilter = every_segment
     ) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
-        found = super().locate(ranges, needed)
+        found = super().find_locations(ranges, needed)
         return {each: tuple(map(self._renamed, locations)) for each, locations in found.items()}
 
     def _renamed(self, location: SegmentLocation) -> SegmentLocation:

@@ -10,7 +10,6 @@ from tiered_stream import errors
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Known, NotNeededError, Result, collected_warnings
-from tiered_stream.locate.locator import Locator, WrappedLocator
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.locate.visible_segments import VisibleSegments
@@ -102,7 +101,7 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
     If the locator lists segments, the result has all tiered segments of the job. A locator that asks brokers would need
     many requests, so the result then has only the segment with the first offset of each partition.
     """
-    locator = _innermost(source.locator) if source.locator else None
+    locator = source.locator
     if locator is None:
         raise NotNeededError("no locator is in use: see the check of the locator")
     from_brokers = ""
@@ -117,7 +116,8 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Result[Located]:
                 for partition, offsets in ranges.items()
                 if len(offsets)
             }
-            locations = [location for of_partition in locator.locate(first).values() for location in of_partition]
+            located_first = locator.find_locations(first)
+            locations = [location for of_partition in located_first.values() for location in of_partition]
             signed = next((location for location in locations if location.signed_url), None)
             located = Located(tuple(location.segment for location in locations), signed, only_first=True)
     if warned:
@@ -156,12 +156,6 @@ def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, Visibl
     if tiered >= total:
         return ""
     return f"; {total - tiered:,} of {total:,} offsets ({(total - tiered) / total:.1%}) come from the brokers"
-
-
-def _innermost(locator: Locator) -> Locator:
-    while isinstance(locator, WrappedLocator):
-        locator = locator.wrapped
-    return locator
 
 
 def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Result[bool]:

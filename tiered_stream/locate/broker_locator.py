@@ -82,7 +82,7 @@ class BrokerLocator(Locator):
         self._warned = False
 
     @collection_paused()
-    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
+    def find_locations(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         located = self._request(ranges, self._terms)
         if not self._signed_only:
             return located

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tiered_stream.locate.storage_failures import StorageCheck
 from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import (
     OffsetRange,
@@ -47,9 +48,27 @@ class Locator(ABC):
 
     name: str
     """Name of the locator in the option `remote.log.locator`."""
+    storage_check: StorageCheck | None = None
+    """Check of the storage, which `locate` makes before it returns the first locations; None: no check is made."""
+    limit: Callable[[PartitionRanges], PartitionRanges] | None = None
+    """Function that limits the ranges that `locate` locates; None: no range is limited."""
+
+    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
+        """Return the result of `find_locations`, after the check of the storage.
+
+        Raises:
+            StorageError, BrokerError, CorruptDataError: the locations cannot be determined.
+            StorageError, ConfigurationError: `StorageCheck.check` has raised it.
+        """
+        located = self.find_locations(self.limit(ranges) if self.limit else ranges, needed)
+        if self.storage_check is not None and not self.storage_check.is_done:
+            # The owner of the storage signs the signed locations, so no setting of this query is needed to read them.
+            locations = (location for of_partition in located.values() for location in of_partition)
+            self.storage_check.check([each for each in locations if each.signed_url is None and needed(each.segment)])
+        return located
 
     @abstractmethod
-    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
+    def find_locations(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         """Return by partition the locations of its offset range, disjoint and in offset order.
 
         Offsets that are not in the storage have no location. If `needed` returns False for a segment, its location has
@@ -115,35 +134,3 @@ class Locator(ABC):
 
     def close(self) -> None:  # noqa: B027 - a locator without connections has nothing to close
         """Close connections."""
-
-
-class WrappedLocator(Locator):
-    """Locator that passes all calls to the locator `wrapped`; subclasses override single methods."""
-
-    def __init__(self, locator: Locator) -> None:
-        self.name = locator.name
-        self.wrapped = locator
-
-    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        return self.wrapped.locate(ranges, needed)
-
-    def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        return self.wrapped.since_all(locations, timestamp)
-
-    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, VisibleSegments]:
-        return self.wrapped.segments(ranges)
-
-    def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        return self.wrapped.ends_inside(shares)
-
-    def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        return self.wrapped.cut_all(cuts)
-
-    def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        return self.wrapped.cut_at(cuts)
-
-    def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> Sequence[str]:
-        return self.wrapped.missing_objects(partition, offsets)
-
-    def close(self) -> None:
-        self.wrapped.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 from tiered_stream.broker.broker_check import meet_brokers
 from tiered_stream.broker.client import BrokerClient, open_client, supported_feature
@@ -12,13 +13,13 @@ from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
 from tiered_stream.errors import BrokerAuthorizationError, BrokerError, ConfigurationError
 from tiered_stream.locate.broker_locator import BrokerLocator
-from tiered_stream.locate.locator import Locator, SegmentFilter, WrappedLocator, every_segment
+from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.metadata_topic.metadata_log import check_readable
 from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import PATIENCE_MS, MetadataTopicLocator
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
-from tiered_stream.locate.storage_failures import CheckedStorage
-from tiered_stream.model import OffsetRange, PartitionLocations, PartitionRanges
+from tiered_stream.locate.storage_failures import StorageCheck
+from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 from tiered_stream.options.choices import Fallback, LocatorName, Prefer
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.remote_options import FALLBACK, LOCATOR, RSM_CONFIG_PREFIX, STORAGE_URI
@@ -85,16 +86,17 @@ def _open_archive(options: Options) -> LogSource:
 
     archive, fetcher = open_archive(options.storage, options.topic_ids), fetcher_for(options)
     locator = ArchiveLocator(archive, fetcher, options.isolation_level)
+    locator.storage_check = StorageCheck(fetcher, falls_back=True)
     log.info("remote.log.locator=archive: topics, offsets and segments come from the manifests in the storage")
     reader = ArchiveOffsetReader(archive, fetcher, options.isolation_level, options.limits)
-    return LogSource(reader, CheckedStorage(locator, fetcher))
+    return LogSource(reader, locator)
 
 
 def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffsetReader) -> Locator | WhyBrokers | None:
     if options.locator in (LocatorName.AUTO, LocatorName.BROKER):
-        locator = _broker_locator(options, client)
-        if locator is not None:
-            return locator
+        broker_locator = _broker_locator(options, client)
+        if broker_locator is not None:
+            return broker_locator
     if options.locator is LocatorName.NONE:
         return None
     why_brokers = _why_no_metadata_topic(options, client) if options.locator is LocatorName.AUTO else None
@@ -103,12 +105,14 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
     fetcher = fetcher_for(options)
     falls_back = options.fallback is Fallback.BROKER
     patience_ms = PATIENCE_MS if falls_back else None
-    metadata_topic = MetadataTopicLocator(
+    locator = MetadataTopicLocator(
         client, fetcher, options.isolation_level, falls_back=falls_back, patience_ms=patience_ms,
         snapshots=open_snapshots(options.metadata_snapshot_dir),
     )  # fmt: skip
-    checked = CheckedStorage(metadata_topic, fetcher, falls_back=falls_back)
-    return PreferLocal(checked, offset_reader, patience_ms) if options.prefer is Prefer.LOCAL else checked
+    locator.storage_check = StorageCheck(fetcher, falls_back=falls_back)
+    if options.prefer is Prefer.LOCAL:
+        locator.limit = partial(not_local, offset_reader, patience_ms)
+    return locator
 
 
 def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
@@ -119,12 +123,14 @@ def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
     """
     version, readable = supported_feature(client, LOCATION_FEATURE), _has_fetcher(options)
     if version >= SIGNED_LOCATIONS or (version and readable):
+        falls_back = options.fallback is Fallback.BROKER
         locator = BrokerLocator(
             client, options.isolation_level, part_bytes=options.split_bytes, local_too=options.prefer is Prefer.TIERED,
-            signed_only=not readable, falls_back=options.fallback is Fallback.BROKER,
+            signed_only=not readable, falls_back=falls_back,
         )  # fmt: skip
-        falls_back = options.fallback is Fallback.BROKER
-        return CheckedStorage(locator, fetcher_for(options), falls_back=falls_back) if readable else locator
+        if readable:
+            locator.storage_check = StorageCheck(fetcher_for(options), falls_back=falls_back)
+        return locator
     if options.locator is LocatorName.AUTO:
         return None
     if version:
@@ -174,26 +180,19 @@ def _no_metadata(error: BrokerError) -> WhyBrokers:
     return WhyBrokers("no_metadata", f"{REMOTE_LOG_METADATA_TOPIC} cannot be read: {error}")
 
 
-class PreferLocal(WrappedLocator):
-    """Locator that returns another locator's locations only for offsets before the start of the leader's local log.
+def not_local(
+    reader: BrokerOffsetReader, patience_ms: int | None, ranges: PartitionRanges
+) -> dict[TopicPartition, OffsetRange]:
+    """Return `ranges` without the offsets from the start of the leader's local log on.
 
     Args:
-        locator: the other locator.
-        offsets: reader of the offsets at which local logs start.
-        patience_ms: maximum time in ms to wait for a leader. A partition whose leader does not respond in that time
-            gets no locations. None: a leader that does not respond is an error.
+        reader: reader of the offsets at which local logs start.
+        patience_ms: maximum time in ms to wait for a leader. A partition whose leader does not respond in that time is
+            left out. None: a leader that does not respond is an error.
     """
-
-    def __init__(self, locator: Locator, offsets: BrokerOffsetReader, patience_ms: int | None = None) -> None:
-        super().__init__(locator)
-        self._offsets = offsets
-        self._patience_ms = patience_ms
-
-    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        local = self._offsets.earliest_local(ranges, self._patience_ms)
-        not_local = {
-            partition: OffsetRange(offsets.start, min(offsets.end, max(offsets.start, begin)))
-            for partition, offsets in ranges.items()
-            if (begin := local[partition]) is not None
-        }
-        return self.wrapped.locate(not_local, needed)
+    local = reader.earliest_local(ranges, patience_ms)
+    return {
+        partition: OffsetRange(offsets.start, min(offsets.end, max(offsets.start, begin)))
+        for partition, offsets in ranges.items()
+        if (begin := local[partition]) is not None
+    }

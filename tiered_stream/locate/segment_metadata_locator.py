@@ -116,7 +116,7 @@ class SegmentMetadataLocator(Locator):
         """
 
     @collection_paused()
-    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
+    def find_locations(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         self._unreachable = UnreachableCount()
         visible = self._recently_visible([partition for partition, offsets in ranges.items() if len(offsets)])
         parts = {

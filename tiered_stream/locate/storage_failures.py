@@ -1,7 +1,7 @@
 """Storage failures on the driver: the failures that end a query, and those that leave segments to the brokers.
 
 If storage fails for a split, the split is read from the broker (KIP-1254). So a query with a wrong bucket or key would
-read everything through the brokers, and only the log would show it. To prevent this, `CheckedStorage` reads one byte of
+read everything through the brokers, and only the log would show it. To prevent this, `StorageCheck` reads one byte of
 the storage at the start of a query. `SegmentsLeftOut` handles failures while a micro-batch is planned.
 
 If a storage refuses the credentials, if its bucket does not exist, or if its response is not known to pass, the user
@@ -20,9 +20,8 @@ from functools import partial
 from typing import TypeVar
 
 from tiered_stream import errors
-from tiered_stream.locate.locator import Locator, SegmentFilter, WrappedLocator, every_segment
 from tiered_stream.locate.visible_segments import VisibleSegment
-from tiered_stream.model import PartitionLocations, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
+from tiered_stream.model import RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.process.caches import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
@@ -113,37 +112,6 @@ class StorageCheck:
     def _fetch_byte(self, location: SegmentLocation) -> None:
         start = location.bytes.start
         self._fetcher.fetch_log_segment(location.segment, start, min(start + 1, location.segment.size))
-
-
-class CheckedStorage(WrappedLocator):
-    """Locator that checks the storage before it returns the first locations of the locator `wrapped`.
-
-    `locate` raises three more errors:
-
-        StorageAccessError: credentials are missing or refused.
-        StorageBucketNotFoundError: the bucket or folder does not exist.
-        ConfigurationError: the settings name a bucket, folder or key prefix that does not have the segments.
-
-    If `falls_back` is false, `locate` raises every error of the storage, because no broker replaces the storage.
-    """
-
-    def __init__(self, locator: Locator, fetcher: RemoteStorageFetcher, *, falls_back: bool = True) -> None:
-        super().__init__(locator)
-        self._storage = StorageCheck(fetcher, falls_back=falls_back)
-
-    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        located = self.wrapped.locate(ranges, needed)
-        # The owner of the storage signs the signed locations, so no setting of this query is needed to read them.
-        if not self._storage.is_done:
-            self._storage.check(
-                [
-                    location
-                    for locations in located.values()
-                    for location in locations
-                    if location.signed_url is None and needed(location.segment)
-                ]
-            )
-        return located
 
 
 def gives(fetch: Callable[[], object]) -> bool:

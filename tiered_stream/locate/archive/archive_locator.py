@@ -27,8 +27,8 @@ class ArchiveLocator(SegmentMetadataLocator):
         super().__init__(fetcher, isolation)
         self._archive = archive
 
-    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        return super().locate(self._stable(ranges), needed)
+    def find_locations(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
+        return super().find_locations(self._stable(ranges), needed)
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, VisibleSegments]:
         return super().segments(self._stable(ranges))
