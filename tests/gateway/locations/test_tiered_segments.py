@@ -1,4 +1,4 @@
-"""What the gateway knows of the tier: of a real broker, and of scripted ones of which some are silent."""
+"""What the gateway knows of the tier of scripted brokers, of which some are silent."""
 
 from __future__ import annotations
 
@@ -6,48 +6,20 @@ import threading
 from collections.abc import Iterator
 from typing import cast
 from urllib.request import urlopen
+from uuid import UUID
 
 import pytest
 
 from tests.locate.metadata_topic.scripted_tier import LOG_END, ScriptedTier, segment_record
-from tests.rigs.stack.tiered_stack import TieredStack
-from tests.rigs.stack.topics import create_tiered_topic, recreate_topic
-from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.list_offsets import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.locations import faulty_partitions, tiered_segments
 from tiered_stream.gateway.locations.faulty_partitions import FaultyPartitions
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
-from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.prometheus_endpoint import Monitor
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
-from tiered_stream.storage.file_store import FileStore
-from tiered_stream.storage.local_layout import LocalLayoutFetcher
-
-
-def test_a_topic_that_was_made_again_is_looked_at_anew_however_fresh_its_predecessor_is(
-    stack: TieredStack, topic: str
-) -> None:
-    here = TopicPartition(topic, 0)
-    create_tiered_topic(stack.broker, topic)
-    with BrokerClient({"bootstrap.servers": stack.bootstrap_servers}) as client:
-        tier = TieredSegments(
-            client,
-            LocalLayoutFetcher(FileStore(stack.tier_dir)),
-            1 << 20,
-            1e9,
-            FaultyPartitions(GatewayMetrics().unlocated),
-        )
-        before = client.metadata([topic])[topic].topic_id
-        assert tier.visible({here: before}) == {here: VisibleSegments()}
-        recreate_topic(stack.broker, topic)
-        after = client.metadata([topic])[topic].topic_id
-        assert tier.visible({here: after}) == {here: VisibleSegments()}
-        assert tier.visible({here: before}) == {}
-        tier.close()
-
 
 SICK, WELL = TopicPartition("sick", 0), TopicPartition("well", 0)
 FOREVER = 1e9
@@ -139,6 +111,16 @@ def test_following_goes_on_past_what_is_at_fault_and_names_it(known: Known) -> N
     del known.tier.topics["sick"]
     known.segments.follow_all()
     assert not known.faulty.reasons(), "the topic is gone"
+
+
+def test_a_topic_that_was_made_again_is_looked_at_anew_however_fresh_its_predecessor_is(known: Known) -> None:
+    before = known.ids[WELL]
+    assert known.visible(WELL) == {WELL}
+    known.ids[WELL] = known.tier.topics["well"] = UUID(int=99)
+    known.tier.tell("well", segment_record("well", known.ids[WELL], 0))
+    (found,) = known.segments.visible({WELL: known.ids[WELL]}).values()
+    assert [each.segment.topic_id for each in found] == [known.ids[WELL]]
+    assert known.segments.visible({WELL: before}) == {}
 
 
 def test_where_nobody_can_be_asked_following_fails(known: Known) -> None:

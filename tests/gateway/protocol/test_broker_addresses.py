@@ -22,7 +22,7 @@ from tiered_stream.gateway.protocol.api_versions import (
     READER_APIS,
     rewrite_response,
 )
-from tiered_stream.gateway.protocol.broker_addresses import VERSIONS, Address, with_addresses
+from tiered_stream.gateway.protocol.broker_addresses import VERSIONS, Address
 from tiered_stream.gateway.protocol.frames import FrameError
 
 TOPIC_ID = UUID(int=3)
@@ -74,10 +74,7 @@ def find_coordinator(version: int) -> Any:
     )
 
 
-MESSAGES = {
-    METADATA: metadata,
-    FIND_COORDINATOR: find_coordinator,
-}
+MESSAGES = {METADATA: metadata, FIND_COORDINATOR: find_coordinator}
 
 
 def made(api_key: int, version: int) -> bytes:
@@ -85,14 +82,9 @@ def made(api_key: int, version: int) -> bytes:
 
 
 def named(message: Any) -> dict[int, Address]:
-    """The addresses in a message, by node id."""
-    for field in ("brokers", "coordinators"):
-        if getattr(message, field, None):
-            listed = getattr(message, field)
-            break
-    else:
-        listed = [message]
-    return {each.node_id: Address(each.host, each.port) for each in listed}
+    """The addresses in a message, by node id; -1 is none."""
+    listed = getattr(message, "brokers", None) or getattr(message, "coordinators", None) or [message]
+    return {each.node_id: Address(each.host, each.port) for each in listed if each.node_id >= 0}
 
 
 def everything_else(message: Any) -> str:
@@ -103,16 +95,13 @@ def everything_else(message: Any) -> str:
 def test_addresses_are_replaced_and_nothing_else_is(api_key: int, version: int) -> None:
     content = made(api_key, version)
     kind = type(MESSAGES[api_key](version))
-    before, after = (
-        read(kind, each, version) for each in (content, with_addresses(api_key, version, content, gateway))
-    )
-    own = {node_id: address for node_id, address in named(before).items() if node_id >= 0}
+    replaced = rewrite_response(api_key, version, content, gateway, 2)
+    before, after = (read(kind, each, version) for each in (content, replaced))
+    own = named(before)
     assert own and set(own) <= set(BROKERS), "the test's own message"
-    assert {node_id: address for node_id, address in named(after).items() if node_id >= 0} == {
-        node_id: gateway(node_id, address) for node_id, address in own.items()
-    }
+    assert named(after) == {node_id: gateway(node_id, address) for node_id, address in own.items()}
     assert everything_else(after) == everything_else(before) and after.header == before.header
-    assert with_addresses(api_key, version, content, unchanged) == content
+    assert rewrite_response(api_key, version, content, unchanged, 2) == content
 
 
 @pytest.mark.parametrize(("api_key", "version"), ALL)
@@ -124,7 +113,7 @@ def test_an_answer_that_is_cut_within_what_is_read_is_a_frame_error(api_key: int
         read_to.append(content.index(broker.host.encode(), read_to[-1] if read_to else 0) + len(broker.host))
         return broker
 
-    with_addresses(api_key, version, content, note)
+    rewrite_response(api_key, version, content, note, 2)
     for end in range(4, read_to[-1]):
         with pytest.raises(FrameError):
             rewrite_response(api_key, version, content[:end], unchanged, 2)
