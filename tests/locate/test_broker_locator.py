@@ -126,6 +126,7 @@ def test_a_broker_that_passes_over_the_request_names_nothing() -> None:
         [whole(0, start_position=9, end_position=8)],
         [whole(0, remote_log_segment_id=None)],
         [whole(0, start_offset=-5)],
+        [whole(0, base_offset=0, last_offset=(1 << 63) - 1)],  # the offset after the last one would overflow
     ],
 )
 def test_an_answer_that_contradicts_itself_is_corrupt(entries: list[Any]) -> None:
@@ -151,8 +152,9 @@ def test_an_answer_without_a_whole_list_of_segments_is_corrupt(change: Callable[
         locator(broken)[0].locate(ALL)
 
 
-def test_who_may_not_read_is_told_by_the_broker_itself() -> None:
-    made, _ = locator(lambda message: located(error_code=29))
+@pytest.mark.parametrize("falls_back", [False, True])
+def test_who_may_not_read_is_told_by_the_broker_itself(falls_back: bool) -> None:
+    made, _ = locator(lambda message: located(error_code=29), falls_back=falls_back)
     with pytest.raises(BrokerAuthorizationError, match="grant READ on the topic"):
         made.locate(ALL)
 
@@ -175,9 +177,10 @@ def test_a_topic_that_was_made_again_is_another_topic() -> None:
 
 
 def test_without_a_fetcher_only_signed_locations_count_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    made, _ = locator(
-        lambda message: located(whole(0), whole(1, signed_remote_log_segment_location=None)), signed_only=True
-    )
+    entries = [whole(0), whole(1)]
+    made, _ = locator(lambda message: located(*entries), signed_only=True)
+    assert len(made.locate(ALL)[PARTITION]) == 2 and caplog.records == []
+    entries[1] = whole(1, signed_remote_log_segment_location=None)
     for _ in range(2):
         assert [each.offsets.start for each in made.locate(ALL)[PARTITION]] == [0]
     assert caplog.text.count("their locations are not signed") == 1
@@ -205,16 +208,6 @@ def test_a_location_is_cut_by_asking_for_its_parts() -> None:
     (location,) = made.locate({PARTITION: OffsetRange(0, 100)})[PARTITION]
     assert [each.bytes for each in made.cut_all([(location, 400)])[0]] == [ByteRange(0, 400), ByteRange(400, 1000)]
     assert made.cut_all([(location, 2000)])[0] == [location]
-
-
-def test_parts_that_are_not_of_the_segment_leave_it_whole() -> None:
-    def answer(message: Any) -> Any:
-        other = whole(7, base_offset=0, last_offset=99, start_offset=0, end_offset=100)
-        return located(other if message.remote_log_segment_part_bytes == 400 else whole(0), end=100)
-
-    made, _ = locator(answer)
-    (location,) = made.locate({PARTITION: OffsetRange(0, 100)})[PARTITION]
-    assert made.cut_all([(location, 400)])[0] == [location]
 
 
 class Cluster:
@@ -336,14 +329,6 @@ def test_a_leader_that_does_not_answer_leaves_its_partition_to_the_brokers_where
         made.locate(ALL)
 
 
-def test_a_segment_to_the_last_offset_there_is_is_refused() -> None:
-    """The offset after it is none: it would overflow wherever offsets are counted."""
-    last = (1 << 63) - 1
-    made, _ = locator(lambda _: located(whole(0, base_offset=0, last_offset=last, end_offset=last), end=last))
-    with pytest.raises(CorruptDataError, match="segment"):
-        made.locate({PARTITION: OffsetRange(0, last)})
-
-
 FIRST_PART = whole(0, end_offset=40, end_position=400)
 
 
@@ -354,8 +339,9 @@ FIRST_PART = whole(0, end_offset=40, end_position=400)
         [whole(0, start_offset=40, start_position=400)],
         [FIRST_PART],
         [FIRST_PART, whole(7, base_offset=0, last_offset=99, start_offset=40, end_offset=100)],
+        [whole(7, base_offset=0, last_offset=99, start_offset=0, end_offset=100)],
     ],
-    ids=["none any more", "not the first offset", "not the last offset", "the rest in another segment"],
+    ids=["none any more", "not the first offset", "not the last offset", "the rest elsewhere", "all elsewhere"],
 )
 def test_parts_that_are_not_exactly_the_location_leave_it_whole(parts: list[Any]) -> None:
     def answer(message: Any) -> Any:
@@ -371,23 +357,11 @@ def test_a_segment_that_ends_for_the_log_before_its_own_end_has_that_end() -> No
     assert segment_ends(made, ALL) == {PARTITION: (90, 200)}
 
 
-def test_where_all_locations_are_signed_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    made, _ = locator(lambda _: located(whole(0), whole(1)), signed_only=True)
-    assert len(made.locate(ALL)[PARTITION]) == 2
-    assert caplog.records == []
-
-
 def test_a_url_of_another_segment_at_the_same_offsets_is_not_the_location_s() -> None:
     entries = iter([whole(0), whole(7, base_offset=0, last_offset=99, start_offset=0, end_offset=100)])
     made, _ = locator(lambda _: located(next(entries), end=100))
     (location,) = made.locate({PARTITION: OffsetRange(0, 100)})[PARTITION]
     assert made.signed_url(location) is None
-
-
-def test_who_may_not_read_is_told_also_where_others_are_left_to_the_brokers() -> None:
-    made, _ = locator(lambda message: located(error_code=29), falls_back=True)
-    with pytest.raises(BrokerAuthorizationError):
-        made.locate(ALL)
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,6 @@ class TestOffsetIndex:
 
 
 class TestTimeIndex:
-    def test_the_floor_is_the_offset_of_the_greatest_entry_at_or_below_the_timestamp(self) -> None:
-        index = parse_time_index(time_index((100, 3), (200, 7)), BASE)
-        assert [index.floor_offset(time) - BASE for time in (0, 99, 100, 199, 200, 999)] == [0, 0, 3, 3, 7, 7]
-
     @given(st.lists(st.tuples(st.integers(-1, 50), st.integers(0, 3)), max_size=20), st.integers(-2, 60))
     def test_lookup_equals_a_plain_search(self, steps: list[tuple[int, int]], wanted: int) -> None:
         timestamps = sorted({timestamp for timestamp, _ in steps})

@@ -2,64 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.locate.segments import segment
 from tiered_stream.broker.leader_epochs import END_OF_LOG
-from tiered_stream.locate.visible_segments import VisibleSegment, lineage_of, visible_segments
+from tiered_stream.locate.visible_segments import lineage_of, visible_segments
 from tiered_stream.model import LeaderEpoch, RemoteLogSegment
 
 ONE_EPOCH = {0: END_OF_LOG}
 
 
-def ranges(visible: Sequence[VisibleSegment]) -> list[tuple[int, int, int]]:
-    """(segment number, start, exclusive end)."""
-    return [(piece.segment.segment_id.int, piece.offsets.start, piece.offsets.end) for piece in visible]
-
-
-def test_consecutive_segments_count_whole() -> None:
-    visible = visible_segments([segment(2, 100, 150), segment(1, 0, 100)], ONE_EPOCH, 0)
-    assert ranges(visible) == [(1, 0, 100), (2, 100, 150)]
-
-
-def test_nothing_below_the_log_start_counts() -> None:
-    visible = visible_segments([segment(1, 0, 100), segment(2, 100, 150)], ONE_EPOCH, 120)
-    assert ranges(visible) == [(2, 120, 150)]
-
-
-def test_a_segment_inside_another_is_passed_over() -> None:
-    visible = visible_segments([segment(1, 0, 100), segment(2, 0, 200), segment(3, 50, 150)], ONE_EPOCH, 0)
-    assert ranges(visible) == [(2, 0, 200)]
-
-
-def test_segments_of_two_leaders_that_rolled_elsewhere_are_made_disjoint() -> None:
-    visible = visible_segments([segment(1, 10, 91), segment(2, 5, 101), segment(3, 101, 201)], ONE_EPOCH, 0)
-    assert ranges(visible) == [(2, 5, 101), (3, 101, 201)]
-
-
-def test_records_of_an_epoch_that_lost_an_unclean_election_do_not_count() -> None:
-    lost = segment(1, 0, 100, epochs=((0, 0), (1, 60)))
-    kept = segment(2, 50, 120, epochs=((0, 50), (2, 70)))
-    visible = visible_segments([lost, kept], {0: 70, 2: END_OF_LOG}, 0)
-    assert ranges(visible) == [(1, 0, 60), (2, 60, 120)]
-
-
-def test_offsets_beyond_the_end_of_their_epoch_do_not_count() -> None:
-    visible = visible_segments([segment(1, 0, 100)], {0: 80, 1: END_OF_LOG}, 0)
-    assert ranges(visible) == [(1, 0, 80)]
-
-
-def test_a_segment_with_a_lost_epoch_in_its_middle_counts_in_two_pieces() -> None:
-    odd = segment(1, 0, 100, epochs=((0, 0), (1, 40), (2, 60)))
-    assert ranges(visible_segments([odd], {0: 50, 2: END_OF_LOG}, 0)) == [(1, 0, 40), (1, 60, 100)]
-
-
-def test_a_gap_stays_a_gap() -> None:
-    visible = visible_segments([segment(1, 0, 10), segment(2, 20, 30)], ONE_EPOCH, 0)
-    assert ranges(visible) == [(1, 0, 10), (2, 20, 30)]
+@pytest.mark.parametrize(
+    ("segments", "lineage", "log_start", "visible"),
+    [
+        ([segment(2, 100, 150), segment(1, 0, 100)], ONE_EPOCH, 0, [(1, 0, 100), (2, 100, 150)]),
+        ([segment(1, 0, 10), segment(2, 20, 30)], ONE_EPOCH, 0, [(1, 0, 10), (2, 20, 30)]),
+        ([segment(1, 0, 100), segment(2, 100, 150)], ONE_EPOCH, 120, [(2, 120, 150)]),
+        ([segment(1, 0, 100), segment(2, 0, 200), segment(3, 50, 150)], ONE_EPOCH, 0, [(2, 0, 200)]),
+        ([segment(1, 10, 91), segment(2, 5, 101), segment(3, 101, 201)], ONE_EPOCH, 0, [(2, 5, 101), (3, 101, 201)]),
+        (
+            [segment(1, 0, 100, epochs=((0, 0), (1, 60))), segment(2, 50, 120, epochs=((0, 50), (2, 70)))],
+            {0: 70, 2: END_OF_LOG}, 0, [(1, 0, 60), (2, 60, 120)],
+        ),
+        ([segment(1, 0, 100)], {0: 80, 1: END_OF_LOG}, 0, [(1, 0, 80)]),
+        (
+            [segment(1, 0, 100, epochs=((0, 0), (1, 40), (2, 60)))], {0: 50, 2: END_OF_LOG}, 0,
+            [(1, 0, 40), (1, 60, 100)],
+        ),
+    ],
+    ids=[
+        "segments that follow each other", "a gap", "nothing below the log start", "a segment inside another one",
+        "two leaders that rolled elsewhere", "an epoch that lost an unclean election", "beyond the end of an epoch",
+        "a lost epoch in the middle of a segment",
+    ],
+)  # fmt: skip
+def test_segments_count_for_the_offsets_that_they_have_in_the_lineage(
+    segments: list[RemoteLogSegment], lineage: dict[int, int], log_start: int, visible: list[tuple[int, int, int]]
+) -> None:
+    found = visible_segments(segments, lineage, log_start)
+    assert [(piece.segment.segment_id.int, piece.offsets.start, piece.offsets.end) for piece in found] == visible
 
 
 def test_a_lineage_ends_each_epoch_where_the_next_begins() -> None:

@@ -19,12 +19,18 @@ from tests.cli.running import run
 from tests.depth import examples
 from tests.doctor.site import examined
 from tests.golden import MASKED, NAMES, golden
-from tests.locate.golden_locator import PLAIN, expected, expected_timestamps, read
+from tests.locate.golden_locator import PLAIN, expected_timestamps
 from tests.locate.segments import segment_ends
 from tests.rigs.stack.rows import Record
 from tests.storage import golden_aiven
 from tests.tier.topics import topic_options, write_topic
-from tiered_stream.errors import ConfigurationError, CorruptDataError, DataLossError, UnknownTopicError
+from tiered_stream.errors import (
+    ConfigurationError,
+    CorruptDataError,
+    DataLossError,
+    TieredStreamError,
+    UnknownTopicError,
+)
 from tiered_stream.locate.archive.archive_locator import ArchiveLocator
 from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
 from tiered_stream.locate.archive.archived_partitions import Archive, open_archive
@@ -92,20 +98,6 @@ def segment_files(bucket: Path, partition: TopicPartition, suffix: str = "*") ->
     """The partition's objects, in offset order."""
     (folder,) = (bucket / "plain").glob(f"{partition.topic}-*")
     return sorted((folder / str(partition.partition)).glob(f"*.{suffix}"))
-
-
-@pytest.mark.parametrize("isolation", [COMMITTED, UNCOMMITTED])
-@pytest.mark.parametrize("name", NAMES)
-def test_everything_up_to_the_end_reads_back_as_a_consumer_returned_it(name: str, isolation: IsolationLevel) -> None:
-    with opened(name, isolation) as archive:
-        assert archive.offsets.topics() == {golden(name).topic_prefix + topic for topic in TOPICS}
-        partitions = archive.partitions()
-        assert len(partitions) == 11
-        starts, ends = archive.offsets.earliest(partitions), archive.offsets.latest(partitions)
-        located = archive.locator.locate({each: OffsetRange(starts[each], ends[each]) for each in partitions})
-        for partition, locations in located.items():
-            rows = [row for location in locations for row in read(archive.fetcher, location)]
-            assert rows == expected(name, partition, 0, ends[partition], isolation)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -254,34 +246,22 @@ def test_a_missing_segment_leaves_a_gap_and_says_what_cannot_be_told(bucket: Pat
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "wanted"),
+    ("name", "prefix", "given", "wanted", "error"),
     [
-        (PLAIN, {"rsm.config.key.prefix": "plane/"}, "plain/"),
-        (PLAIN, {"rsm.config.key.prefix": ""}, "plain/"),
-        (MASKED, {"rsm.config.key.prefix": "masked/v1-"}, "masked.prefix/v1-"),
-        (MASKED, {"rsm.config.key.prefix": "masked.prefix/"}, "masked.prefix/v1-"),
-        (MASKED, {"rsm.config.key.prefix": "masked.prefix/", "subscribePattern": "^mc-.*"}, "masked.prefix/v1-"),
+        (PLAIN, "plane/", {}, "plain/", ConfigurationError),
+        (PLAIN, "", {}, "plain/", ConfigurationError),
+        (MASKED, "masked/v1-", {}, "masked.prefix/v1-", ConfigurationError),
+        (MASKED, "masked.prefix/", {}, "masked.prefix/v1-", ConfigurationError),
+        (MASKED, "masked.prefix/", {"subscribePattern": "^mc-.*"}, "masked.prefix/v1-", ConfigurationError),
+        (MASKED, "masked.prefix/", {"subscribe": "mc-codecs"}, "masked.prefix/v1-", ConfigurationError),
+        (PLAIN, "", {"subscribe": "s32-txn", "fetchOffset.numRetries": "1"}, "plain/", UnknownTopicError),
     ],
 )
 def test_an_archive_without_segments_below_its_key_prefix_names_the_prefixes_that_are_there(
-    name: str, given: dict[str, str], wanted: str
+    name: str, prefix: str, given: dict[str, str], wanted: str, error: type[TieredStreamError]
 ) -> None:
-    with pytest.raises(ConfigurationError, match=rf"set .*rsm\.config\.key\.prefix={wanted}$"):
-        planned(archive_options(name, given))
-
-
-def test_topics_by_name_are_an_error_that_names_the_prefixes_that_are_there() -> None:
-    options = archive_options(
-        PLAIN, {"subscribe": "s32-txn", "rsm.config.key.prefix": "", "fetchOffset.numRetries": "1"}
-    )
-    with pytest.raises(UnknownTopicError, match=r"topics 's32-txn': .*key\.prefix=plain/$"):
-        planned(options)
-
-
-def test_topics_by_name_below_a_prefix_that_is_cut_off_are_an_error_that_names_the_whole_prefix() -> None:
-    options = archive_options(MASKED, {"subscribe": "mc-codecs", "rsm.config.key.prefix": "masked.prefix/"})
-    with pytest.raises(ConfigurationError, match=r"set rsm\.config\.key\.prefix=masked\.prefix/v1-$"):
-        planned(options)
+    with pytest.raises(error, match=rf"set .*rsm\.config\.key\.prefix={wanted}$"):
+        planned(archive_options(name, {**given, "rsm.config.key.prefix": prefix}))
 
 
 def test_a_bucket_without_any_segment_is_an_error(tmp_path: Path) -> None:

@@ -1,14 +1,19 @@
-"""The table of segments next to a model of it that has one object for each segment, as Kafka's own cache has."""
+"""What metadata records add up to: the table next to a model with one object for each segment, as Kafka's cache has."""
 
 from __future__ import annotations
 
+import sys
+import threading
 from dataclasses import replace
+from itertools import chain, product
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.golden import NAMES, golden
+from tests.locate.golden_locator import golden_table
 from tests.locate.segments import PARTITION, segment
 from tests.tier.segments import TOPIC_ID
 from tiered_stream.errors import CorruptDataError
@@ -27,7 +32,7 @@ from tiered_stream.model import RemoteLogSegment
 from tiered_stream.records.flexible_versions import Reader
 
 STARTED, FINISHED, DELETING, DELETED = RemoteLogSegmentState
-PARTITIONS = [TopicIdPartition(TOPIC_ID, PARTITION._replace(partition=number)) for number in range(2)]
+HERE, _ = PARTITIONS = [TopicIdPartition(TOPIC_ID, PARTITION._replace(partition=number)) for number in range(2)]
 
 
 class Model:
@@ -90,6 +95,13 @@ def records(draw: st.DrawFn) -> RemoteLogMetadata:
     return SegmentMetadataUpdate(partition, UUID(int=number), draw(STATES), draw(CUSTOM), end)
 
 
+def told_of(*records: RemoteLogMetadata) -> SegmentTable:
+    table = SegmentTable()
+    for record in records:
+        table.apply(record)
+    return table
+
+
 def kept(table: SegmentTable) -> SegmentTable:
     again = SegmentTable()
     again.unpack(Reader(table.packed(TOPIC_ID)), TOPIC_ID.bytes)
@@ -107,6 +119,24 @@ def agrees(table: SegmentTable, models: dict[TopicIdPartition, Model]) -> None:
             key: (each.custom_metadata, -1 if each.end_offset is None else each.end_offset)
             for key, each in model.alone.items()
         }
+
+
+FIRST = segment(1, 0, 100)
+
+
+def update(number: int, end_offset: int | None, state: RemoteLogSegmentState = FINISHED) -> SegmentMetadataUpdate:
+    return SegmentMetadataUpdate(HERE, UUID(int=number), state, b"custom", end_offset)
+
+
+def test_up_to_three_records_of_a_segment_in_any_order_lead_to_the_models_state() -> None:
+    kinds = [PartitionDelete(HERE), *(make(state) for state in RemoteLogSegmentState for make in (
+        lambda state: SegmentMetadata(HERE, FIRST, state), lambda state: update(1, 99, state)
+    ))]  # fmt: skip
+    for history in chain.from_iterable(product(kinds, repeat=length) for length in range(1, 4)):
+        model = Model()
+        for record in history:
+            model.apply(record)
+        agrees(told_of(*history), {HERE: model})
 
 
 @given(st.lists(st.tuples(records(), st.integers(0, 5)), max_size=25))
@@ -137,9 +167,7 @@ def test_rows_that_are_applied_early_lead_to_the_same_state(history: list[Remote
 
 
 def test_the_segments_are_the_same_object_until_a_record_of_their_partition_comes() -> None:
-    table = SegmentTable()
-    for partition in PARTITIONS:
-        table.apply(SegmentMetadata(partition, segment(1, 0, 100), FINISHED))
+    table = told_of(*(SegmentMetadata(partition, segment(1, 0, 100), FINISHED) for partition in PARTITIONS))
     first, second = (table.segments(partition) for partition in PARTITIONS)
     assert table.segments(PARTITIONS[0]) is first
     table.apply(SegmentMetadata(PARTITIONS[1], segment(2, 100, 200), FINISHED))
@@ -169,9 +197,7 @@ def test_many_records_of_one_segment_are_applied_one_after_the_other() -> None:
 def test_a_kept_table_that_was_altered_is_refused_or_is_a_table(
     history: list[RemoteLogMetadata], data: st.DataObject
 ) -> None:
-    table = SegmentTable()
-    for record in history:
-        table.apply(record)
+    table = told_of(*history)
     whole, found = bytearray(table.packed(TOPIC_ID)), SegmentTable()
     for _ in range(data.draw(st.integers(1, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -191,3 +217,51 @@ def test_columns_keep_no_memory_of_rows_that_are_left_out() -> None:
     found = Segments.of(segments)[10:12]
     assert list(found) == segments[10:12] and len(found.data) == 2 * (2 * 13 + 9)
     assert found.rows.base is None and found.data.base is None
+
+
+def test_an_update_alone_says_that_a_segment_is_there_and_which_it_follows() -> None:
+    made = told_of(update(3, 299), SegmentMetadata(HERE, FIRST, FINISHED), update(2, 199), update(4, None))
+    assert [(each.segment.segment_id.int, each.end_before) for each in made.lone_updates(HERE)] == [
+        (4, None),
+        (2, 99),
+        (3, 199),
+    ]
+    assert told_of(update(2, 199)).lone_updates(HERE)[0].end_before is None
+    assert made.lone_updates(HERE._replace(topic_id=UUID(int=9))) == ()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_golden_topic_adds_up_to_the_segments_in_the_bucket(name: str) -> None:
+    told = {(str(each.topic_partition), each.base_offset) for listed in golden_table(name).values() for each in listed}
+    there = {
+        (f"{path.parts[-3][:-23]}-{path.parts[-2]}", int(path.name[:20])) for path in golden(name).bucket.rglob("*.log")
+    }
+    assert told == there
+
+
+def test_a_table_is_read_while_another_thread_applies_records() -> None:
+    """A segment that is copied once is always tracked, and a reader never meets a change."""
+    made, ended = told_of(SegmentMetadata(HERE, FIRST, FINISHED)), threading.Event()
+    again = replace(FIRST, custom_metadata=b"again")
+    alone = [SegmentMetadataUpdate(HERE, UUID(int=number), FINISHED, None, number) for number in range(100, 400)]
+    gone = [replace(each, state=DELETED) for each in alone]
+
+    def write() -> None:
+        while not ended.is_set():
+            states = [SegmentMetadata(HERE, again, state) for state in (DELETING, FINISHED)]
+            for record in (*states, *alone, *gone):
+                made.apply(record)
+
+    writer = threading.Thread(target=write)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    writer.start()
+    try:
+        for _ in range(300):
+            assert any(tracked.segment_id == again.segment_id for tracked, _ in made.tracked(HERE))
+            made.lone_updates(HERE)
+            made.packed(TOPIC_ID)
+    finally:
+        ended.set()
+        writer.join()
+        sys.setswitchinterval(interval)
