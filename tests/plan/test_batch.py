@@ -89,6 +89,7 @@ def test_an_end_in_an_open_transaction_is_an_error_where_nothing_may_be_left_out
     with pytest.raises(ConfigurationError, match="RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET.* 100"):
         plan(reader, startingOffsets='{"t":{"0":120}}')  # as Spark's source
     assert [each.offsets for each in plan(reader)] == [OffsetRange(0, 100)]
+    assert plan(reader, startingOffsets='{"t":{"0":150}}', endingOffsets='{"t":{"0":150}}') == []
 
 
 @pytest.mark.contract("1.6 range beyond the last stable offset")

@@ -8,15 +8,11 @@ from hypothesis import strategies as st
 
 from tests.plan.in_memory_offsets import SegmentEnds
 from tiered_stream.locate.locator import Locator
-from tiered_stream.model import PartitionOffsets, TopicPartition
+from tiered_stream.model import TopicPartition
 from tiered_stream.plan.batch_limits import Backlog, ends_at_segments, must_wait, proportional_ends
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
-
-
-def backlog_of(start: PartitionOffsets, latest: PartitionOffsets, ends: dict[TopicPartition, list[int]]) -> Backlog:
-    """The offsets from `start` to `latest`, with segments that have these `ends`."""
-    return Backlog(start, latest, cast(Locator, SegmentEnds(ends)))
+Offsets = dict[TopicPartition, int]
 
 
 @pytest.mark.contract("1.8 shares", "2.27")
@@ -51,9 +47,7 @@ def test_lags_of_101_11_and_1_share_a_limit_of_10_as_8_1_and_1_then_as_9_and_1()
         "no partition",
     ],
 )
-def test_a_limit_is_shared_out_in_proportion(
-    start: dict[TopicPartition, int], latest: dict[TopicPartition, int], limit: int, ends: dict[TopicPartition, int]
-) -> None:
+def test_a_limit_is_shared_out_in_proportion(start: Offsets, latest: Offsets, limit: int, ends: Offsets) -> None:
     assert proportional_ends(start, latest, limit) == ends
 
 
@@ -75,19 +69,28 @@ def test_every_lagging_partition_gets_on_and_none_goes_beyond_its_end(
 
 
 @pytest.mark.contract("1.8 where a share ends")
-def test_an_end_moves_back_to_the_last_segment_end_in_its_share() -> None:
-    backlog = backlog_of({T0: 0, T1: 0}, {T0: 200, T1: 200}, {T0: [30, 60, 90]})
-    assert ends_at_segments(backlog, {T0: 100, T1: 100}) == {T0: 90, T1: 100}
-
-
-def test_an_end_that_is_a_segment_end_stays() -> None:
-    backlog = backlog_of({T0: 0}, {T0: 200}, {T0: [30, 90]})
-    assert ends_at_segments(backlog, {T0: 90}) == {T0: 90}
-
-
-def test_only_shares_that_the_limit_cut_short_may_move_back() -> None:
-    backlog = backlog_of({T0: 0, T1: 0, T2: 4}, {T0: 8, T1: 9, T2: 2}, {T0: [3], T1: [3], T2: [1]})
-    assert ends_at_segments(backlog, {T0: 5, T1: 9, T2: 2}) == {T0: 3, T1: 9, T2: 2}
+@pytest.mark.parametrize(
+    ("start", "latest", "segments", "ends", "aligned"),
+    [
+        ({T0: 0, T1: 0}, {T0: 200, T1: 200}, {T0: [30, 60, 90]}, {T0: 100, T1: 100}, {T0: 90, T1: 100}),
+        ({T0: 0}, {T0: 200}, {T0: [30, 90]}, {T0: 90}, {T0: 90}),
+        (
+            {T0: 0, T1: 0, T2: 4}, {T0: 8, T1: 9, T2: 2}, {T0: [3], T1: [3], T2: [1]}, {T0: 5, T1: 9, T2: 2},
+            {T0: 3, T1: 9, T2: 2},
+        ),
+        ({T0: 5}, {T0: 8, T1: 9}, {T0: [3, 5], T1: [2]}, {T0: 5, T1: 3}, {T0: 5, T1: 3}),
+        ({T0: 0, T1: 0}, {T0: 200, T1: 200}, {T0: [30, 60, 90], T1: [30]}, {T0: 70, T1: 20}, {T0: 60, T1: 20}),
+    ],
+    ids=[
+        "to the last segment end in its share", "not from a segment end", "only shares that the limit cut short",
+        "not an empty share, nor one without a start", "never to a later segment end",
+    ],
+)  # fmt: skip
+def test_an_end_moves_back_to_a_segment_end(
+    start: Offsets, latest: Offsets, segments: dict[TopicPartition, list[int]], ends: Offsets, aligned: Offsets
+) -> None:
+    backlog = Backlog(start, latest, cast(Locator, SegmentEnds(segments)))
+    assert ends_at_segments(backlog, ends) == aligned
 
 
 @pytest.mark.contract("1.8 least offsets")
@@ -106,16 +109,6 @@ def test_a_batch_waits_for_the_least_offsets_or_the_delay(
     latest: dict[TopicPartition, int], waited_ms: int, waits: bool
 ) -> None:
     assert must_wait({T0: 0}, latest, 15, waited_ms=waited_ms, delay_ms=5000) is waits
-
-
-def test_a_share_that_is_empty_or_has_no_start_does_not_move_back() -> None:
-    backlog = backlog_of({T0: 5}, {T0: 8, T1: 9}, {T0: [3, 5], T1: [2]})
-    assert ends_at_segments(backlog, {T0: 5, T1: 3}) == {T0: 5, T1: 3}
-
-
-def test_an_end_never_moves_on_to_a_later_segment_end() -> None:
-    backlog = backlog_of({T0: 0, T1: 0}, {T0: 200, T1: 200}, {T0: [30, 60, 90], T1: [30]})
-    assert ends_at_segments(backlog, {T0: 70, T1: 20}) == {T0: 60, T1: 20}
 
 
 def test_only_offsets_beyond_the_start_count_as_new() -> None:

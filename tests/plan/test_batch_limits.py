@@ -137,10 +137,7 @@ def test_of_a_few_records_nobody_has_to_be_asked_how_large_they_are() -> None:
 
 @pytest.mark.parametrize(("limit", "records"), [("1g", 51), ("64g", 3276), ("70g", 3584)])
 def test_records_above_the_brokers_default_limit_count_with_their_own_size(limit: str, records: int) -> None:
-    tier = MadeUpTier({T0: [TieredLog(0, 60_000, 1, 20 << 20)]})
-    raw = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "startingOffsets": "earliest"}
-    reader = InMemoryOffsets({"t": [Log(0, 60_010)]})
-    stream = StreamPlanner(parse_options({**raw, "maxBytesPerTrigger": limit}, streaming=True), reader, tier)
+    stream = planner(60_010, [TieredLog(0, 60_000, 1, 20 << 20)], maxBytesPerTrigger=limit)
     assert stream.next_end(stream.initial(), limited=True) == {T0: records}
     tail = stream.next_end({T0: 60_000}, limited=True)
     assert tail == {T0: 60_010}, "offsets that are not tiered yet have the size of the tiered ones"
@@ -160,11 +157,15 @@ def test_every_batch_gets_on_and_none_goes_beyond_the_end(
     assert start < ends(limit, start, start + lag, logs) <= start + lag
 
 
+def planner(latest: int, logs: list[TieredLog], **given: str) -> StreamPlanner:
+    raw = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "startingOffsets": "earliest", **given}
+    reader = InMemoryOffsets({"t": [Log(0, latest)]})
+    return StreamPlanner(parse_options(raw, streaming=True), reader, MadeUpTier({T0: logs}))
+
+
 def run(**given: str) -> list[int]:
     """Where the micro-batches end of a stream over three segments and a tail."""
-    raw = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "startingOffsets": "earliest", **given}
-    options = parse_options(raw, streaming=True)
-    stream = StreamPlanner(options, InMemoryOffsets({"t": [Log(0, 320)]}), MadeUpTier({T0: HUNDREDS}))
+    stream = planner(320, HUNDREDS, **given)
     found, start = [], stream.initial()
     while (end := stream.next_end(start, limited=True)) != start:
         assert stream.ranges(start, end) == {T0: OffsetRange(start[T0], end[T0])}
@@ -182,21 +183,14 @@ HISTORY = [TieredLog(number << 20, (number + 1) << 20, 1, 40 << 10) for number i
 """Segments of 40 GiB each."""
 
 
-@pytest.mark.parametrize(("given", "segments"), [({}, 1), ({"maxBytesPerTrigger": "100g"}, 2)])
+@pytest.mark.parametrize(
+    ("given", "segments"), [({}, 1), ({"maxBytesPerTrigger": "100g"}, 2), ({"maxBytesPerTrigger": "1p"}, 5)]
+)
 def test_a_first_batch_over_a_long_history_is_bounded_unless_told_otherwise(
     given: dict[str, str], segments: int
 ) -> None:
-    raw = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "startingOffsets": "earliest", **given}
-    reader = InMemoryOffsets({"t": [Log(0, 5 << 20)]})
-    stream = StreamPlanner(parse_options(raw, streaming=True), reader, MadeUpTier({T0: HISTORY}))
+    stream = planner(5 << 20, HISTORY, **given)
     assert stream.next_end(stream.initial(), limited=True) == {T0: segments << 20}
-
-
-def test_everything_in_one_batch_can_be_asked_for() -> None:
-    raw = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "maxBytesPerTrigger": "1p"}
-    reader = InMemoryOffsets({"t": [Log(0, 5 << 20)]})
-    stream = StreamPlanner(parse_options(raw, streaming=True), reader, MadeUpTier({T0: HISTORY}))
-    assert stream.next_end({T0: 0}, limited=True) == {T0: 5 << 20}
 
 
 def test_of_two_limits_the_lower_one_holds() -> None:
@@ -205,10 +199,7 @@ def test_of_two_limits_the_lower_one_holds() -> None:
 
 
 def test_a_trigger_that_takes_all_ignores_the_limit() -> None:
-    raw = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "maxBytesPerTrigger": "1"}
-    reader = InMemoryOffsets({"t": [Log(0, 320)]})
-    stream = StreamPlanner(parse_options(raw, streaming=True), reader, MadeUpTier({T0: HUNDREDS}))
-    assert stream.next_end({T0: 0}, limited=False) == {T0: 320}
+    assert planner(320, HUNDREDS, maxBytesPerTrigger="1").next_end({T0: 0}, limited=False) == {T0: 320}
 
 
 @given(

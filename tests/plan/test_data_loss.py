@@ -19,7 +19,14 @@ def test_a_new_partition_that_begins_at_0_is_read_from_0(policy: DataLossPolicy)
     assert offset_ranges({T0: 3}, {T0: 5, T1: 7}, {T1: 0}, policy) == {T0: OffsetRange(3, 5), T1: OffsetRange(0, 7)}
 
 
-CHANGES = pytest.mark.parametrize(
+@pytest.mark.contract(
+    "1.6 new partition above 0",
+    "1.6 new partition that is gone",
+    "1.6 partition that vanished",
+    "1.6 end below the start",
+    "1.6 names",
+)
+@pytest.mark.parametrize(
     ("condition", "start", "end", "earliest", "ranges"),
     [
         ("ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", {}, {T0: 7}, {T0: 4}, {T0: OffsetRange(4, 7)}),
@@ -28,33 +35,11 @@ CHANGES = pytest.mark.parametrize(
         ("PARTITION_OFFSET_CHANGED", {T0: 2}, {T0: 1}, {}, {T0: OffsetRange(1, 1)}),
     ],
 )
-
-
-@pytest.mark.contract(
-    "1.6 new partition above 0",
-    "1.6 new partition that is gone",
-    "1.6 partition that vanished",
-    "1.6 end below the start",
-    "1.6 names",
-)
-@CHANGES
-def test_a_change_that_loses_records_fails_under_spark_s_name(
-    condition: str, start: Offsets, end: Offsets, earliest: Offsets, ranges: object
+def test_a_change_that_loses_records_fails_under_spark_s_name_or_the_query_goes_on_with_a_warning(
+    condition: str, start: Offsets, end: Offsets, earliest: Offsets, ranges: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(DataLossError, match=rf"\[KAFKA_DATA_LOSS\.{condition}\].*t-[01].*failOnDataLoss"):
         offset_ranges(start, end, earliest, FAIL)
-
-
-@pytest.mark.contract(
-    "1.6 new partition above 0",
-    "1.6 new partition that is gone",
-    "1.6 partition that vanished",
-    "1.6 end below the start",
-)
-@CHANGES
-def test_the_query_goes_on_with_a_warning_where_it_may(
-    condition: str, start: Offsets, end: Offsets, earliest: Offsets, ranges: object, caplog: pytest.LogCaptureFixture
-) -> None:
     assert offset_ranges(start, end, earliest, GO_ON) == ranges
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert f"[KAFKA_DATA_LOSS.{condition}]" in caplog.text
@@ -111,6 +96,7 @@ def test_a_log_that_ends_before_its_given_end_has_lost_records(latest: dict[Topi
     with pytest.raises(DataLossError, match=said):
         ends_within(latest, {T0: 5}, FAIL)
     assert ends_within(latest, {T0: 5}, GO_ON) == latest
+    assert ends_within({}, {T0: 0}, FAIL) == {}
 
 
 def test_an_empty_range_outside_of_its_log_is_no_data_loss(caplog: pytest.LogCaptureFixture) -> None:
@@ -123,9 +109,3 @@ def test_an_empty_range_outside_of_its_log_is_no_data_loss(caplog: pytest.LogCap
 
 def test_a_micro_batch_without_anything_new_in_a_partition_is_no_data_loss() -> None:
     assert offset_ranges({T0: 5}, {T0: 5}, {}, FAIL) == {T0: OffsetRange(5, 5)}
-
-
-def test_a_log_that_is_gone_holds_not_even_the_offset_0() -> None:
-    with pytest.raises(DataLossError, match=r"t-0 \(1, not there\)"):
-        ends_within({}, {T0: 1}, FAIL)
-    assert ends_within({}, {T0: 0}, FAIL) == {}

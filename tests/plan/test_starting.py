@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
-from tiered_stream.errors import ConfigurationError, DataLossError, OpenTransactionError
+from tiered_stream.errors import ConfigurationError, DataLossError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.offset_lookup import OffsetLookup
@@ -303,17 +303,3 @@ def test_an_end_before_concurrent_writes_is_no_loss() -> None:
     reader.for_timestamps = while_rows_arrive  # type: ignore[method-assign]
     options = parse_options({**BASE, "endingTimestamp": "75"}, streaming=False)
     assert batch_ranges(options, OffsetLookup.of(options, reader))[T0] == OffsetRange(2, 8)
-
-
-def test_a_batch_query_that_ends_in_an_open_transaction_waits_and_one_with_nothing_to_read_does_not() -> None:
-    reader = InMemoryOffsets({"t": [Log(0, 10, high_watermark=31)]})
-
-    def asked(start: int, end: int) -> dict[TopicPartition, OffsetRange]:
-        positions = {"startingOffsets": f'{{"t":{{"0":{start}}}}}', "endingOffsets": f'{{"t":{{"0":{end}}}}}'}
-        options = parse_options({**BASE, **positions}, streaming=False)
-        return batch_ranges(options, OffsetLookup.of(options, reader, sleep=lambda _: None))
-
-    with pytest.raises(OpenTransactionError, match="20 of t-0 .*offset 10"):
-        asked(0, 20)
-    assert asked(0, 10) == {T0: OffsetRange(0, 10)}
-    assert asked(20, 20) == {T0: OffsetRange(20, 20)}

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from kafka import TopicPartition as KafkaTopicPartition
 
+from tests.archives import arrow_rows
 from tests.broker.scripted import MetadataRequest, ScriptedClient, fetched, metadata
 from tests.reading import BY_STEP, SEGMENT_STEP_MS, options, records
 from tests.records.batches import marker_batch, transactional_batch
@@ -99,14 +100,7 @@ def split_of(*locations: SegmentLocation, offsets: OffsetRange | None = None) ->
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
-    rows = []
-    for batch in batches:
-        timestamps = batch["timestamp"].cast(pa.int64()).to_pylist()
-        for row, micros in zip(batch.to_pylist(), timestamps, strict=True):
-            headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
-            of_log = (row["partition"], row["offset"], micros // 1000, row["timestampType"])
-            rows.append(Row(*of_log, row["key"], row["value"], headers))
-    return rows
+    return [row for batch in batches for row in arrow_rows(batch)]
 
 
 def test_the_segments_of_a_split_are_read_one_after_the_other(tier: TierFolder) -> None:
@@ -250,13 +244,6 @@ def test_a_truncated_object_is_corrupt_and_names_the_partition(tier: TierFolder,
         list(read_split(split_of(written.location()), offline(tier)))
 
 
-def test_a_byte_range_that_ends_inside_a_batch_is_corrupt_and_names_the_partition(tier: TierFolder) -> None:
-    part = tier.write(batches_of(0, 70), 70).location()
-    cut_off = replace(part, bytes=replace(part.bytes, end=part.bytes.end - 1))
-    with pytest.raises(CorruptDataError, match="orders-3 at offset 63"):
-        list(read_split(split_of(cut_off), offline(tier)))
-
-
 @pytest.mark.contract("1.6 no progress for the poll timeout")
 @pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
 def test_a_task_that_gets_nothing_for_the_poll_timeout_fails_whatever_may_be_lost(
@@ -374,26 +361,6 @@ def test_what_storage_no_longer_gives_comes_from_the_broker_once_and_in_order(
     assert reader.metrics.broker_fetch_bytes > 0
     (warning,) = (record.getMessage() for record in caplog.records if record.name == "tiered_stream.read.split_reader")
     assert "broker" in warning and ": no access" in warning
-
-
-def test_an_object_that_is_gone_in_the_middle_of_a_split_is_read_from_the_broker(
-    stack: TieredStack, kept_locally: str
-) -> None:
-    (split,), parsed = planned(stack, kept_locally, EVERYTHING)
-    middle = log_objects(stack, kept_locally)[2]
-    content = middle.read_bytes()
-    middle.unlink()
-    try:
-        with MetricsReceiver() as receiver:
-            found = rows_of(read_split(split, replace(parsed, report_addresses=receiver.report_to)))
-            wait_until(lambda: receiver.total().records > 0, "the task's counters", pause=0.01)
-            total = receiver.total()
-    finally:
-        middle.write_bytes(content)
-    assert found == consumed(stack, kept_locally, EVERYTHING)
-    assert (total.remote_fetch_errors, total.remote_fetch_fallbacks) == (1, 1)
-    assert total.remote_fetch_bytes == sum(len(location.bytes) for location in split.locations[:2])
-    assert total.broker_fetch_bytes > 0
 
 
 @pytest.mark.parametrize("split_bytes", ["1", "5000", "128m"])
