@@ -1,4 +1,4 @@
-"""Clients that mean harm, as a process of their own: `python -m tests.gateway.attackers KIND PORT [tls]`.
+"""Clients that mean harm, as a process of their own: `python -m tests.gateway.attackers KIND PORT`.
 
 It prints `standing` when all have sent what they can, and goes on until it is killed; who is hung up on comes again.
 """
@@ -6,7 +6,6 @@ It prints `standing` when all have sent what they can, and goes on until it is k
 from __future__ import annotations
 
 import asyncio
-import ssl
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,8 +31,6 @@ class Attack:
     connections: int
     frames: Callable[[], Iterator[bytes]]
     reads: bool = False
-    tls: bool = True
-    """Whether there is a TLS handshake where the listener wants one."""
 
 
 def api_versions() -> Iterator[bytes]:
@@ -90,7 +87,6 @@ def nothing() -> Iterator[bytes]:
 
 
 ATTACKS = {
-    "nobody": Attack(0, nothing),
     "ApiVersions without end, nothing read": Attack(20, api_versions),
     "locations without end, nothing read": Attack(20, locations),
     "frames of 4 MiB without their last byte": Attack(200, unfinished),
@@ -100,20 +96,16 @@ ATTACKS = {
     "parts of one byte": Attack(20, parts_of_a_byte, reads=True),
     "location requests of 859 KiB": Attack(32, locations_of_859_kib, reads=True),
     "topics that may not be read": Attack(20, locations, reads=True),
-    "TLS without a ClientHello": Attack(3_000, nothing, tls=False),
+    "TLS without a ClientHello": Attack(3_000, nothing),
 }
 
 
 class Attackers:
     """All connections of one attack."""
 
-    def __init__(self, attack: Attack, port: int, tls: bool) -> None:
+    def __init__(self, attack: Attack, port: int) -> None:
         self._attack = attack
         self._port = port
-        self._tls: ssl.SSLContext | None = None
-        if tls and attack.tls:
-            self._tls = ssl.create_default_context()
-            self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
         # Made once, where they end.
         endless = isinstance(attack.frames(), repeat | cycle)
         self._frames = None if endless else list(attack.frames())
@@ -146,7 +138,7 @@ class Attackers:
             await asyncio.sleep(0.05)
 
     async def _connection(self) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._tls)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         self._connected += 1
         reading = asyncio.create_task(self._read(reader))
         try:
@@ -169,5 +161,5 @@ class Attackers:
 
 
 if __name__ == "__main__":
-    kind, port, *options = sys.argv[1:]
-    asyncio.run(Attackers(ATTACKS[kind], int(port), "tls" in options).run())
+    kind, port = sys.argv[1:]
+    asyncio.run(Attackers(ATTACKS[kind], int(port)).run())

@@ -12,8 +12,9 @@ from typing import Any
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from tests.gateway.requests import location_fetch, read, read_located, request
+from tests.gateway.requests import location_fetch, read, read_located, receive, request
 from tiered_stream.broker.wire.location_messages import decode_segments
+from tiered_stream.gateway.protocol.frames import frame
 
 
 @dataclass
@@ -68,9 +69,7 @@ class Client:
             while not over.is_set():
                 if self._random.random() < 0.1:
                     content = self._location_fetch(topic)
-                    connection.sendall(
-                        (len(content).to_bytes(4, "big") + content)[: self._random.randrange(len(content))]
-                    )
+                    connection.sendall(frame(content)[: self._random.randrange(len(content))])
                     return
                 self._check(self._exchange(connection, self._location_fetch(topic)))
 
@@ -94,19 +93,8 @@ class Client:
             self._tally.wrong.append(f"{self._wanted}: error {answer.error_code}, {found}, not {expected}")
 
     def _exchange(self, connection: socket.socket, content: bytes) -> bytes:
-        connection.sendall(len(content).to_bytes(4, "big") + content)
-        size = int.from_bytes(_receive(connection, 4), "big")
-        return _receive(connection, size)
-
-
-def _receive(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data
+        connection.sendall(frame(content))
+        return receive(connection)
 
 
 @contextmanager

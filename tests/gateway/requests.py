@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -114,6 +115,21 @@ def fetch_response(
         responses=[topic(topic_id=topic_id, partitions=answers)],
     )  # fmt: skip
     return response(message, version, correlation_id)
+
+
+def receive(connection: socket.socket) -> bytes:
+    """The next frame's content. Raises EOFError when the other side hangs up."""
+    return _receive(connection, int.from_bytes(_receive(connection, 4), "big"))
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
 
 
 def read_located(content: bytes) -> LocatedPartition:

@@ -23,7 +23,7 @@ from tiered_stream.model import TopicPartition
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 MAY_READ, MAY_NOT = TopicPartition("readable", 0), TopicPartition("secret", 0)
-SEGMENTS, END = 2, 91
+SEGMENTS = 2
 """Of each of the two."""
 
 

@@ -1,4 +1,4 @@
-"""Attackers in a process of their own, an honest client beside them. `tests.gateway.attacks` has the figures."""
+"""Attackers in a process of their own, an honest client beside them."""
 
 from __future__ import annotations
 
@@ -67,12 +67,10 @@ def test_handshakes_that_do_not_end_take_little_memory(
 
 
 def under_attack(gateway: RunningGateway, properties: dict[str, str], kind: str, folder: Path) -> None:
-    honest = HonestClient(
-        {**properties, "default.api.timeout.ms": "600000"}, TopicPartition(TOPIC, 0), SEGMENTS * OFFSETS, SEGMENTS
-    )
+    honest = HonestClient(properties, TopicPartition(TOPIC, 0), SEGMENTS * OFFSETS, SEGMENTS)
     memory = Memory(gateway)
     with attackers(gateway, kind, folder) as attacking:
-        honest.ask(50)
+        honest.ask(connections=2)
         assert attacking.running
         assert memory.peak() < MOST_MIB
     wait_until(lambda: gateway.metric("connections") == 0, "the attackers' connections to end")

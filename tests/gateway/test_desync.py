@@ -33,11 +33,12 @@ from kafka.protocol.metadata import (
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from tests.broker.secure import PLAIN, grant, login_module
-from tests.gateway.requests import fetch_response, location_fetch, produce_request, read, read_located, request
+from tests.gateway.requests import fetch_response, location_fetch, produce_request, read, read_located, receive, request
 from tests.gateway.running import RunningGateway
 from tests.reading import tier_segments
 from tests.rigs.stack.processes import LONG, wait_until
 from tests.rigs.stack.tiered_stack import TieredStack
+from tiered_stream.gateway.protocol.frames import frame
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
@@ -62,7 +63,7 @@ class Connection:
 
     def ask(self, content: bytes) -> bytes:
         self._send(content)
-        return self._frame()
+        return receive(self._socket)
 
     def ask_all(self, *contents: bytes) -> list[bytes]:
         """Send all at once; the answers, up to where the connection is closed."""
@@ -70,26 +71,14 @@ class Connection:
         last = request(ApiVersionsRequest(), 0, LAST_ID)
         try:
             self._send(*contents, last)
-            while (answer := self._frame())[:4] != last[4:8]:
+            while (answer := receive(self._socket))[:4] != last[4:8]:
                 found.append(answer)
         except (EOFError, ConnectionError):
             self.closed = True
         return found
 
     def _send(self, *contents: bytes) -> None:
-        self._socket.sendall(b"".join(len(each).to_bytes(4, "big") + each for each in contents))
-
-    def _frame(self) -> bytes:
-        return self._take(int.from_bytes(self._take(4), "big"))
-
-    def _take(self, size: int) -> bytes:
-        taken = b""
-        while len(taken) < size:
-            more = self._socket.recv(size - len(taken))
-            if not more:
-                raise EOFError
-            taken += more
-        return taken
+        self._socket.sendall(b"".join(map(frame, contents)))
 
     def __enter__(self) -> Self:
         return self

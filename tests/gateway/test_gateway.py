@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from kafka.admin import NewTopic
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -20,7 +19,7 @@ from tests.reading import BY_STEP, SEGMENT_STEP_MS, records, tier_segments
 from tests.rigs.stack.bulk import produce_bulk
 from tests.rigs.stack.consume import READ_COMMITTED, READ_UNCOMMITTED, read_topic
 from tests.rigs.stack.processes import wait_until
-from tests.rigs.stack.topics import KEEP_LOCAL, TIERED, create_tiered_topic, roll, wait_until_tiered
+from tests.rigs.stack.topics import KEEP_LOCAL, create_tiered_topic, roll, wait_until_tiered
 from tests.rigs.stack.transactions import TransactionalProducer
 from tests.rigs.stack.wire import BrokerConnection
 from tiered_stream.broker.client import BrokerClient
@@ -150,30 +149,6 @@ def _restart_its_broker(gateway: RunningGateway, stack: TieredStack, topic: str)
     assert rows == before and len(rows) == end
     assert metrics.remote_fetch_bytes
     wait_until(lambda: gateway.health()[0] == 200, "the gateway to be healthy")
-
-
-def test_a_topic_that_is_made_again_has_its_own_segments(
-    gateway: RunningGateway, stack: TieredStack, topic: str
-) -> None:
-    tier_segments(stack, topic, [50, 60])
-    assert tiered_only(plan(options(gateway, topic)))
-    with stack.broker.admin() as admin:
-        admin.delete_topics([topic])
-
-    def made_again() -> bool:
-        with stack.broker.admin() as admin:
-            (result,) = admin.create_topics([NewTopic(topic, 1, 1, topic_configs=TIERED)], raise_errors=False)["topics"]
-            return result["error_code"] == 0
-
-    wait_until(made_again, "the topic to be deleted")
-    assert plan(options(gateway, topic)) == []
-    produce_bulk(stack.broker, topic, 15_000)
-    roll(stack.broker, topic)
-    wait_until_tiered(stack.broker, topic)
-    asked = options(gateway, topic)
-    splits = plan(asked)
-    assert read(splits, asked)[0] == read_topic(stack.broker, topic)
-    assert tiered_only(splits)
 
 
 def test_the_monitor_tells_of_health_and_counts(gateway: RunningGateway) -> None:

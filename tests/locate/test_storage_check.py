@@ -1,29 +1,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 
 from tests.golden import MASKED, golden
 from tests.locate.golden_locator import GoldenLocator
+from tests.plan.made_up_tier import MADE_UP_ID, MadeUpTier, TieredLog
 from tests.storage.clouds import CLOUDS
 from tests.storage.scripted_http import ScriptedHttp, error
+from tests.tier.segments import described
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageBucketNotFoundError, StorageError
-from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
+from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.storage_failures import StorageCheck
-from tiered_stream.locate.visible_segments import VisibleSegments
-from tiered_stream.model import (
-    ByteRange,
-    OffsetRange,
-    PartitionLocations,
-    RemoteLogSegment,
-    SegmentLocation,
-    TopicPartition,
-)
+from tiered_stream.model import OffsetRange, PartitionLocations, TopicPartition
 from tiered_stream.options.choices import IsolationLevel, StorageLayout
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.file_store import FileStore
@@ -32,41 +24,13 @@ from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_fetcher import open_fetcher
 
 T0 = TopicPartition("t", 0)
-SEGMENT = RemoteLogSegment(T0, UUID(int=1), UUID(int=2), base_offset=0, end_offset=9, size=100)
 ALL = {T0: OffsetRange(0, 10)}
+SEGMENT, LATER = (described(T0, start, start + 10, start, topic_id=MADE_UP_ID, size=100) for start in (0, 10))
 
 
-LATER = RemoteLogSegment(T0, UUID(int=1), UUID(int=3), base_offset=10, end_offset=19, size=100)
-
-
-class MadeUpLocator(Locator):
-    """Finds the segments in every range that is not empty, whether or not they are in storage."""
-
-    name = "made up"
-
-    def __init__(self, *segments: RemoteLogSegment) -> None:
-        self._locations = tuple(SegmentLocation(each, each.offsets, ByteRange(0, each.size)) for each in segments)
-
-    def find_locations(
-        self, ranges: Mapping[TopicPartition, OffsetRange], needed: SegmentFilter = every_segment
-    ) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
-        return {partition: self._locations if len(wanted) else () for partition, wanted in ranges.items()}
-
-    def segments(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, VisibleSegments]:
-        return dict.fromkeys(ranges, VisibleSegments())
-
-    def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        return {}
-
-    def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        return [[location] for location, _ in cuts]
-
-    def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        return [[location] for location, _ in cuts]
-
-
-def checked(store: ObjectStore, *segments: RemoteLogSegment) -> Locator:
-    locator = MadeUpLocator(*segments or (SEGMENT,))
+def checked(store: ObjectStore) -> Locator:
+    """A locator of both segments, whether or not they are in storage."""
+    locator = MadeUpTier({T0: [TieredLog(0, 10), TieredLog(10, 20)]}, signed_url=None)
     locator.storage_check = StorageCheck(LocalLayoutFetcher(store), falls_back=True)
     return locator
 
@@ -113,13 +77,13 @@ def test_access_to_one_object_that_is_refused_is_held_against_another(
             path.write_bytes(bytes(segment.size))
         else:
             path.symlink_to(tmp_path / "outside")
-    locator = checked(FileStore(tier), SEGMENT, LATER)
+    locator, both = checked(FileStore(tier)), {T0: OffsetRange(0, 20)}
     if given:
-        assert len(locator.locate(ALL)[T0]) == 2
+        assert len(locator.locate(both)[T0]) == 2
         assert "other segments" in caplog.text
     else:
         with pytest.raises(StorageAccessError, match="out of the folder"):
-            locator.locate(ALL)
+            locator.locate(both)
 
 
 def test_a_single_missing_object_is_left_to_the_tasks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

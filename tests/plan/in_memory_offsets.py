@@ -6,15 +6,13 @@ timestamps out of order, and time: what a test changes is seen by the next quest
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from uuid import UUID, uuid4
 
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import TieredStreamError, UnknownTopicError
-from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
-from tiered_stream.model import OffsetRange, RemoteLogSegment, TopicDescription, TopicPartition
+from tiered_stream.model import TopicDescription, TopicPartition
 
 
 @dataclass
@@ -89,23 +87,3 @@ class InMemoryOffsets(OffsetReader):
         if partition.partition >= len(self.logs.get(partition.topic, ())):
             raise UnknownTopicError(f"{partition} does not exist")
         return self.logs[partition.topic][partition.partition]
-
-
-class SegmentEnds:
-    """A `Locator` that knows where segments end, and nothing else."""
-
-    name = "test"
-
-    def __init__(self, ends: Mapping[TopicPartition, Collection[int]]) -> None:
-        self.ends = ends
-
-    def segments(self, ranges):  # type: ignore[no-untyped-def]
-        return {
-            partition: VisibleSegments.of(self._segments(partition, wanted)) for partition, wanted in ranges.items()
-        }
-
-    def _segments(self, partition: TopicPartition, wanted: OffsetRange) -> Iterator[VisibleSegment]:
-        for start, end in pairwise([0, *sorted(self.ends.get(partition, ()))]):
-            offsets = OffsetRange(start, end)
-            if len(offsets.intersect(wanted)):
-                yield VisibleSegment(RemoteLogSegment(partition, UUID(int=1), uuid4(), start, end - 1, 1), offsets)

@@ -6,7 +6,7 @@ transactions, and news: what is tiered when it is made is all there ever is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from uuid import UUID
@@ -42,10 +42,16 @@ class MadeUpTier(Locator):
 
     name = "made up"
 
-    def __init__(self, logs: Mapping[TopicPartition, Iterable[TieredLog]]) -> None:
+    def __init__(self, logs: Mapping[TopicPartition, Iterable[TieredLog]], signed_url: str | None = SIGNED_URL) -> None:
+        self._signed_url = signed_url
         self._logs = {
             partition: {self._segment(partition, log): log for log in tiered} for partition, tiered in logs.items()
         }
+
+    @classmethod
+    def ending_at(cls, ends: Mapping[TopicPartition, Collection[int]]) -> MadeUpTier:
+        """A tier whose segments follow one another from offset 0, and end there."""
+        return cls({each: [TieredLog(*offsets) for offsets in pairwise((0, *found))] for each, found in ends.items()})
 
     def find_locations(
         self, ranges: Mapping[TopicPartition, OffsetRange], needed: SegmentFilter = every_segment
@@ -98,9 +104,8 @@ class MadeUpTier(Locator):
     def log(self, segment: RemoteLogSegment) -> TieredLog:
         return self._logs[segment.topic_partition][segment]
 
-    @staticmethod
-    def _location(segment: RemoteLogSegment, log: TieredLog, offsets: OffsetRange) -> SegmentLocation:
-        return SegmentLocation(segment, offsets, log.bytes_of(offsets), signed_url=SIGNED_URL)
+    def _location(self, segment: RemoteLogSegment, log: TieredLog, offsets: OffsetRange) -> SegmentLocation:
+        return SegmentLocation(segment, offsets, log.bytes_of(offsets), signed_url=self._signed_url)
 
     @staticmethod
     def _offsets(log: TieredLog, part: ByteRange, wanted: OffsetRange) -> OffsetRange:

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.plan.in_memory_offsets import SegmentEnds
-from tiered_stream.locate.locator import Locator
+from tests.plan.made_up_tier import MadeUpTier
 from tiered_stream.model import TopicPartition
 from tiered_stream.plan.batch_limits import Backlog, ends_at_segments, must_wait, proportional_ends
 
@@ -89,7 +86,7 @@ def test_every_lagging_partition_gets_on_and_none_goes_beyond_its_end(
 def test_an_end_moves_back_to_a_segment_end(
     start: Offsets, latest: Offsets, segments: dict[TopicPartition, list[int]], ends: Offsets, aligned: Offsets
 ) -> None:
-    backlog = Backlog(start, latest, cast(Locator, SegmentEnds(segments)))
+    backlog = Backlog(start, latest, MadeUpTier.ending_at(segments))
     assert ends_at_segments(backlog, ends) == aligned
 
 

@@ -198,10 +198,6 @@ def test_of_two_limits_the_lower_one_holds() -> None:
     assert run(maxBytesPerTrigger="1k", maxOffsetsPerTrigger="1000") == [100, 200, 300, 320]
 
 
-def test_a_trigger_that_takes_all_ignores_the_limit() -> None:
-    assert planner(320, HUNDREDS, maxBytesPerTrigger="1").next_end({T0: 0}, limited=False) == {T0: 320}
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(1, 50)), max_size=6), st.integers(0, 200), st.integers(1, 200)
 )

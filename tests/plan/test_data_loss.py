@@ -45,12 +45,6 @@ def test_a_change_that_loses_records_fails_under_spark_s_name_or_the_query_goes_
     assert f"[KAFKA_DATA_LOSS.{condition}]" in caplog.text
 
 
-@pytest.mark.contract("1.6 partition that vanished")
-def test_deleted_partitions_are_reported_otherwise_when_a_group_id_is_given() -> None:
-    with pytest.raises(DataLossError, match=r"PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT\]"):
-        offset_ranges({T0: 3}, {}, {}, FAIL, group_id_given=True)
-
-
 @pytest.mark.parametrize("policy", [FAIL, GO_ON])
 def test_a_range_that_its_log_holds_stays(policy: DataLossPolicy) -> None:
     ranges = {T0: OffsetRange(3, 5), T1: OffsetRange(9, 9)}

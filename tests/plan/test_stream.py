@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.plan.in_memory_offsets import InMemoryOffsets, Log, SegmentEnds
+from tests.plan.in_memory_offsets import InMemoryOffsets, Log
+from tests.plan.made_up_tier import MadeUpTier
 from tiered_stream.errors import DataLossError, OpenTransactionError, UnknownTopicError
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, uuid_to_text
 from tiered_stream.options.offset_json import LastOffsets
@@ -29,13 +30,13 @@ class Clock:
 
 
 def planner(
-    reader: InMemoryOffsets, *, clock: Clock | None = None, segments: SegmentEnds | None = None, **given: str
+    reader: InMemoryOffsets, *, clock: Clock | None = None, segments: MadeUpTier | None = None, **given: str
 ) -> StreamPlanner:
     raw = {**BROKERS, "subscribe": "t", "startingOffsets": "earliest", **given}
     if "subscribePattern" in given:
         del raw["subscribe"]
     options = parse_options(raw, streaming=True)
-    return StreamPlanner(options, reader, segments, clock=clock or Clock())  # type: ignore[arg-type]
+    return StreamPlanner(options, reader, segments, clock=clock or Clock())
 
 
 def run(stream: StreamPlanner, start: Offsets, limited: bool = True) -> list[list[int]]:
@@ -69,15 +70,14 @@ def test_a_limit_is_shared_out_from_batch_to_batch() -> None:
 @pytest.mark.contract("1.8 Trigger.Once", "2.27", "2.28")
 def test_a_trigger_that_takes_all_ignores_the_limits() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 101)]})
-    stream = planner(reader, maxOffsetsPerTrigger="10", minOffsetsPerTrigger="5")
+    stream = planner(reader, maxOffsetsPerTrigger="10", minOffsetsPerTrigger="5", maxBytesPerTrigger="1")
     assert run(stream, {T0: 0}, limited=False) == [[101]]
 
 
 @pytest.mark.contract("1.8 where a share ends")
 def test_a_batch_ends_where_a_segment_ends_if_one_does_within_its_share() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 1000)]})
-    segments = SegmentEnds({T0: [90, 190, 490, 900]})
-    stream = planner(reader, segments=segments, maxOffsetsPerTrigger="200")
+    stream = planner(reader, segments=MadeUpTier.ending_at({T0: [90, 190, 490, 900]}), maxOffsetsPerTrigger="200")
     ends, start = [], {T0: 0}
     while (end := stream.next_end(start, limited=True)) != start:
         ends.append(end[T0])
@@ -87,7 +87,7 @@ def test_a_batch_ends_where_a_segment_ends_if_one_does_within_its_share() -> Non
 
 def test_ends_are_exactly_those_of_the_shares_where_they_are_not_to_be_aligned() -> None:
     given = {"maxOffsetsPerTrigger": "200", "remote.segment.aligned.ends": "false"}
-    stream = planner(InMemoryOffsets({"t": [Log(0, 1000)]}), segments=SegmentEnds({T0: [90, 190]}), **given)
+    stream = planner(InMemoryOffsets({"t": [Log(0, 1000)]}), segments=MadeUpTier.ending_at({T0: [90, 190]}), **given)
     assert stream.next_end({T0: 0}, limited=True) == {T0: 200}
 
 
@@ -143,17 +143,6 @@ def test_a_start_at_the_log_s_end_stays_where_it_was_looked_up_first() -> None:
     assert stream.next_end(end, limited=True) is end
 
 
-def test_a_first_batch_planned_again_after_a_crash_loses_nothing() -> None:
-    reader = InMemoryOffsets({"t": [Log(0, 5)]})
-    logged = planner(reader, startingOffsets="latest").initial()
-    reader.create("t", Log(0, 9), Log(0, 2))
-    stream = planner(reader, startingOffsets="latest")
-    assert stream.initial() == {T0: 9, T1: 2}
-    assert [len(each) for each in stream.ranges(stream.initial(), logged).values()] == [0]
-    end = stream.next_end(logged, limited=True)
-    assert stream.ranges(logged, end) == {T0: OffsetRange(5, 9), T1: OffsetRange(0, 2)}
-
-
 def test_the_first_batch_has_the_limit_of_all_others() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 15)]})
     stream = planner(reader, maxOffsetsPerTrigger="5")
@@ -169,20 +158,6 @@ def test_after_a_first_batch_at_the_end_losses_count_again() -> None:
     reader.logs["t"] = [Log(0, 2)]
     with pytest.raises(DataLossError, match="PARTITION_OFFSET_CHANGED"):
         stream.ranges(start, stream.next_end(start, limited=True))
-
-
-@pytest.mark.contract("1.6 end below the start")
-def test_a_start_beyond_the_end_is_data_loss() -> None:
-    reader = InMemoryOffsets({"t": [Log(0, 10)]})
-    given = {"startingOffsets": '{"t":{"0":1000}}'}
-    stream = planner(reader, **given)
-    end = stream.next_end(stream.initial(), limited=True)
-    with pytest.raises(DataLossError, match=r"PARTITION_OFFSET_CHANGED.*1000 to 10"):
-        stream.ranges(stream.initial(), end)
-    stream = planner(reader, **given, **GO_ON)
-    end = stream.next_end(stream.initial(), limited=True)
-    assert end == {T0: 10}
-    assert stream.ranges(stream.initial(), end) == {T0: OffsetRange(10, 10)}
 
 
 # An open transaction: the checkpoint of Spark's `kafka` source may lie beyond the last stable offset

@@ -113,10 +113,15 @@ def test_following_goes_on_past_what_is_at_fault_and_names_it(known: Known) -> N
     assert not known.faulty.reasons(), "the topic is gone"
 
 
-def test_a_topic_that_was_made_again_is_looked_at_anew_however_fresh_its_predecessor_is(known: Known) -> None:
+def test_a_topic_that_was_made_again_is_looked_at_anew_however_fresh_its_predecessor_is(
+    known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = known.ids[WELL]
     assert known.visible(WELL) == {WELL}
+    assert known.segments.topic_names([before]) == {before: "well"}
     known.ids[WELL] = known.tier.topics["well"] = UUID(int=99)
+    monkeypatch.setattr(tiered_segments, "_TOPICS_SECONDS", 0)
+    assert known.segments.topic_names([before, known.ids[WELL]]) == {known.ids[WELL]: "well"}
     known.tier.tell("well", segment_record("well", known.ids[WELL], 0))
     (found,) = known.segments.visible({WELL: known.ids[WELL]}).values()
     assert [each.segment.topic_id for each in found] == [known.ids[WELL]]
