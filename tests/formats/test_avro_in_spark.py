@@ -14,10 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.avro.functions import from_avro
 
-from tests.formats.avro_cases import Schemas, encoded, value
+from tests.formats.avro_cases import Schemas, avro_decoder, encoded, value
 from tests.formats.landed import comparable
 from tests.rigs.fuzz.mutation import spoiled
-from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 
 pytestmark = pytest.mark.stack
 
@@ -51,7 +50,7 @@ def test_values_and_types_are_those_of_from_avro(spark: SparkSession, seed: int)
     schema = Schemas(random).record()
     values = [encoded(schema, value(random, schema)) for _ in range(VALUES)]
     values += [spoiled(random, each) for each in values]
-    ours = AvroDecoder(json.dumps(schema)).decode(pa.array(values, pa.binary()))
+    ours = avro_decoder(json.dumps(schema)).decode(pa.array(values, pa.binary()))
     theirs = by_spark(spark, schema, values, None)
     assert theirs.type == ours.column.type
     assert not {row for row in ours.reasons if row < VALUES}
@@ -83,7 +82,7 @@ def test_values_of_an_older_schema_are_those_of_from_avro(spark: SparkSession) -
     )
     random = Random(1)
     values = [encoded(written, value(random, written)) for _ in range(20)]
-    ours = AvroDecoder(json.dumps(written), json.dumps(reader)).decode(pa.array(values, pa.binary()))
+    ours = avro_decoder(json.dumps(written), json.dumps(reader)).decode(pa.array(values, pa.binary()))
     theirs = by_spark(spark, written, values, reader)
     assert ours.reasons == {}
     assert theirs.type == ours.column.type
