@@ -7,17 +7,13 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from tests.formats.scripted_registry import HEADER, headers_of, with_guid
 from tiered_stream.formats.columns.decoded import ByteSlices
 from tiered_stream.formats.registry.writer_schemas import BAD_HEADER, NONE, NamedSchemas, named_schemas
 from tiered_stream.records.arrow import HEADERS_TYPE
 
-HEADER = "__value_schema_id"
 ONE, TWO = UUID("00112233-4455-6677-8899-aabbccddeeff"), UUID(int=2)
 Headers = list[tuple[str, bytes | None]] | None
-
-
-def with_guid(guid: UUID, rest: bytes = b"") -> bytes:
-    return b"\1" + guid.bytes + rest
 
 
 def named(values: list[bytes | None], headers: list[Headers] | None) -> NamedSchemas:
@@ -72,7 +68,7 @@ def test_values_that_are_null_name_no_schema() -> None:
 
 
 def test_records_of_a_slice_have_their_own_headers() -> None:
-    headers = pa.array([[{"key": HEADER, "value": with_guid(each)}] for each in (ONE, TWO)] + [None], HEADERS_TYPE)
+    headers = headers_of([with_guid(ONE), with_guid(TWO), None])
     values = pa.array([b"a", b"b", b"c"], pa.binary())
     found = named_schemas(ByteSlices.of(values.slice(1)), HEADER, headers.slice(1))
     assert found.guids[int(found.numbers[0])] == TWO
