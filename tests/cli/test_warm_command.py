@@ -24,7 +24,9 @@ assert decoder.decode(pyarrow.array([b'{"a":["b"]}'])).column.to_pylist() == [{"
 """
 AVRO = """
 from tiered_stream.formats.avro.avro_decoder import AvroDecoder
-decoder = AvroDecoder('{"type": "array", "items": ["null", "string"]}')
+from tiered_stream.formats.avro.avro_schema import parse_avro_schema
+schema = parse_avro_schema('{"type": "array", "items": ["null", "string"]}')
+decoder = AvroDecoder(schema, schema)
 assert decoder.decode(pyarrow.array([bytes([2, 2, 2, 98, 0])])).column.to_pylist() == [["b"]]
 """
 SCAN = """

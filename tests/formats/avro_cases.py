@@ -16,6 +16,8 @@ from typing import Any
 import fastavro
 
 from tests.docs.schema_features import AVRO, NAMED
+from tiered_stream.formats.avro.avro_decoder import AvroDecoder
+from tiered_stream.formats.avro.avro_schema import parse_avro_schema
 from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, LargeDecimals
 
 PRIMITIVES = ("boolean", "int", "long", "float", "double", "bytes", "string")
@@ -339,6 +341,12 @@ def _holds(schema: Any, name: str | None, found: Any) -> bool:
     kinds = {bool: "boolean", str: "string", bytes: "bytes", Decimal: "bytes", float: "fraction", list: "array",
              dict: "map"}  # fmt: skip
     return _family(schema) == kinds.get(type(found), "number")
+
+
+def avro_decoder(schema: str, reader: str | None = None, columns: AvroColumns = AS_SPARK) -> AvroDecoder:
+    """Return the decoder of values of a schema; `reader`: as values of this schema."""
+    writer = parse_avro_schema(schema, columns=columns)
+    return AvroDecoder(writer, writer if reader is None else parse_avro_schema(reader, columns=columns))
 
 
 def varint(number: int) -> bytes:

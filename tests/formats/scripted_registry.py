@@ -4,11 +4,34 @@ from __future__ import annotations
 
 import json
 import ssl
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
+from uuid import UUID
+
+import pyarrow as pa
 
 from tests.local_http import Answer, LocalHttp, respond
+from tiered_stream.formats.registry.schema_registry import RegistrySettings
+from tiered_stream.records.arrow import HEADERS_TYPE
+
+HEADER = "__value_schema_id"
+
+
+def framed(schema_id: int, content: bytes) -> bytes:
+    """Return a value that has the id of its schema in front."""
+    return b"\0" + schema_id.to_bytes(4) + content
+
+
+def with_guid(guid: UUID, rest: bytes = b"") -> bytes:
+    """Return the value of a header that has the GUID of a schema."""
+    return b"\1" + guid.bytes + rest
+
+
+def headers_of(values: Sequence[bytes | None]) -> pa.ListArray:
+    """Return the headers of records, each with one header for the schema's id; None: a record has no headers."""
+    return pa.array([value and [{"key": HEADER, "value": value}] for value in values], HEADERS_TYPE)
 
 
 class ScriptedRegistry(LocalHttp):
@@ -26,6 +49,10 @@ class ScriptedRegistry(LocalHttp):
         self.asked: list[str] = []
         self.authorizations: set[str | None] = set()
         super().__init__(type("Handler", (_Handler,), {"registry": self}), identity)
+
+    @property
+    def settings(self) -> RegistrySettings:
+        return RegistrySettings.parse({"url": self.url})
 
     def answer(self, path: str) -> Answer:
         if self.answers:

@@ -14,10 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.avro.functions import from_avro
 
-from tests.formats.avro_cases import Schemas, encoded, value
+from tests.formats.avro_cases import Schemas, avro_decoder, encoded, value
 from tests.formats.landed import comparable
 from tests.rigs.fuzz.mutation import spoiled
-from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 
 pytestmark = pytest.mark.stack
 
@@ -26,11 +25,10 @@ TAKEN_BY_SPARK = ("bytes after its end", "neither 0 nor 1", "not UTF-8", "a key 
                   "not as long as it says", "more digits", "into microseconds", "more items")  # fmt: skip
 
 
-def by_spark(spark: SparkSession, schema: Any, values: list[bytes], reader: Any) -> pa.Array:
+def by_spark(spark: SparkSession, schema: Any, values: list[bytes]) -> pa.Array:
     """As a column; a value that it takes for none is null, or a row of nulls."""
     rows = spark.createDataFrame(list(enumerate(values)), "at int, value binary").repartition(1)
-    options = {"mode": "PERMISSIVE", **({} if reader is None else {"avroSchema": json.dumps(reader)})}
-    decoded = rows.select("at", from_avro("value", json.dumps(schema), options).alias("v")).orderBy("at")
+    decoded = rows.select("at", from_avro("value", json.dumps(schema), {"mode": "PERMISSIVE"}).alias("v")).orderBy("at")
     return decoded.toArrow()["v"].combine_chunks()
 
 
@@ -51,8 +49,8 @@ def test_values_and_types_are_those_of_from_avro(spark: SparkSession, seed: int)
     schema = Schemas(random).record()
     values = [encoded(schema, value(random, schema)) for _ in range(VALUES)]
     values += [spoiled(random, each) for each in values]
-    ours = AvroDecoder(json.dumps(schema)).decode(pa.array(values, pa.binary()))
-    theirs = by_spark(spark, schema, values, None)
+    ours = avro_decoder(json.dumps(schema)).decode(pa.array(values, pa.binary()))
+    theirs = by_spark(spark, schema, values)
     assert theirs.type == ours.column.type
     assert not {row for row in ours.reasons if row < VALUES}
     for at in range(len(values)):
@@ -60,31 +58,3 @@ def test_values_and_types_are_those_of_from_avro(spark: SparkSession, seed: int)
             assert row(ours.column, at) == row(theirs, at)
         elif not any(each in ours.reasons[at] for each in TAKEN_BY_SPARK):
             assert is_null(row(theirs, at)), ours.reasons[at]
-
-
-def test_values_of_an_older_schema_are_those_of_from_avro(spark: SparkSession) -> None:
-    def record(*fields: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "record", "name": "r", "fields": list(fields)}
-
-    written = record(
-        {"name": "a", "type": "int"},
-        {"name": "gone", "type": {"type": "array", "items": "string"}},
-        {"name": "old", "type": ["null", "string"]},
-        {"name": "e", "type": {"type": "enum", "name": "e", "symbols": ["A", "B"]}},
-        {"name": "u", "type": ["int", "string"]},
-    )
-    reader = record(
-        {"name": "new", "type": ["null", "double"], "default": None},
-        {"name": "u", "type": ["string", "long"]},
-        {"name": "renamed", "aliases": ["old"], "type": ["null", "string"]},
-        {"name": "a", "type": "double"},
-        {"name": "e", "type": {"type": "enum", "name": "e", "symbols": ["B", "C"], "default": "C"}},
-        {"name": "list", "type": {"type": "array", "items": "int"}, "default": [1, 2]},
-    )
-    random = Random(1)
-    values = [encoded(written, value(random, written)) for _ in range(20)]
-    ours = AvroDecoder(json.dumps(written), json.dumps(reader)).decode(pa.array(values, pa.binary()))
-    theirs = by_spark(spark, written, values, reader)
-    assert ours.reasons == {}
-    assert theirs.type == ours.column.type
-    assert ours.column.to_pylist() == theirs.to_pylist()

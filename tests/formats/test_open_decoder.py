@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.formats.registry.test_registry_protobuf import ONE, framed
-from tests.formats.scripted_registry import ScriptedRegistry
+from tests.formats.registry.test_registry_protobuf import ONE
+from tests.formats.scripted_registry import ScriptedRegistry, framed
 from tiered_stream.delta.schema.row_plan import registered
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
-from tiered_stream.formats.registry.schema_registry import RegistrySettings, SchemaRegistry
+from tiered_stream.formats.registry.schema_registry import SchemaRegistry
 from tiered_stream.formats.rows.row_choices import Format
 from tiered_stream.formats.rows.row_format import VALUE, PartFormat, RowFormat, schema_to_text
 
-
-@pytest.fixture
-def registry() -> Iterator[ScriptedRegistry]:
-    with ScriptedRegistry() as server:
-        server.schemas[1] = {"schema": ONE, "schemaType": "PROTOBUF"}
-        server.versions["orders-value", "latest"] = {"id": 1, **server.schemas[1]}
-        yield server
+ORDER = {"schema": ONE, "schemaType": "PROTOBUF"}
 
 
 def values_of(registry: ScriptedRegistry, kind: Format) -> RowFormat:
@@ -33,12 +27,16 @@ def values_of(registry: ScriptedRegistry, kind: Format) -> RowFormat:
     return RowFormat((("offset", "offset"),), value=part, registry={"url": registry.url})
 
 
-def test_messages_are_read_by_the_newest_schema_of_their_subject(registry: ScriptedRegistry) -> None:
-    how = values_of(registry, Format.PROTOBUF)
-    how = replace(how, value=with_registered(how.value, how, "orders-value"))
-    decoder = open_decoder(how, VALUE)
+def decoded(how: RowFormat, subject: str, value: bytes) -> list[Any]:
+    """Return the row of a value, in a task that gets the newest schema of its subject."""
+    how = replace(how, value=with_registered(how.value, how, subject))
+    in_a_task = pickle.loads(pickle.dumps(how))
+    assert in_a_task == how
+    decoder = open_decoder(in_a_task, VALUE)
     assert decoder is not None
-    assert decoder.decode(pa.array([framed(1)], pa.binary())).column.to_pylist() == [{"a": 5, "b": None}]
+    found = decoder.decode(pa.array([value], pa.binary()))
+    assert found.reasons == {}
+    return found.column.to_pylist()
 
 
 def test_a_registered_json_schema_says_what_the_columns_are(registry: ScriptedRegistry) -> None:
@@ -48,12 +46,8 @@ def test_a_registered_json_schema_says_what_the_columns_are(registry: ScriptedRe
     reference = {"name": "line.json", "subject": "line", "version": 1}
     registry.schemas[5] = {"schema": json.dumps(order), "schemaType": "JSON", "references": [reference]}
     registry.versions["lines-value", "latest"] = {"id": 5, **registry.schemas[5]}
-    how = values_of(registry, Format.JSON)
-    how = replace(how, value=with_registered(how.value, how, "lines-value"))
-    decoder = open_decoder(pickle.loads(pickle.dumps(how)), VALUE)
-    assert decoder is not None
-    value = b"\0\0\0\0\5" + b'{"id":1,"line":{"n":2}}'
-    assert decoder.decode(pa.array([value], pa.binary())).column.to_pylist() == [{"id": 1, "line": {"n": 2}}]
+    value = framed(5, b'{"id":1,"line":{"n":2}}')
+    assert decoded(values_of(registry, Format.JSON), "lines-value", value) == [{"id": 1, "line": {"n": 2}}]
 
 
 @pytest.mark.parametrize("schema", [{"type": "array"}, {"properties": {"a": {"$ref": "x.json"}}}])
@@ -70,10 +64,7 @@ def test_values_that_name_a_schema_are_read_by_one_that_is_given(registry: Scrip
     registry.schemas[5] = {"schema": "{}", "schemaType": "JSON"}
     given = schema_to_text(pa.schema([("id", pa.int32())]))
     how = replace(values_of(registry, Format.JSON), value=PartFormat(Format.JSON, given, registered=True))
-    assert with_registered(how.value, how, "any") is how.value
-    decoder = open_decoder(how, VALUE)
-    assert decoder is not None
-    assert decoder.decode(pa.array([b'\0\0\0\0\5{"id":1}'], pa.binary())).column.to_pylist() == [{"id": 1}]
+    assert decoded(how, "any", framed(5, b'{"id":1}')) == [{"id": 1}]
     assert registry.asked == ["/schemas/ids/5"]
 
 
@@ -91,19 +82,15 @@ def test_ids_are_looked_up_in_the_context_of_the_subject(
     texts = {Format.AVRO: avro("first", "last"), Format.PROTOBUF: ONE, Format.JSON: json.dumps(
         {"properties": {name: {"type": "string"} for name in ("first", "last")}}
     )}  # fmt: skip
-    values = {Format.AVRO: b"\0\0\0\0\1\6Ada\20Lovelace", Format.PROTOBUF: framed(1), Format.JSON:
-        b'\0\0\0\0\1{"first":"Ada","last":"Lovelace"}'}  # fmt: skip
+    values = {Format.AVRO: b"\6Ada\20Lovelace", Format.PROTOBUF: b"\0\x08\x05",
+              Format.JSON: b'{"first":"Ada","last":"Lovelace"}'}  # fmt: skip
     registry.schemas[1] = wrong
     registry.contexts[":.prod:"] = {1: {"schema": texts[kind], "schemaType": kind.value.upper()}}
     registry.versions["%3A.prod%3Apeople-value", "latest"] = registry.contexts[":.prod:"][1]
     how = values_of(registry, kind)
     how = replace(how, value=replace(how.value, subject=subject), registry={"url": registry.url + path})
-    how = replace(how, value=with_registered(how.value, how, subject))
-    decoder = open_decoder(pickle.loads(pickle.dumps(how)), VALUE)
-    assert decoder is not None
-    decoded = decoder.decode(pa.array([values[kind]], pa.binary()))
     row = {"a": 5, "b": None} if kind is Format.PROTOBUF else {"first": "Ada", "last": "Lovelace"}
-    assert (decoded.column.to_pylist(), decoded.reasons) == ([row], {})
+    assert decoded(how, subject, framed(1, values[kind])) == [row]
 
 
 def test_references_are_in_the_context_of_the_schema_that_refers_to_them(registry: ScriptedRegistry) -> None:
@@ -115,8 +102,7 @@ def test_references_are_in_the_context_of_the_schema_that_refers_to_them(registr
     registry.versions["%3A.prod%3Apeople", "1"] = {"schema": avro("first")}
     registry.versions["people", "1"] = {"schema": avro("last")}
     registry.contexts[":.prod:"] = {1: referring("Person", "people")}
-    settings = RegistrySettings.parse({"url": registry.url})
-    schemas = SchemaRegistry(replace(settings, context=":.prod:"))
+    schemas = SchemaRegistry(replace(registry.settings, context=":.prod:"))
     assert schemas.by_id(1).references == (("Person", avro("first")),)
     assert schemas.by_id(1) is schemas.by_id(1)
 
@@ -130,6 +116,7 @@ def test_a_subject_that_is_not_there_is_told_with_the_settings_that_name_another
 
 
 def test_a_subject_of_another_format_is_refused(registry: ScriptedRegistry) -> None:
+    registry.versions["orders-value", "latest"] = {"id": 1, **ORDER}
     how = values_of(registry, Format.AVRO)
     with pytest.raises(ConfigurationError, match="'orders-value' .*PROTOBUF, .* avro"):
         with_registered(how.value, how, "orders-value")
@@ -142,10 +129,4 @@ def test_a_schema_that_refers_to_others_is_pinned_with_them(registry: ScriptedRe
     referring = {"schema": json.dumps(newest), "references": [{"name": "x.e", "subject": "enum", "version": 3}]}
     registry.schemas[2] = referring
     registry.versions["users-value", "latest"] = {"id": 2, **referring}
-    how = values_of(registry, Format.AVRO)
-    how = replace(how, value=with_registered(how.value, how, "users-value"))
-    in_a_task = pickle.loads(pickle.dumps(how))
-    assert in_a_task == how
-    decoder = open_decoder(in_a_task, VALUE)
-    assert decoder is not None
-    assert decoder.decode(pa.array([b"\0\0\0\0\2\2"], pa.binary())).column.to_pylist() == [{"e": "B"}]
+    assert decoded(values_of(registry, Format.AVRO), "users-value", framed(2, b"\2")) == [{"e": "B"}]

@@ -41,6 +41,10 @@ def without_b(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pc.not_equal(batch.column("value"), "b"))
 
 
+def only_a(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.filter(pc.equal(batch.column("value"), "a"))
+
+
 def thrice(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.concat_batches([batch, batch, batch])
 
@@ -149,27 +153,24 @@ def test_a_batch_whose_rows_are_all_left_out_has_the_tables_columns() -> None:
     assert (table_columns(found.rows.schema).names, found.filtered) == (["v", "size"], 1)
 
 
-def transformed(function: str, **changes: pa.DataType) -> RowFormat:
+def transformed(function: str) -> RowFormat:
     name = f"{__name__}:{function}"
     return RowFormat(KEPT, value=TEXT, transform=name, transformed=RowFormat(KEPT, value=TEXT).decoded)
 
 
-def test_the_users_function_makes_the_rows() -> None:
-    rows = RowDecoder(transformed("upper")).decode(records(b"a", b"b")).rows
-    assert rows.column("value").to_pylist() == ["A", "B"]
-    assert kafka_column(rows, "offset").to_pylist() == [10, 11]
-
-
-def test_rows_that_the_users_function_leaves_out_are_still_counted() -> None:
-    rows = RowDecoder(transformed("without_first")).decode(records(b"a", b"b", b"c")).rows
-    assert rows.column("value").to_pylist() == ["b", "c"]
-    assert kafka_column(rows, "offset").to_pylist() == [10, 12]
-
-
-def test_a_single_row_of_the_users_function_stands_for_all_records() -> None:
-    rows = RowDecoder(transformed("without_b")).decode(records(b"a", b"b", b"b")).rows
-    assert rows.column("value").to_pylist() == ["a"]
-    assert [kafka_column(rows, name).to_pylist() for name in (FIRST_OFFSET, "offset")] == [[10], [12]]
+@pytest.mark.parametrize(
+    ("function", "kept", "first", "last"),
+    [
+        ("upper", ["A", "B", "C"], [10, 11, 12], [10, 11, 12]), ("without_first", ["b", "c"], [10, 10], [10, 12]),
+        ("without_b", ["a", "c"], [10, 10], [10, 12]), ("only_a", ["a"], [10], [12]),
+    ],
+)  # fmt: skip
+def test_rows_of_the_users_function_stand_for_all_records(
+    function: str, kept: list[str], first: list[int], last: list[int]
+) -> None:
+    rows = RowDecoder(transformed(function)).decode(records(b"a", b"b", b"c")).rows
+    assert rows.column("value").to_pylist() == kept
+    assert [kafka_column(rows, name).to_pylist() for name in (FIRST_OFFSET, "offset")] == [first, last]
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,10 @@ def _open(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> Valu
             return json_decoder(kind, row_format.zone, widens=evolution is Evolution.WIDEN)
         case Format.AVRO:
             from tiered_stream.formats.avro.avro_decoder import AvroDecoder
+            from tiered_stream.formats.avro.avro_schema import parse_avro_schema
 
-            return AvroDecoder(part.schema, columns=row_format.avro_columns)
+            schema = parse_avro_schema(part.schema, columns=row_format.avro_columns)
+            return AvroDecoder(schema, schema)
         case Format.PROTOBUF:
             from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 

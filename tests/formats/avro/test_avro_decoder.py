@@ -13,14 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.depth import examples
-from tests.formats.avro_cases import Schemas, encoded, in_column, value, varint
+from tests.formats.avro_cases import Schemas, avro_decoder, encoded, in_column, value, varint
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 from tiered_stream.formats.rows.row_choices import AvroColumns, LargeDecimals
 
 
 def decode(schema: Any, *values: bytes | None, reader: Any = None) -> tuple[list[Any], dict[int, str]]:
-    decoder = AvroDecoder(json.dumps(schema), None if reader is None else json.dumps(reader))
+    decoder = avro_decoder(json.dumps(schema), None if reader is None else json.dumps(reader))
     decoded = decoder.decode(pa.array(values, pa.binary()))
     decoded.column.validate(full=True)
     assert decoded.column.type == decoder.kind
@@ -55,7 +54,7 @@ def test_no_value_changes_what_another_is(seed: int) -> None:
 
 def test_a_slice_with_nulls_keeps_its_rows() -> None:
     values = pa.array([b"\x02", None, b"\x04", b"", b"\x06"], pa.binary())
-    decoded = AvroDecoder('"long"').decode(values.slice(1, 3))
+    decoded = avro_decoder('"long"').decode(values.slice(1, 3))
     assert decoded.column.to_pylist() == [None, 2, None]
     assert list(decoded.reasons) == [2]
 
@@ -216,8 +215,14 @@ def number(unscaled: int) -> bytes:
     return varint(len(content)) + content
 
 
+@pytest.mark.parametrize("large", [LargeDecimals.STRING, LargeDecimals.DOUBLE])
+def test_a_scale_beyond_all_numbers_is_refused(large: LargeDecimals) -> None:
+    with pytest.raises(ConfigurationError, match=f"{large.name} has at most 1000"):
+        avro_decoder(json.dumps(decimal(1 << 40, 1001)), columns=AvroColumns(large))
+
+
 def test_a_text_is_not_made_of_a_number_of_unbounded_size() -> None:
-    decoded = AvroDecoder(json.dumps(decimal(64)), columns=AvroColumns(LargeDecimals.STRING)).decode(
+    decoded = avro_decoder(json.dumps(decimal(64)), columns=AvroColumns(LargeDecimals.STRING)).decode(
         pa.array([number(7), number(1 << 4000)], pa.binary())
     )
     assert decoded.column.to_pylist() == ["0.07", None] and decoded.reasons == {1: "a decimal has more than 400 bytes"}

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.depth import examples
 from tests.formats.avro_cases import Grown, Schemas, as_text, encoded, in_column, value
 from tests.formats.landed import landed
-from tests.formats.registry.test_registry_decoder import framed
-from tests.formats.scripted_registry import ScriptedRegistry
+from tests.formats.scripted_registry import ScriptedRegistry, framed
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import AvroColumns, LargeDecimals
 

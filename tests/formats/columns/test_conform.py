@@ -79,13 +79,8 @@ def test_a_type_grows_into_wider_ones_where_that_is_wanted() -> None:
     assert grown(pa.struct([A]), wide, widen=True) == wide
     assert grown(wide, pa.struct([A]), widen=True) == wide
     assert grown(LISTS, pa.list_(wide), widen=True) == pa.list_(pa.field("element", wide))
+    assert grown(pa.struct([A]), wide, add=False, widen=True) == pa.struct([("a", pa.int64())])
+    assert grown(pa.struct([B]), pa.struct([pa.field("b", pa.int32())]), widen=True) == pa.struct([B])
     assert joined(pa.struct([A]), wide) == wide
     with pytest.raises(UnsupportedDataError, match=r"a\.element .*int64 .*double"):
         joined(*(pa.struct([("a", pa.list_(kind))]) for kind in (pa.int64(), pa.float64())))
-
-
-def test_a_tables_wider_type_is_adopted() -> None:
-    wide = pa.struct([pa.field("a", pa.int64()), B])
-    assert grown(pa.struct([A]), wide, widen=True) == wide
-    assert grown(pa.struct([A]), wide, add=False, widen=True) == pa.struct([("a", pa.int64())])
-    assert grown(pa.struct([B]), pa.struct([pa.field("b", pa.int32())]), widen=True) == pa.struct([B])

@@ -17,12 +17,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
-from pyspark.sql.functions import col, from_json
-from pyspark.sql.pandas.types import from_arrow_type
 
-from tests.depth import DEEP, examples
-from tests.formats.json_documents import in_python
+from tests.depth import examples
 from tests.formats.landed import landed
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.json.json_schema import json_schema_kind
@@ -208,24 +204,6 @@ def test_no_column_of_a_drawn_schema_is_lost_and_no_value_is_changed(seed: int) 
     schema["properties"] |= {"g": random.choice(NOT_FOLLOWED)}
     with pytest.raises(ConfigurationError, match="not followed|refers to itself"):
         landed([], value_format="json", value_schema=json.dumps(schema))
-
-
-@pytest.mark.stack
-@pytest.mark.drawn
-@pytest.mark.parametrize("seed", range(2 if DEEP else 1))
-def test_rows_of_drawn_schemas_are_those_of_from_json(spark: SparkSession, seed: int) -> None:
-    random = Random(seed)
-    tables = [Schemas(random, random.random() < 0.3).table() for _ in range(examples(200) if DEEP else 10)]
-    values = pa.table({f"v{at}": pa.array(_values(drawn) + [None] * (10 - len(drawn)), pa.binary())
-                       for at, (_, _, drawn) in enumerate(tables)})  # fmt: skip
-    kinds = [json_schema_kind(json.dumps(schema)) for _, schema, _ in tables]
-    columns = [from_json(col(f"v{at}").cast("string"), from_arrow_type(kind, prefer_timestamp_ntz=True)).alias(f"v{at}")
-               for at, kind in enumerate(kinds)]  # fmt: skip
-    by_spark = spark.createDataFrame(values).coalesce(1).select(columns).toArrow()
-    for at, (_, schema, drawn) in enumerate(tables):
-        rows, _ = landed(_values(drawn), value_format="json", value_schema=json.dumps(schema))
-        theirs = in_python(pa.concat_arrays(by_spark[f"v{at}"].chunks))
-        assert in_python(pa.array(rows, kinds[at])) == theirs[: len(rows)], (seed, schema)
 
 
 def _values(drawn: list[Drawn]) -> list[bytes]:

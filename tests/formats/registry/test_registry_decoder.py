@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -12,26 +11,16 @@ import pyarrow as pa
 import pytest
 
 from tests.formats.avro_cases import encoded, varint
-from tests.formats.registry.test_schema_ids import HEADER, with_guid
-from tests.formats.scripted_registry import ScriptedRegistry
+from tests.formats.scripted_registry import HEADER, ScriptedRegistry, framed, headers_of, with_guid
 from tests.local_http import Answer
 from tiered_stream.errors import SchemaRegistryError, SchemaRegistryUnavailableError, UnsupportedDataError
 from tiered_stream.formats.columns.decoded import Decoded
-from tiered_stream.formats.registry import schema_registry, writer_schemas
+from tiered_stream.formats.registry import writer_schemas
 from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
-from tiered_stream.formats.registry.schema_registry import RegistrySettings
 from tiered_stream.formats.registry.writer_schemas import NOT_FRAMED
 from tiered_stream.formats.rows.row_choices import Evolution
-from tiered_stream.records.arrow import HEADERS_TYPE
 
 GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedRegistry]:
-    monkeypatch.setattr(schema_registry, "_FIRST_WAIT", 0)
-    with ScriptedRegistry() as server:
-        yield server
 
 
 def record(*fields: tuple[str, Any]) -> dict[str, Any]:
@@ -42,12 +31,8 @@ def register(registry: ScriptedRegistry, schema_id: int, schema: Any) -> None:
     registry.schemas[schema_id] = {"schema": json.dumps(schema)}
 
 
-def framed(schema_id: int, content: bytes) -> bytes:
-    return b"\0" + schema_id.to_bytes(4) + content
-
-
 def decoder(registry: ScriptedRegistry, reader: Any, evolution: Evolution = Evolution.NONE) -> RegistryDecoder:
-    return RegistryDecoder(RegistrySettings.parse({"url": registry.url}), json.dumps(reader), evolution=evolution)
+    return RegistryDecoder(registry.settings, json.dumps(reader), evolution=evolution)
 
 
 def decode(of: RegistryDecoder, *values: bytes | None) -> Decoded:
@@ -69,7 +54,7 @@ def test_without_evolution_values_have_those_fields_of_older_schemas_that_a_tabl
     newest = record(("a", "int"), ("n", {**record(("x", "int")), "name": "n"}))
     register(registry, 2, newest)
     older = pa.struct([("a", pa.int32()), ("b", pa.string()), ("n", pa.struct([("x", pa.int32()), ("y", pa.int32())]))])
-    reader = RegistryDecoder(RegistrySettings.parse({"url": registry.url}), json.dumps(newest), older=older)
+    reader = RegistryDecoder(registry.settings, json.dumps(newest), older=older)
     found = decode(reader, framed(2, b"\x02\x04"), framed(1, b"\x06\x02x\x08\x0a\x0c")).column.to_pylist()
     assert found == [
         {"a": 1, "n": {"x": 2, "y": None}, "b": None},
@@ -148,8 +133,7 @@ def test_decimals_become_wider_as_writers_write_them(registry: ScriptedRegistry,
     assert found.reasons == {} and found.column.type == pa.struct([("a", pa.decimal128(12, 2))])
     assert found.column.to_pylist() == [{"a": Decimal("0.07")}, {"a": Decimal("1000000000.00")}]
     column = pa.struct([("a", pa.decimal128(12, 2))])
-    settings = RegistrySettings.parse({"url": registry.url})
-    again = RegistryDecoder(settings, json.dumps(schemas[1]), evolution=Evolution.WIDEN, column=column)
+    again = RegistryDecoder(registry.settings, json.dumps(schemas[1]), evolution=Evolution.WIDEN, column=column)
     assert again.kind == column and decode(again, one).column.to_pylist() == [{"a": Decimal("0.07")}]
 
 
@@ -157,9 +141,9 @@ def test_values_are_read_as_the_wider_type_that_the_table_has(registry: Scripted
     register(registry, 1, record(("a", "int")))
     register(registry, 2, record(("a", "double")))
     column = pa.struct([("a", pa.int64()), ("b", pa.string())])
-    settings, reader = RegistrySettings.parse({"url": registry.url}), json.dumps(record(("a", "int")))
+    reader = json.dumps(record(("a", "int")))
     found = decode(
-        RegistryDecoder(settings, reader, evolution=Evolution.WIDEN, column=column),
+        RegistryDecoder(registry.settings, reader, evolution=Evolution.WIDEN, column=column),
         framed(1, b"\x02"), framed(2, b"\0" * 8),
     )  # fmt: skip
     assert found.column.type == pa.struct([("a", pa.int64())]) and found.column.to_pylist() == [{"a": 1}, None]
@@ -217,10 +201,9 @@ def test_a_registry_that_is_down_is_no_reason_but_an_error(registry: ScriptedReg
 def test_values_whose_schema_is_in_a_header_are_read_by_it(registry: ScriptedRegistry) -> None:
     register(registry, 1, ONE)
     registry.guids[str(GUID)] = {"schema": json.dumps(TWO)}
-    settings = RegistrySettings.parse({"url": registry.url})
-    asking = RegistryDecoder(settings, json.dumps(READER), header=HEADER)
+    asking = RegistryDecoder(registry.settings, json.dumps(READER), header=HEADER)
     given = [with_guid(GUID), None, with_guid(UUID(int=5)), b"\3", b"\0\0\0\0\1"]
-    headers = pa.array([each and [{"key": HEADER, "value": each}] for each in given], HEADERS_TYPE)
+    headers = headers_of(given)
     whole, one = b"\0" * 8 + b"\x04", b"\x02\x02x"
     values = pa.array([whole, framed(1, one), whole, whole, one], pa.binary())
     for _ in range(2):
@@ -236,8 +219,8 @@ def test_values_whose_schema_is_in_a_header_are_read_by_it(registry: ScriptedReg
 
 def test_a_registry_that_knows_no_guids_is_an_error_that_says_so(registry: ScriptedRegistry) -> None:
     registry.answers.append(Answer(404, b"<html>"))
-    headers = pa.array([[{"key": HEADER, "value": with_guid(GUID)}]], HEADERS_TYPE)
-    asking = RegistryDecoder(RegistrySettings.parse({"url": registry.url}), '"int"', header=HEADER)
+    headers = headers_of([with_guid(GUID)])
+    asking = RegistryDecoder(registry.settings, '"int"', header=HEADER)
     with pytest.raises(SchemaRegistryError, match="GUIDs.*PrefixSchemaIdDeserializer"):
         asking.decode(pa.array([b"\2"], pa.binary()), headers)
 

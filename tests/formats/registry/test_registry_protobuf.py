@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -12,14 +11,12 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from tests.formats.avro_cases import varint
-from tests.formats.registry.test_schema_ids import HEADER, with_guid
-from tests.formats.scripted_registry import ScriptedRegistry
+from tests.formats.scripted_registry import HEADER, ScriptedRegistry, framed, headers_of, with_guid
 from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.registry.registry_protobuf import RegistryProtobufDecoder, registered_descriptors
-from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings, schema_registry
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema, schema_registry
 from tiered_stream.formats.registry.writer_schemas import NOT_FRAMED
-from tiered_stream.records.arrow import HEADERS_TYPE
 
 GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 ONE = 'syntax = "proto3"; package p; message Order { int32 a = 1; string b = 2; message Line { int32 x = 1; } }'
@@ -27,26 +24,30 @@ TWO = 'syntax = "proto3"; package p; import "z.proto"; message Other {} message 
 OTHER = 'syntax = "proto3"; package p; message Z {}'
 
 
+def schema_of(text: str, **more: object) -> dict[str, object]:
+    return {"schema": text, "schemaType": "PROTOBUF", **more}
+
+
+IMPORTING = {"references": [{"name": "z.proto", "subject": "z", "version": 1}]}
+
+
 @pytest.fixture
-def decoder() -> Iterator[RegistryProtobufDecoder]:
-    with ScriptedRegistry() as server:
-        server.schemas[1] = {"schema": ONE, "schemaType": "PROTOBUF"}
-        reference = {"name": "z.proto", "subject": "z", "version": 1}
-        server.schemas[2] = {"schema": TWO, "schemaType": "PROTOBUF", "references": [reference]}
-        server.versions["z", "1"] = {"schema": OTHER, "schemaType": "PROTOBUF"}
-        server.schemas[3] = {"schema": "message {", "schemaType": "PROTOBUF"}
-        server.schemas[4] = {"schema": '"int"'}
-        settings = RegistrySettings.parse({"url": server.url})
-        yield RegistryProtobufDecoder(settings, compiled_proto({"o.proto": ONE}), "p.Order")
+def decoder(registry: ScriptedRegistry) -> RegistryProtobufDecoder:
+    registry.schemas[1] = schema_of(ONE)
+    registry.schemas[2] = schema_of(TWO, **IMPORTING)
+    registry.versions["z", "1"] = schema_of(OTHER)
+    registry.schemas[3] = schema_of("message {")
+    registry.schemas[4] = {"schema": '"int"'}
+    return RegistryProtobufDecoder(registry.settings, compiled_proto({"o.proto": ONE}), "p.Order", header=HEADER)
 
 
-def framed(schema_id: int, *indexes: int) -> bytes:
+def message(schema_id: int, *indexes: int) -> bytes:
     said = b"".join(map(varint, (len(indexes), *indexes))) if indexes else b"\0"
-    return b"\0" + schema_id.to_bytes(4) + said + b"\x08\x05"
+    return framed(schema_id, said + b"\x08\x05")
 
 
 def test_messages_are_read_whatever_schema_they_were_written_by(decoder: RegistryProtobufDecoder) -> None:
-    values = [framed(1), framed(2, 1), None, framed(1, 0), framed(2, 1)]
+    values = [message(1), message(2, 1), None, message(1, 0), message(2, 1)]
     decoded = decoder.decode(pa.array(values, pa.binary()))
     row = {"a": 5, "b": None}
     assert decoded.reasons == {}
@@ -59,20 +60,10 @@ def serialized(name: str, text: str, **others: str) -> str:
 
 
 @pytest.mark.parametrize("both", [True, False])
-def test_a_schema_may_be_a_descriptor_in_base64(both: bool) -> None:
-    imported = {"z.proto": OTHER}
-    reference = {"name": "z.proto", "subject": "z", "version": 1}
-    given = serialized("z.proto", OTHER) if both else OTHER
-    two = {"schema": serialized("two", TWO, **imported), "schemaType": "PROTOBUF", "references": [reference]}
-    with ScriptedRegistry() as server:
-        server.schemas[2] = two
-        server.versions["z", "1"] = {"schema": given, "schemaType": "PROTOBUF"}
-        server.versions["o", "latest"] = two
-        settings = RegistrySettings.parse({"url": server.url})
-        descriptors = registered_descriptors(schema_registry(settings).latest("o"))
-        reading = RegistryProtobufDecoder(settings, descriptors, "p.Order")
-        decoded = reading.decode(pa.array([framed(2, 1)], pa.binary()))
-    assert (decoded.column.to_pylist(), decoded.reasons) == ([{"a": 5}], {})
+def test_a_schema_may_be_a_descriptor_in_base64(registry: ScriptedRegistry, both: bool) -> None:
+    registry.versions["z", "1"] = schema_of(serialized("z.proto", OTHER) if both else OTHER)
+    two = serialized("two", TWO, **{"z.proto": OTHER})
+    assert registered_message(registry, two, message(1, 1), **IMPORTING) == ({"a": 5}, {})
 
 
 def test_an_import_may_have_two_names() -> None:
@@ -82,19 +73,11 @@ def test_an_import_may_have_two_names() -> None:
     assert ProtobufDecoder(registered_descriptors(schema), "p.Order").kind.names == ["z"]
 
 
-def test_a_header_says_which_message_a_value_is() -> None:
-    with ScriptedRegistry() as server:
-        server.guids[str(GUID)] = {
-            "schema": TWO.replace('import "z.proto"; ', "") + " message Z {}",
-            "schemaType": "PROTOBUF",
-        }
-        server.schemas[1] = {"schema": ONE, "schemaType": "PROTOBUF"}
-        settings = RegistrySettings.parse({"url": server.url})
-        reading = RegistryProtobufDecoder(settings, compiled_proto({"o.proto": ONE}), "p.Order", header=HEADER)
-        given = [with_guid(GUID, b"\2\2"), with_guid(GUID, b"\0"), with_guid(GUID), None, b"\0\0\0\0\1\0"]
-        headers = pa.array([each and [{"key": HEADER, "value": each}] for each in given], HEADERS_TYPE)
-        values = [b"\x08\x05"] * 3 + [framed(1), b"\x08\x05"]
-        decoded = reading.decode(pa.array(values, pa.binary()), headers)
+def test_a_header_says_which_message_a_value_is(registry: ScriptedRegistry, decoder: RegistryProtobufDecoder) -> None:
+    registry.guids[str(GUID)] = registry.schemas[2]
+    headers = [with_guid(GUID, b"\2\2"), with_guid(GUID, b"\0"), with_guid(GUID), None, b"\0\0\0\0\1\0"]
+    values = [b"\x08\x05"] * 3 + [message(1), b"\x08\x05"]
+    decoded = decoder.decode(pa.array(values, pa.binary()), headers_of(headers))
     row = {"a": 5, "b": None}
     assert decoded.column.to_pylist() == [row, None, None, row, row]
     assert decoded.reasons == {
@@ -125,24 +108,23 @@ message Order { int32 a = 1; confluent.type.Decimal d = 2; confluent.type.Varian
 """
 
 
-def registered_message(text: str, value: bytes, **more: object) -> tuple[object, dict[int, str]]:
+def registered_message(
+    registry: ScriptedRegistry, text: str, value: bytes, **more: object
+) -> tuple[object, dict[int, str]]:
     """The row of a value whose schema is the newest of its subject, as the registry has it."""
-    with ScriptedRegistry() as server:
-        stored = {"schema": text, "schemaType": "PROTOBUF", **more}
-        server.schemas[1] = server.versions["t-value", "latest"] = stored
-        settings = RegistrySettings.parse({"url": server.url})
-        newest = registered_descriptors(schema_registry(settings).latest("t-value"))
-        decoded = RegistryProtobufDecoder(settings, newest, "p.Order").decode(pa.array([value], pa.binary()))
-        return decoded.column.to_pylist()[0], dict(decoded.reasons)
+    registry.schemas[1] = registry.versions["t-value", "latest"] = schema_of(text, **more)
+    newest = registered_descriptors(schema_registry(registry.settings).latest("t-value"))
+    decoded = RegistryProtobufDecoder(registry.settings, newest, "p.Order").decode(pa.array([value], pa.binary()))
+    return decoded.column.to_pylist()[0], dict(decoded.reasons)
 
 
-def test_types_that_a_registry_knows_need_no_references() -> None:
+def test_types_that_a_registry_knows_need_no_references(registry: ScriptedRegistry) -> None:
     price, day, start = (
         b"\x12\x07\x0a\x01\x7b\x10\x03\x18\x02",
         b"\x1a\x05\x08\xea\x0f\x10\x0b",
         b"\x22\x04\x0a\x02\x08\x01",
     )
-    row, reasons = registered_message(KNOWN, framed(1) + price + day + start)
+    row, reasons = registered_message(registry, KNOWN, message(1) + price + day + start)
     assert reasons == {}
     assert row == {
         "a": 5, "price": {"value": b"{", "precision": 3, "scale": 2},
@@ -152,8 +134,10 @@ def test_types_that_a_registry_knows_need_no_references() -> None:
 
 
 @pytest.mark.parametrize(("text", "names"), [(KSQL, ["a", "d"]), (LEGACY, ["a", "d", "v"])])
-def test_decimals_are_known_as_ksqldb_and_older_clients_import_them(text: str, names: list[str]) -> None:
-    row, reasons = registered_message(text, framed(1))
+def test_decimals_are_known_as_ksqldb_and_older_clients_import_them(
+    registry: ScriptedRegistry, text: str, names: list[str]
+) -> None:
+    row, reasons = registered_message(registry, text, message(1))
     assert (reasons, row) == ({}, {"a": 5} | dict.fromkeys(names[1:]))
 
 
@@ -175,24 +159,24 @@ def test_a_file_that_is_listed_as_a_reference_comes_before_the_known_one() -> No
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (framed(2), "the value is a message p.Other, not p.Order"),
-        (framed(1, 0, 0), "the value is a message p.Order.Line, not p.Order"),
-        (framed(1, 7), "schema 1 has no message [7]"),
-        (framed(1, -1), "schema 1 has no message [-1]"),
-        (framed(3), "schema 3: a .proto file cannot be compiled"),
-        (framed(4), "schema 4 is of the format AVRO, not PROTOBUF"),
-        (framed(9), "the schema registry has no schema 9"),
-        (framed(1)[:5], "behind the schema's id the value does not say"),
-        (framed(1)[:5] + b"\x02", "behind the schema's id the value does not say"),
-        (framed(1)[:5] + varint(1 << 40), "behind the schema's id the value does not say"),
-        (framed(1)[:5] + varint(100) + bytes(200), "behind the schema's id the value does not say"),
-        (framed(1)[:5] + b"\xff" * 20, "behind the schema's id the value does not say"),
-        (b"\1" + framed(1)[1:], NOT_FRAMED),
+        (message(2), "the value is a message p.Other, not p.Order"),
+        (message(1, 0, 0), "the value is a message p.Order.Line, not p.Order"),
+        (message(1, 7), "schema 1 has no message [7]"),
+        (message(1, -1), "schema 1 has no message [-1]"),
+        (message(3), "schema 3: a .proto file cannot be compiled"),
+        (message(4), "schema 4 is of the format AVRO, not PROTOBUF"),
+        (message(9), "the schema registry has no schema 9"),
+        (message(1)[:5], "behind the schema's id the value does not say"),
+        (message(1)[:5] + b"\x02", "behind the schema's id the value does not say"),
+        (message(1)[:5] + varint(1 << 40), "behind the schema's id the value does not say"),
+        (message(1)[:5] + varint(100) + bytes(200), "behind the schema's id the value does not say"),
+        (message(1)[:5] + b"\xff" * 20, "behind the schema's id the value does not say"),
+        (b"\1" + message(1)[1:], NOT_FRAMED),
         (b"", NOT_FRAMED),
-        (framed(1) + b"\x08", "the value is no message p.Order"),
+        (message(1) + b"\x08", "the value is no message p.Order"),
     ],
 )
 def test_what_is_not_the_message_gets_a_reason(decoder: RegistryProtobufDecoder, value: bytes, why: str) -> None:
-    decoded = decoder.decode(pa.array([framed(1), value, framed(1)], pa.binary()))
+    decoded = decoder.decode(pa.array([message(1), value, message(1)], pa.binary()))
     assert decoded.column.to_pylist() == [{"a": 5, "b": None}, None, {"a": 5, "b": None}]
     assert list(decoded.reasons) == [1] and why in decoded.reasons[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import orjson
@@ -34,9 +33,13 @@ def part(kind: pa.StructType, table: pa.DataType | None = None) -> PartFormat:
     return PartFormat(Format.JSON, schema_to_text(pa.schema(list(kind))), kind=table or kind)
 
 
-def debezium(key: PartFormat | None = None, **given: Any) -> RowDecoder:
-    values = {"on_error": OnDecodeError.DEAD_LETTER, "keys": ("id",), "envelope": Envelope.DEBEZIUM, **given}
-    return RowDecoder(RowFormat((), key or part(KEY), part(ENVELOPE, unwrapped_type(ENVELOPE)), **values))
+def changes(value: PartFormat, envelope: Envelope, key: PartFormat | None = None, **given: Any) -> RowDecoder:
+    values = {"on_error": OnDecodeError.DEAD_LETTER, "keys": ("id",), "envelope": envelope, **given}
+    return RowDecoder(RowFormat((), key or part(KEY), value, **values))
+
+
+def debezium(key: PartFormat | None = None, kind: pa.StructType = ENVELOPE, **given: Any) -> RowDecoder:
+    return changes(part(kind, unwrapped_type(kind)), Envelope.DEBEZIUM, key, **given)
 
 
 def event(op: str, before: Any = None, after: Any = None, ts_ms: int | None = 1) -> bytes:
@@ -68,8 +71,7 @@ def test_debeziums_events_and_the_tombstone_after_a_delete_have_their_keys() -> 
 
 def flattened(mark: pa.DataType = TEXT, **given: Any) -> RowDecoder:
     kind = pa.struct([*ROW, ("at", pa.int64()), ("__deleted", mark), ("__lsn", pa.int64())])
-    values = {"on_error": OnDecodeError.DEAD_LETTER, "keys": ("id",), "envelope": Envelope.FLATTENED, **given}
-    return RowDecoder(RowFormat((), part(KEY), part(kind), **values))
+    return changes(part(kind), Envelope.FLATTENED, **given)
 
 
 @pytest.mark.parametrize(("mark", "yes", "no"), [(pa.string(), '"true"', '"false"'), (pa.bool_(), "true", "false")])
@@ -101,8 +103,7 @@ def test_a_flattened_delete_with_a_value_that_debezium_made_up_has_no_order() ->
 )  # fmt: skip
 def test_a_delete_has_no_order_if_all_of_its_values_are_zeros(kind: pa.DataType, made_up: Any, known: Any) -> None:
     row = pa.struct([("id", pa.int64()), ("x", kind), ("at", pa.int64()), ("__deleted", TEXT)])
-    rows_of = partial(RowFormat, on_error=OnDecodeError.DEAD_LETTER, keys=("id",), envelope=Envelope.FLATTENED)
-    decoder = RowDecoder(rows_of((), part(KEY), part(row), order_by="at"))
+    decoder = changes(part(row), Envelope.FLATTENED, order_by="at")
     delete = {"id": 1, "at": 0, "__deleted": "true"}
     records = [Record(b'{"id": 1}', orjson.dumps({**delete, "x": each})) for each in (made_up, known)]
     assert [offset for offset, *_ in reasons(decoder, *records)] == [0]
@@ -155,8 +156,7 @@ def test_a_null_that_a_schema_allows_is_no_tombstone_and_no_event() -> None:
     ]}  # fmt: skip
     kind = unwrapped_type(pa.struct([("after", KEY), ("op", pa.string())]))
     value = PartFormat(Format.AVRO, orjson.dumps(["null", schema]).decode(), kind=kind)
-    given = {"on_error": OnDecodeError.DEAD_LETTER, "keys": ("id",), "envelope": Envelope.DEBEZIUM}
-    decoder = RowDecoder(RowFormat((), part(KEY), value, **given))
+    decoder = changes(value, Envelope.DEBEZIUM)
     assert reasons(decoder, Record(b'{"id": 1}', b"\0"), Record(b'{"id": 1}', None)) == [
         (0, "row", "it is not Debezium's envelope: it has no op")
     ]
@@ -220,13 +220,9 @@ def test_a_delete_whose_order_debezium_made_up_is_named(before: dict[str, Any], 
     """PostgreSQL logs the key alone, and Debezium fills columns that are NOT NULL with 0 or an empty text."""
     row = pa.struct([("id", pa.int64()), ("name", pa.string()), ("version", pa.int32()), ("at", pa.int64())])
     kind = pa.struct([("before", row), ("after", row), ("op", pa.string()), ("ts_ms", pa.int64())])
-    part_of = part(kind, unwrapped_type(kind))
     for order_by in ("version", "__ts_ms"):
-        values: dict[str, Any] = {"on_error": OnDecodeError.DEAD_LETTER, "keys": ("id",), "order_by": order_by}
-        decoder = RowDecoder(RowFormat((), part(KEY), part_of, envelope=Envelope.DEBEZIUM, **values))
-        found = reasons(
-            decoder, Record(b'{"id": 1}', event("d", before)), Record(b'{"id": 1}', event("u", None, before))
-        )
+        records = Record(b'{"id": 1}', event("d", before)), Record(b'{"id": 1}', event("u", None, before))
+        found = reasons(debezium(kind=kind, order_by=order_by), *records)
         made_up = order_by == "version" and not is_known
         expected = "it is a delete that lacks the row's version: order rows by timestamp, which every record has"
         assert found == ([(0, "row", expected)] if made_up else [])
@@ -249,28 +245,27 @@ def proto(message: str, table: Callable[[pa.DataType], pa.DataType] = lambda kin
 def test_a_key_of_proto3_that_is_zero_is_a_key() -> None:
     part_of, row = proto("Row")
     keys = ("id", "code", "b", "state")
-    rows_of = RowFormat((), PartFormat(), part_of, on_error=OnDecodeError.DEAD_LETTER, keys=keys, order_by="version")
+    decoder = changes(part_of, Envelope.NONE, PartFormat(), keys=keys, order_by="version")
     values = [row().SerializeToString(), row(id=5, inner={}, version=1).SerializeToString()]
-    result = RowDecoder(rows_of).decode(decoded([Record(None, value) for value in values]))
+    result = decoder.decode(decoded([Record(None, value) for value in values]))
     assert result.dead is None
     assert [[each[name] for name in (*keys, "version")] for each in result.rows.to_pylist()] == [
         [0, "", False, "NEW", 0], [5, "", False, "NEW", 1]
     ]  # fmt: skip
     assert [(each["inner"], each["maybe"]) for each in result.rows.to_pylist()] == [(None, None), ({"id": None}, None)]
-    missing = RowFormat((), PartFormat(), part_of, on_error=OnDecodeError.DEAD_LETTER, keys=("maybe",))
-    assert reasons(RowDecoder(missing), Record(None, values[1])) == [(0, "row", "its key column maybe is null")]
+    missing = changes(part_of, Envelope.NONE, PartFormat(), keys=("maybe",))
+    assert reasons(missing, Record(None, values[1])) == [(0, "row", "its key column maybe is null")]
 
 
 def test_a_key_of_proto3_that_is_zero_is_a_key_in_tombstones_and_envelopes_too() -> None:
     key, row = proto("Row")
     change, event_of = proto("Change", unwrapped_type)
-    rows_of = RowFormat((), key, change, keys=("id",), envelope=Envelope.DEBEZIUM)
     zero = row().SerializeToString()
     records = [
         Record(zero, event_of(after={}, op="c").SerializeToString()),
         Record(zero, event_of(before={}, op="d").SerializeToString()), Record(zero, None),
     ]  # fmt: skip
-    result = RowDecoder(rows_of).decode(decoded(records)).rows
+    result = changes(change, Envelope.DEBEZIUM, key).decode(decoded(records)).rows
     assert (result.column("id").to_pylist(), is_deleted(result).to_pylist()) == ([0, 0, 0], [False, True, True])
 
 

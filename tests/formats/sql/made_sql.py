@@ -8,6 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tiered_stream.formats.rows.kafka_columns import hidden
+from tiered_stream.formats.rows.row_steps import RowQuery
+from tiered_stream.formats.sql.parser import SqlQuery, parse_query
+
 COLUMNS = pa.schema(
     [
         ("tiny", pa.int8()), ("small", pa.int16()), ("i", pa.int32()), ("j", pa.int32()), ("big", pa.int64()),
@@ -19,6 +23,23 @@ COLUMNS = pa.schema(
         ("all", pa.int32()), ("as", pa.bool_()),
     ]
 )  # fmt: skip
+HIDDEN = [hidden("offset", pa.int64()), hidden("timestamp", pa.timestamp("us", tz="UTC"))]
+
+
+def parsed(select: str | None, where: str | None = None) -> SqlQuery:
+    query = parse_query(select, where)
+    assert query is not None
+    return query
+
+
+def selected(select: str, batch: pa.RecordBatch, zone: str = "UTC", columns: pa.Schema | None = None) -> pa.RecordBatch:
+    """Return the columns of a select list, planned for `columns` or for the batch's; the rows have offsets."""
+    numbers = pa.array(range(batch.num_rows), pa.int64())
+    arrays = [*batch.columns, numbers, numbers.cast(HIDDEN[1].type)]
+    positioned = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*batch.schema, *HIDDEN]))
+    return RowQuery(parsed(select), columns or batch.schema, zone).apply(positioned)
+
+
 _FLOATS = [0.0, -0.0, 1.5, -2.5, float("nan"), float("inf"), float("-inf"), 2.0**63, -(2.0**63), 2.0**31, 1e-300, 0.1]
 _NUMBERS_AS_TEXT = [
     "1", "-7", "+9", "007", " 12 ", "\t3\n", "2147483648", "-2147483649", "9223372036854775807", "9223372036854775808",

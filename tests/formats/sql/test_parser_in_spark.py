@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from random import Random, SystemRandom
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.depth import examples
+from tests.formats.sql.made_sql import parsed
 from tests.formats.sql.made_texts import Texts
 from tests.formats.sql.spark_trees import Form, SparkParser, named, of_tree
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.sql.parser import parse_query
+from tiered_stream.formats.sql.parser import parse_condition
 from tiered_stream.formats.sql.sql_reader import SqlTypeError
 
 pytestmark = pytest.mark.stack
 
 TEXTS = examples(int(os.environ.get("EXAMPLES") or "6") * 500)
 SEED = int(os.environ.get("SEED") or ("1" if os.environ.get("CI") else SystemRandom().randrange(1 << 32)))
-ZONE, ANSI = "spark.sql.session.timeZone", "spark.sql.ansi.enabled"
 FORMS = [
     "{}", "{} = b", "a = {}", "NOT {}", "a {} b", "a AS {}", "a {}", "a.{}", "{}.a", "{} - 1", "- {}", "{} 'x'",
     "{} '2024-02-29'", "abs({} -a)", "lower({} a)", "lower({})", "upper({}(a))", "{} (a)", "{}(a, b)",
@@ -34,22 +33,15 @@ FORMS = [
 """Places at which a word may be a name or have a meaning in Spark's grammar."""
 
 
-@pytest.fixture(params=["true", "false"])
-def parser(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkParser]:
-    before = {name: spark.conf.get(name) for name in (ZONE, ANSI)}
-    spark.conf.set(ZONE, "UTC")
-    spark.conf.set(ANSI, request.param)
-    yield SparkParser(spark)
-    for name, value in before.items():
-        spark.conf.set(name, value or "")
+@pytest.fixture
+def parser(in_utc: SparkSession) -> SparkParser:
+    return SparkParser(in_utc)
 
 
 def condition(text: str) -> Form | None:
     """The form of our tree; None: our parser refuses the text."""
     try:
-        query = parse_query(None, text)
-        assert query is not None and query.where is not None
-        return of_tree(query.where)
+        return of_tree(parse_condition(text))
     except (ConfigurationError, SqlTypeError):
         return None
 
@@ -57,9 +49,7 @@ def condition(text: str) -> Form | None:
 def item(text: str) -> Form | None:
     """The form of an item of `ingest.select`, with its name; None: our parser refuses the text."""
     try:
-        query = parse_query(text, None)
-        assert query is not None
-        (only,) = query.select
+        (only,) = parsed(text).select
         assert only.tree is not None
         return named(only.name, of_tree(only.tree))
     except (ConfigurationError, SqlTypeError):

@@ -1,14 +1,13 @@
 """`ingest.select` and `ingest.where` give what Spark's SQL gives, for made-up expressions and hostile values.
 
-An example is 30 expressions, or 5 conditions, over 200 rows. `SEED=… EXAMPLES=1` repeats the example that an error
-names, and `make sql EXAMPLES=300` runs more of them.
+An example is 30 expressions over 200 rows. `SEED=… EXAMPLES=1` repeats the example that an error names, and
+`make sql EXAMPLES=300` runs more of them.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from random import Random, SystemRandom
 
 import pyarrow as pa
@@ -17,12 +16,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tests.formats.sql.made_sql import COLUMNS, Expressions, rows
+from tests.formats.sql.made_sql import COLUMNS, Expressions, parsed, rows, selected
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.kafka_columns import hidden
 from tiered_stream.formats.rows.row_steps import RowQuery
-from tiered_stream.formats.sql.parser import SqlQuery, parse_query
 
 pytestmark = pytest.mark.stack
 
@@ -34,18 +31,6 @@ Spark compiles the expressions of an example, which takes about a second.
 SEED = int(os.environ.get("SEED") or ("1" if os.environ.get("CI") else SystemRandom().randrange(1 << 32)))
 """Seed of the first example: random, but always the same in CI, whose runs do not stand for a search."""
 ROWS = 200
-ZONE, ANSI = "spark.sql.session.timeZone", "spark.sql.ansi.enabled"
-HIDDEN = [hidden("offset", pa.int64()), hidden("timestamp", pa.timestamp("us", tz="UTC"))]
-
-
-@pytest.fixture(params=["true", "false"])
-def in_utc(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    before = {name: spark.conf.get(name) for name in (ZONE, ANSI)}
-    spark.conf.set(ZONE, "UTC")
-    spark.conf.set(ANSI, request.param)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value or "")
 
 
 def exact(values: pa.ChunkedArray | pa.Array) -> list[str]:
@@ -57,19 +42,13 @@ def exact(values: pa.ChunkedArray | pa.Array) -> list[str]:
     return list(map(repr, values.to_pylist()))
 
 
-def parsed(select: str | None, where: str | None) -> SqlQuery:
-    query = parse_query(select, where)
-    assert query is not None
-    return query
-
-
 def accepted(random: Random, count: int) -> list[str]:
     """Expressions of the list; a made-up one whose types do not go together is refused by a clear error."""
     made: list[str] = []
     while len(made) < count:
         text = Expressions(random).some()
         try:
-            RowQuery(parsed(f"{text} AS x", None), COLUMNS, "UTC")
+            RowQuery(parsed(f"{text} AS x"), COLUMNS, "UTC")
         except ConfigurationError as error:
             assert " is refused: " in str(error) or " is no SQL of the list " in str(error), error
             continue
@@ -81,17 +60,6 @@ def frame(spark: SparkSession, batch: pa.RecordBatch) -> DataFrame:
     """The rows in Spark, with its types of the columns: it would take each Arrow timestamp for a TIMESTAMP."""
     schema = StructType(spark_columns(batch.schema, None))
     return spark.createDataFrame(pa.Table.from_batches([batch]), schema).coalesce(1)
-
-
-def with_position(batch: pa.RecordBatch) -> pa.RecordBatch:
-    numbers = pa.array(range(batch.num_rows), pa.int64())
-    columns = [*batch.columns, numbers, numbers.cast(pa.timestamp("us", tz="UTC"))]
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*batch.schema, *HIDDEN]))
-
-
-def ours(texts: list[str], batch: pa.RecordBatch) -> pa.RecordBatch:
-    select = ", ".join(f"{text} AS x{at}" for at, text in enumerate(texts))
-    return RowQuery(parsed(select, None), COLUMNS, "UTC").apply(with_position(batch))
 
 
 def seeds(capsys: pytest.CaptureFixture[str]) -> list[int]:
@@ -108,7 +76,7 @@ def test_each_expression_has_sparks_type_and_sparks_values(
     for seed in seeds(capsys):
         random = Random(seed)
         batch, texts = rows(random, ROWS), accepted(random, 30)
-        found = ours(texts, batch)
+        found = selected(", ".join(f"{text} AS x{at}" for at, text in enumerate(texts)), batch)
         data = frame(in_utc, batch)
         by_spark = data.selectExpr(*(f"{text} AS x{at}" for at, text in enumerate(texts)))
         kinds = [field.dataType for field in by_spark.schema]
@@ -122,33 +90,13 @@ def test_each_expression_has_sparks_type_and_sparks_values(
                     pytest.fail(f"SEED={seed}: {text} is {one}, and {other} by Spark, of {values}")
 
 
-def test_the_same_rows_meet_a_condition(in_utc: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    for seed in seeds(capsys):
-        random = Random(seed)
-        batch = rows(random, ROWS)
-        conditions: list[str] = []
-        while len(conditions) < 5:
-            text = Expressions(random).of("bool", 3)
-            try:
-                RowQuery(parsed(None, text), COLUMNS, "UTC")
-            except ConfigurationError:
-                continue
-            conditions.append(text)
-        numbered = batch.append_column("row", pa.array(range(ROWS), pa.int64()))
-        data = frame(in_utc, numbered)
-        for text in conditions:
-            kept = RowQuery(parsed(None, text), COLUMNS, "UTC").apply(with_position(batch))
-            theirs = data.where(text).select("row").toArrow().column(0).to_pylist()
-            assert kept.column(kept.num_columns - 2).to_pylist() == theirs, (f"SEED={seed}", text)
-
-
 def test_bytes_are_compared_with_a_text_as_in_spark(in_utc: SparkSession) -> None:
     values = [b"a", b"", b"\xc3\xa9", b"\xff", b"b", None]
     batch = pa.RecordBatch.from_pylist([{"raw": value} for value in values], pa.schema([("raw", pa.binary())]))
     texts = [f"raw {op} '{text}'" for op in ("=", "<>", "<", ">=", "<=>") for text in ("a", "é", "")]
     texts += ["'b' > raw", "raw BETWEEN '' AND 'b'", "nullif(raw, 'a')"]
     select = ", ".join(f"{text} AS x{at}" for at, text in enumerate(texts))
-    found = RowQuery(parsed(select, None), batch.schema, "UTC").apply(with_position(batch))
+    found = selected(select, batch)
     theirs = frame(in_utc, batch).selectExpr(*texts).toArrow()
     for text, one, other in zip(texts, found.columns, theirs.columns, strict=False):
         assert one.to_pylist() == other.to_pylist(), text
@@ -163,7 +111,7 @@ def test_each_character_has_sparks_upper_and_lower_case_also_next_to_a_sigma(spa
     texts = pa.array([f"{one} aΣ{one}a {one}Σ aΣ{one} a{one}Σ" for one in characters])
     batch = pa.record_batch({"s": texts})
     theirs = frame(spark, batch).selectExpr("lower(s)", "upper(s)").toArrow()
-    query = RowQuery(parsed("lower(s) AS l, upper(s) AS u", None), batch.schema, "UTC")
-    for one, other in zip(query.apply(with_position(batch)).columns, theirs.columns, strict=False):
+    ours = selected("lower(s) AS l, upper(s) AS u", batch)
+    for one, other in zip(ours.columns, theirs.columns, strict=False):
         differing = pc.not_equal(one, other.combine_chunks())
         assert texts.filter(differing).to_pylist() == []

@@ -5,7 +5,7 @@ Kernels read decimals of more than 38 digits as bytes, which become texts or DOU
 
 from __future__ import annotations
 
-import math
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +19,13 @@ from tiered_stream.formats.columns.column_builder import ColumnBuilder
 from tiered_stream.formats.columns.column_kernels import key_hash_table
 from tiered_stream.formats.columns.conform import list_items, null_mask, rows_with, with_items
 from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, SlicesDecoder, spliced
-from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, LargeDecimals
+from tiered_stream.formats.rows.row_choices import LargeDecimals
 
 _MAX_BYTES = 400
 """Maximum size of a number, because the time to write its digits grows with the square of the size."""
 TOO_LARGE = "a decimal has more than 400 bytes"
+_EXACT = Context(prec=1000, Emin=MIN_EMIN, Emax=MAX_EMAX)
+"""Context with room for each number of `_MAX_BYTES`."""
 
 
 def converted(column: pa.Array, node: avro.AvroType) -> tuple[pa.Array, pa.BooleanArray]:
@@ -59,19 +61,11 @@ def _numbers(column: pa.BinaryArray, decimal: avro.Decimal, kind: pa.DataType) -
 
 
 def _written(unscaled: int, decimal: avro.Decimal) -> str | float:
-    if decimal.column is LargeDecimals.STRING:
-        digits = str(abs(unscaled)).zfill(decimal.scale + 1)
-        whole = len(digits) - decimal.scale
-        point = "." if decimal.scale else ""
-        return f"{'-' if unscaled < 0 else ''}{digits[:whole]}{point}{digits[whole:]}"
-    power: int = 10**decimal.scale
-    try:
-        return unscaled / power  # integers are divided without an intermediate rounding
-    except OverflowError:
-        return math.copysign(math.inf, unscaled)
+    number = Decimal(unscaled).scaleb(-decimal.scale, _EXACT)
+    return f"{number:f}" if decimal.column is LargeDecimals.STRING else float(number)
 
 
-class AvroReader(SlicesDecoder):
+class AvroDecoder(SlicesDecoder):
     """Decoder of values that were written with the schema `writer`, to a column with the type of the schema `reader`.
 
     Raises:
@@ -102,24 +96,6 @@ class AvroReader(SlicesDecoder):
         return Decoded(column, reasons)
 
 
-class AvroDecoder(AvroReader):
-    """Decoder of values that were all written with one schema. The schema is given as JSON text."""
-
-    def __init__(
-        self, schema: str, reader: str | None = None, columns: AvroColumns = AS_SPARK
-    ) -> None:  # fmt: skip
-        """Prepare to decode values of `schema`, as values of `reader` if it is given (Spark: the option `avroSchema`).
-
-        `columns` has the choices of columns.
-
-        Raises:
-            ConfigurationError: a schema is invalid, or values of `schema` cannot be read as values of `reader`.
-            UnsupportedDataError: no column can have the schema's type.
-        """
-        writer = avro.parse_avro_schema(schema, columns=columns)
-        super().__init__(writer, writer if reader is None else avro.parse_avro_schema(reader, columns=columns))
-
-
 def compile_kernels() -> None:
     """Compile or load the kernels that Avro needs, for `tiered-stream warm`."""
-    AvroDecoder('"int"').decode(pa.scalar([b"\2"], pa.list_(pa.binary())).values)
+    AvroDecoder(avro.Primitive("int"), avro.Primitive("int")).decode(pa.scalar([b"\2"], pa.list_(pa.binary())).values)

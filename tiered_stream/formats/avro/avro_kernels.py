@@ -11,26 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tiered_stream.formats.columns.column_kernels import (
-    NO_ROOM,
-    NULL_VALUE,
-    SLOTS,
-    append_bool,
-    append_bytes,
-    append_decimal,
-    append_double,
-    append_list,
-    append_long,
-    append_null,
-    append_struct,
-    end_row,
-    from_zigzag,
-    has_duplicate_key,
-    is_utf8,
-    load_double,
-    load_float,
-    unsigned_varint,
-)
+from tiered_stream.formats.columns import column_kernels as slots
 from tiered_stream.records.compiled import Int, inlined, kernel
 
 # Operations that read a number or bytes. STRUCT and NULL read no bytes: they write a struct or a null.
@@ -84,8 +65,8 @@ MAX_EMPTY_ITEMS = 1 << 16
 @inlined
 def _varint(data: Any, at: Int, stop: Int) -> Any:
     """Read a zigzag varint of at most 64 bits; return its value and the position after it, or a negated error code."""
-    value, at = unsigned_varint(data, at, stop)
-    return from_zigzag(value), at
+    value, at = slots.unsigned_varint(data, at, stop)
+    return slots.from_zigzag(value), at
 
 
 @inlined
@@ -108,7 +89,7 @@ def _long(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
         if value > (2**63 - 1) // 1000 or value < -((2**63 - 1) // 1000):
             return np.int64(-BAD_TIMESTAMP)
         value *= operation[B]
-    return at if append_long(columns, node, value) else np.int64(-FULL)
+    return at if slots.append_long(columns, node, value) else np.int64(-FULL)
 
 
 @inlined
@@ -124,9 +105,9 @@ def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
         size = 4 if kind == FLOAT else 8
         if stop - at < size:
             return np.int64(-END_OF_VALUE)
-        value = load_float(data, at) if kind == FLOAT else load_double(data, at)
+        value = slots.load_float(data, at) if kind == FLOAT else slots.load_double(data, at)
         at += size
-    return at if node < 0 or append_double(columns, node, value) else np.int64(-FULL)
+    return at if node < 0 or slots.append_double(columns, node, value) else np.int64(-FULL)
 
 
 @inlined
@@ -150,9 +131,9 @@ def _bytes(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
     at, end = _sized(data, at, stop, operation[A] if fixed else -1)
     if end < 0 or node < 0:
         return end
-    if not fixed and operation[A] and not is_utf8(data, at, end):
+    if not fixed and operation[A] and not slots.is_utf8(data, at, end):
         return np.int64(-BAD_TEXT)
-    return end if append_bytes(columns, node, data, at, end - at) else np.int64(-FULL)
+    return end if slots.append_bytes(columns, node, data, at, end - at) else np.int64(-FULL)
 
 
 @kernel
@@ -183,7 +164,7 @@ def _decimal(data: Any, at: Int, stop: Int, operation: Any, powers: Any, columns
     power = powers[operation[A]]
     if upper > power[0] or (upper == power[0] and lower >= power[1]):
         return np.int64(-BAD_DECIMAL)
-    return end if append_decimal(columns, node, np.int64(high), low) else np.int64(-FULL)
+    return end if slots.append_decimal(columns, node, np.int64(high), low) else np.int64(-FULL)
 
 
 @inlined
@@ -199,7 +180,7 @@ def _enum(data: Any, at: Int, stop: Int, operation: Any, table: Any, texts: Any,
         return at
     if table[row] < 0:
         return np.int64(-BAD_SYMBOL)
-    return at if append_bytes(columns, node, texts, table[row], table[row + 1]) else np.int64(-FULL)
+    return at if slots.append_bytes(columns, node, texts, table[row], table[row + 1]) else np.int64(-FULL)
 
 
 @kernel
@@ -239,9 +220,9 @@ def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int
     """
     if operation[NODE] < 0:
         return np.int64(0)
-    if operation[C] >= 0 and has_duplicate_key(columns, operation[C], first, key_table):
+    if operation[C] >= 0 and slots.has_duplicate_key(columns, operation[C], first, key_table):
         return np.int64(DUPLICATE_KEY)
-    return np.int64(0 if append_list(columns, operation[NODE]) else FULL)
+    return np.int64(0 if slots.append_list(columns, operation[NODE]) else FULL)
 
 
 @kernel
@@ -256,7 +237,7 @@ def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: A
         depth += 1
         key = operations[index, C]
         stack[depth, AT], stack[depth, LEFT], stack[depth, BLOCK_END] = index, 0, -1
-        stack[depth, FIRST] = columns[0][key, SLOTS] if key >= 0 else 0
+        stack[depth, FIRST] = columns[0][key, slots.SLOTS] if key >= 0 else 0
     else:
         stack[depth, LEFT] -= 1
     stack[0, AT] = depth
@@ -291,7 +272,7 @@ def _branch(data: Any, at: Int, stop: Int, operation: Any, table: Any) -> Any:
 def _bool(data: Any, at: Int, stop: Int, node: Int, columns: Any) -> Int:
     if at >= stop or data[at] > 1:
         return np.int64(-END_OF_VALUE if at >= stop else -BAD_BOOL)
-    return at + 1 if node < 0 or append_bool(columns, node, data[at] == 1) else np.int64(-FULL)
+    return at + 1 if node < 0 or slots.append_bool(columns, node, data[at] == 1) else np.int64(-FULL)
 
 
 @inlined
@@ -311,7 +292,7 @@ def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns
         return _enum(data, at, stop, operation, table, texts, columns)
     if kind == DECIMAL:
         return _decimal(data, at, stop, operation, powers, columns)
-    if node < 0 or (append_struct(columns, node) if kind == STRUCT else append_null(columns, node)):
+    if node < 0 or (slots.append_struct(columns, node) if kind == STRUCT else slots.append_null(columns, node)):
         return at
     return np.int64(-FULL)
 
@@ -350,7 +331,7 @@ def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any
             return np.int64(0)
         else:
             at = np.int64(-TRAILING)
-    return np.int64(NO_ROOM) if at == -FULL else 256 * index - at
+    return np.int64(slots.NO_ROOM) if at == -FULL else 256 * index - at
 
 
 @kernel
@@ -364,9 +345,9 @@ def decode_values(slices: Any, program: Any, first: Int, columns: Any, room: Any
     data, starts, stops, valid = slices
     stack, key_table = room
     for row in range(first, starts.shape[0]):
-        result = np.int64(NULL_VALUE)
+        result = np.int64(slots.NULL_VALUE)
         if valid[row]:
             result = _value(data, np.int64(starts[row]), np.int64(stops[row]), program, columns, stack, key_table)
-        if not end_row(columns, row, first, result, errors):
+        if not slots.end_row(columns, row, first, result, errors):
             return np.int64(row)
     return np.int64(starts.shape[0])

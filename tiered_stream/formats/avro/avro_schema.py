@@ -19,6 +19,8 @@ MAX_TEXT, MAX_NODES, MAX_DEPTH = 4 << 20, 10_000, 64
 """Limits of a schema: characters of its text, number of types in it, and levels of nesting."""
 MAX_DIGITS = 38
 """Maximum precision of Spark's and Delta's DECIMAL."""
+MAX_SCALE = 1000
+"""Maximum scale of a decimal that becomes a text or a DOUBLE."""
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NUMBERS = {"int": ("date",), "long": tuple(f"{local}timestamp-{unit}" for local in ("", "local-")
@@ -350,9 +352,10 @@ class _Parser:
             return Decimal(precision, scale)
         if self._large is LargeDecimals.BINARY:
             return None
-        if self._large is LargeDecimals.DECIMAL and scale > MAX_DIGITS:
+        most = MAX_DIGITS if self._large is LargeDecimals.DECIMAL else MAX_SCALE
+        if scale > most:
             raise LargeScaleError(
-                f"{where}: an Avro decimal with {scale} digits after the point; DECIMAL has at most {MAX_DIGITS}"
+                f"{where}: an Avro decimal with {scale} digits after the point; {self._large.name} has at most {most}"
             )
         return Decimal(MAX_DIGITS if self._large is LargeDecimals.DECIMAL else precision, scale, self._large)
 

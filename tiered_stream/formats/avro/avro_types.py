@@ -8,25 +8,12 @@ null.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
-from tiered_stream.formats.avro.avro_schema import (
-    Array,
-    AvroType,
-    Decimal,
-    Enum,
-    Field,
-    Fixed,
-    Map,
-    Primitive,
-    Record,
-    Union,
-    field_sources,
-)
+from tiered_stream.formats.avro import avro_schema as avro
 from tiered_stream.formats.columns.conform import widens
 from tiered_stream.formats.rows.row_choices import LargeDecimals
 
@@ -38,145 +25,134 @@ _LARGE = {LargeDecimals.STRING: pa.string(), LargeDecimals.DOUBLE: pa.float64()}
 _WIDER_IN_UNION = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 
 
-def arrow_type(node: AvroType, *, as_read: bool = False) -> pa.DataType:
+def arrow_type(node: avro.AvroType, *, as_read: bool = False) -> pa.DataType:
     """Return the Arrow type of a column for values of the Avro type `node`.
 
     With `as_read`, decimals that become texts or DOUBLE are bytes, as kernels read them.
     """
     below = partial(arrow_type, as_read=as_read)
     match node:
-        case Primitive(logical=Decimal() as decimal) | Fixed(logical=Decimal() as decimal):
+        case avro.Primitive(logical=avro.Decimal() as decimal) | avro.Fixed(logical=avro.Decimal() as decimal):
             return _decimal_type(decimal, as_read=as_read)
-        case Primitive(logical=str(logical)):
+        case avro.Primitive(logical=str(logical)):
             zone = None if logical.startswith("local-") else "UTC"
             return pa.date32() if logical == "date" else pa.timestamp("us", tz=zone)
-        case Primitive():
+        case avro.Primitive():
             return _PRIMITIVES[node.kind]
-        case Fixed():
+        case avro.Fixed():
             return pa.binary()
-        case Enum():
+        case avro.Enum():
             return pa.string()
-        case Array():
+        case avro.Array():
             return pa.list_(pa.field("element", below(node.items)))
-        case Map():
+        case avro.Map():
             return pa.map_(pa.string(), below(node.values))
-        case Record():
+        case avro.Record():
             return pa.struct([pa.field(field.name, below(field.type)) for field in node.fields])
-        case Union():
+        case avro.Union():
             one = single_type(node)
             members = (pa.field(f"member{at}", below(branch)) for at, branch in enumerate(node.values))
             return pa.struct(members) if one is None else below(one)
 
 
-def _decimal_type(decimal: Decimal, *, as_read: bool) -> pa.DataType:
+def _decimal_type(decimal: avro.Decimal, *, as_read: bool) -> pa.DataType:
     if decimal.column is LargeDecimals.DECIMAL:
         return pa.decimal128(decimal.precision, decimal.scale)
     return pa.binary() if as_read else _LARGE[decimal.column]
 
 
-def single_type(union: Union) -> AvroType | None:
+def single_type(union: avro.Union) -> avro.AvroType | None:
     """Return the one type to which all values of a union, except nulls, can be converted.
 
     Returns the null type if the union has no other branch, and None if the union becomes a struct.
     """
     values = union.values
-    kinds = frozenset(branch.kind for branch in values if isinstance(branch, Primitive))
+    kinds = frozenset(branch.kind for branch in values if isinstance(branch, avro.Primitive))
     match len(values):
         case 0:
-            return Primitive("null")
+            return avro.Primitive("null")
         case 1:
             return values[0]
         case 2 if kinds in _WIDER_IN_UNION:
-            return Primitive(_WIDER_IN_UNION[kinds])
+            return avro.Primitive(_WIDER_IN_UNION[kinds])
     return None
 
 
-_NULL = Primitive("null")
-_LONG, _DOUBLE = Primitive("long"), Primitive("double")
+_NULL = avro.Primitive("null")
+_LONG, _DOUBLE = avro.Primitive("long"), avro.Primitive("double")
 _WIDER = {("int", "long"): _LONG, ("int", "float"): _DOUBLE, ("int", "double"): _DOUBLE, ("float", "double"): _DOUBLE}
 """Type that holds all values of two types exactly, by the reader's and the writer's type."""
 
 
-def widened(reader: AvroType, writer: AvroType, *, types: bool = False) -> AvroType:
+def widened(reader: avro.AvroType, writer: avro.AvroType, *, types: bool = False) -> avro.AvroType:
     """Return the reader's schema plus the fields that only the writer's schema has.
 
     These fields are nullable, and come last in their records. If `types` is True, a number that has a wider type in the
     writer's schema gets a type that holds the numbers of both schemas. Nothing else changes.
     """
     match reader, writer:
-        case Union(), _ if len(reader.values) == 1:
+        case avro.Union(), _ if len(reader.values) == 1:
             return _in_union(reader, widened(reader.values[0], writer, types=types))
-        case _, Union() if len(writer.values) == 1:
+        case _, avro.Union() if len(writer.values) == 1:
             return widened(reader, writer.values[0], types=types)
-        case Array(), Array():
-            return Array(widened(reader.items, writer.items, types=types))
-        case Map(), Map():
-            return Map(widened(reader.values, writer.values, types=types))
-        case Record(), Record():
+        case avro.Array(), avro.Array():
+            return avro.Array(widened(reader.items, writer.items, types=types))
+        case avro.Map(), avro.Map():
+            return avro.Map(widened(reader.values, writer.values, types=types))
+        case avro.Record(), avro.Record():
             return _wider_record(reader, writer, types=types)
         case (
-            Primitive(logical=Decimal() as own) | Fixed(logical=Decimal() as own),
-            Primitive(logical=Decimal() as other) | Fixed(logical=Decimal() as other),
+            avro.Primitive(logical=avro.Decimal() as own) | avro.Fixed(logical=avro.Decimal() as own),
+            avro.Primitive(logical=avro.Decimal() as other) | avro.Fixed(logical=avro.Decimal() as other),
         ) if types and own.scale == other.scale:
             return replace(reader, logical=replace(own, precision=max(own.precision, other.precision)))
-        case Primitive(logical=None), Primitive(logical=None) if types:
+        case avro.Primitive(logical=None), avro.Primitive(logical=None) if types:
             return _WIDER.get((reader.kind, writer.kind), reader)
     return reader
 
 
-def only_fields_of(column: pa.DataType, writer: AvroType) -> AvroType:
-    """Return the writer's schema without the fields that the type `column` lacks, at any depth."""
-    return _along(writer, column, lambda node, kind: node, keeps_others=False)
+def along_column(node: avro.AvroType, column: pa.DataType, *, widen: bool) -> avro.AvroType:
+    """Return the schema `node` in the form of `column`, the type of the table's column, at any depth.
 
-
-def with_column_numbers(reader: AvroType, column: pa.DataType) -> AvroType:
-    """Return the reader's schema with the wider number types that `column`, the type of the table's column, has."""
-    return _along(reader, column, _wider_number, keeps_others=True)
-
-
-def _along(
-    node: AvroType, column: pa.DataType, leaf: Callable[[AvroType, pa.DataType], AvroType], *, keeps_others: bool
-) -> AvroType:
-    """Return a schema in which `leaf` has changed the types that are no containers, by their types in `column`.
-
-    Fields that `column` lacks are unchanged if `keeps_others` is True, and left out otherwise.
+    If `widen` is True, numbers get the wider types that `column` has. Otherwise, fields that `column` lacks are left
+    out.
     """
-    below = partial(_along, leaf=leaf, keeps_others=keeps_others)
+    below = partial(along_column, widen=widen)
     match node:
-        case Union() if len(node.values) == 1:
+        case avro.Union() if len(node.values) == 1:
             return _in_union(node, below(node.values[0], column))
-        case Array() if pa.types.is_list(column):
-            return Array(below(node.items, column.value_type))
-        case Map() if pa.types.is_map(column):
-            return Map(below(node.values, column.item_type))
-        case Record() if pa.types.is_struct(column):
+        case avro.Array() if pa.types.is_list(column):
+            return avro.Array(below(node.items, column.value_type))
+        case avro.Map() if pa.types.is_map(column):
+            return avro.Map(below(node.values, column.item_type))
+        case avro.Record() if pa.types.is_struct(column):
             kinds = {field.name: field.type for field in column}
             fields = (
                 replace(field, type=below(field.type, kinds[field.name])) if field.name in kinds else field
                 for field in node.fields
-                if keeps_others or field.name in kinds
+                if widen or field.name in kinds
             )
             return replace(node, fields=tuple(fields))
-    return leaf(node, column)
+    return _wider_number(node, column) if widen else node
 
 
-def _wider_number(node: AvroType, column: pa.DataType) -> AvroType:
+def _wider_number(node: avro.AvroType, column: pa.DataType) -> avro.AvroType:
     match node:
-        case Primitive(logical=Decimal() as own) | Fixed(logical=Decimal() as own):
+        case avro.Primitive(logical=avro.Decimal() as own) | avro.Fixed(logical=avro.Decimal() as own):
             is_wider = widens(arrow_type(node), column) and column.scale == own.scale
             return replace(node, logical=replace(own, precision=column.precision)) if is_wider else node
-        case Primitive(logical=None) if widens(arrow_type(node), column):
+        case avro.Primitive(logical=None) if widens(arrow_type(node), column):
             return next((wider for wider in (_LONG, _DOUBLE) if arrow_type(wider) == column), node)
     return node
 
 
-def _in_union(union: Union, inner: AvroType) -> Union:
+def _in_union(union: avro.Union, inner: avro.AvroType) -> avro.Union:
     """Return a union of null and one type with `inner` in place of that type."""
-    return Union(tuple(branch if branch == _NULL else inner for branch in union.branches))
+    return avro.Union(tuple(branch if branch == _NULL else inner for branch in union.branches))
 
 
-def _wider_record(reader: Record, writer: Record, *, types: bool) -> Record:
-    fields, sources = {field.name: field for field in writer.fields}, field_sources(reader, writer)
+def _wider_record(reader: avro.Record, writer: avro.Record, *, types: bool) -> avro.Record:
+    fields, sources = {field.name: field for field in writer.fields}, avro.field_sources(reader, writer)
     kinds = {name: fields.pop(source).type for name, source in sources.items()}
     known = [
         replace(field, type=widened(field.type, kinds[field.name], types=types)) if field.name in kinds else field
@@ -185,11 +161,11 @@ def _wider_record(reader: Record, writer: Record, *, types: bool) -> Record:
     # The remaining fields are new. Delta's column names are not case-sensitive.
     names = {field.name.lower() for field in known}
     more = (field for field in fields.values() if field.name.lower() not in names)
-    new = [Field(field.name, (), _nullable(field.type), None) for field in more]
+    new = [avro.Field(field.name, (), _nullable(field.type), None) for field in more]
     return replace(reader, fields=(*known, *new))
 
 
-def _nullable(kind: AvroType) -> AvroType:
-    if kind == _NULL or (isinstance(kind, Union) and kind.is_nullable):
+def _nullable(kind: avro.AvroType) -> avro.AvroType:
+    if kind == _NULL or (isinstance(kind, avro.Union) and kind.is_nullable):
         return kind
-    return Union((_NULL, *(kind.branches if isinstance(kind, Union) else (kind,))))
+    return avro.Union((_NULL, *(kind.branches if isinstance(kind, avro.Union) else (kind,))))

@@ -106,13 +106,29 @@ class ColumnBuilder:
     def has_maps(self) -> bool:
         return any(pa.types.is_map(field.type) for field, _, _ in self.fields)
 
-    def build(self, rows: int, write: Callable[[Columns, int], int]) -> tuple[pa.Array, list[int]]:
-        """Return a column of `rows` rows, and the indexes of the rows that need too much memory (`MAX_MEMORY`).
+    def decoded(
+        self, slices: ByteSlices, kernel: Callable[..., int], program: tuple[Any, ...], room: tuple[Any, ...]
+    ) -> tuple[pa.Array, np.ndarray[Any, Any], dict[int, str]]:
+        """Decode values by the compiled function `kernel` of a format, such as Avro; return column, errors and reasons.
 
-        `write(columns, row)` appends rows, from the index `row` on, until all rows are appended or the next row has no
-        room. It returns the index after the last appended row, and is called again, with empty columns, for the
-        remaining rows. A row that needs more than `MAX_MEMORY` by itself becomes null.
+        Args:
+            kernel: called as `kernel(slices, program, row, columns, room, errors)`. It appends rows from the index
+                `row` on, until all rows are appended or the columns have no room for the next row. It returns the index
+                after the last appended row, and is called again, with empty columns, for the remaining rows. A value
+                that it cannot decode becomes null, and gets a number in `errors`.
+            program: the schema, as the arrays from which the kernel reads it; passed on unchanged.
+            room: arrays that the kernel uses as working memory; passed on unchanged.
+
+        Returns:
+            Three values. The first is the column, with one row for each value. The second is an array with the error
+            of each row: 0, or the number that the kernel has set. The third has the text `TOO_LARGE` for each row that
+            needs more than `MAX_MEMORY` by itself, by row. Such a row is null, and its error is 0.
         """
+        data, errors, rows = slices.kernel_arguments(), np.zeros(len(slices), np.int64), len(slices)
+
+        def write(columns: Columns, row: int) -> int:
+            return int(kernel(data, program, row, columns, room, errors))
+
         built, too_large, row = [], [], 0
         while row < rows:
             columns = self._columns_of(rows - row)
@@ -127,34 +143,8 @@ class ColumnBuilder:
                     built[-1] = pa.nulls(1, self.kind)
                     too_large.append(row)
             row = after
-        if len(built) == 1:
-            return built[0], too_large
-        return pa.concat_arrays(built or [pa.nulls(0, self.kind)]), too_large
-
-    def decoded(
-        self, slices: ByteSlices, kernel: Callable[..., int], program: tuple[Any, ...], room: tuple[Any, ...]
-    ) -> tuple[pa.Array, np.ndarray[Any, Any], dict[int, str]]:
-        """Decode values by the compiled function `kernel` of a format, such as Avro; return column, errors and reasons.
-
-        Args:
-            kernel: called as `kernel(slices, program, row, columns, room, errors)`. It appends rows from the index
-                `row` on, until the columns have no room, and returns the index after the last appended row. A value
-                that it cannot decode becomes null, and gets a number in `errors`.
-            program: the schema, as the arrays from which the kernel reads it; passed on unchanged.
-            room: arrays that the kernel uses as working memory; passed on unchanged.
-
-        Returns:
-            Three values. The first is the column, with one row for each value. The second is an array with the error
-            of each row: 0, or the number that the kernel has set. The third has the text `TOO_LARGE` for each row that
-            needs more than `MAX_MEMORY`, by row. Such a row is null, and its error is 0.
-        """
-        data, errors = slices.kernel_arguments(), np.zeros(len(slices), np.int64)
-
-        def write(columns: Columns, row: int) -> int:
-            return int(kernel(data, program, row, columns, room, errors))
-
-        column, too_large = self.build(len(slices), write)
         errors[too_large] = 0
+        column = built[0] if len(built) == 1 else pa.concat_arrays(built or [pa.nulls(0, self.kind)])
         return column, errors, dict.fromkeys(too_large, TOO_LARGE)
 
     def _columns_of(self, rows: int) -> Columns:

@@ -11,38 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tiered_stream.formats.columns.column_kernels import (
-    END,
-    HIGH,
-    LOW,
-    NULL_VALUE,
-    SLOTS,
-    append_bool,
-    append_bytes,
-    append_decimal,
-    append_double,
-    append_list,
-    append_long,
-    append_null,
-    append_struct,
-    end_row,
-)
-from tiered_stream.formats.json.json_text_kernels import (
-    DOUBTFUL,
-    FULL,
-    MAX_NESTING,
-    is_text,
-    literal_end,
-    nearest_double,
-    nearest_float,
-    read_date,
-    read_number,
-    read_timestamp,
-    skip_blanks,
-    skip_colon,
-    skip_scalar,
-    string_end,
-)
+from tiered_stream.formats.columns import column_kernels as slots
+from tiered_stream.formats.json import json_text_kernels as text
 from tiered_stream.records.compiled import Int, inlined, kernel
 
 # Forms of a column, by the JSON values that it holds.
@@ -64,7 +34,7 @@ PLAN_COLUMNS = 8
 # Columns of `stack`: the container's node (-1: no column holds the container), the field of the container's last key,
 # the number of its keys that have a field, and the byte that closes the container.
 NODE, PREVIOUS, FOUND, CLOSING = range(4)
-STACK_SHAPE = (MAX_NESTING, 4)
+STACK_SHAPE = (text.MAX_NESTING, 4)
 
 OK = 0
 _MAX_SECONDS = 9_000_000_000_000
@@ -76,15 +46,15 @@ def _append_decimal(columns: Any, plan: Any, node: Int, mantissa: Int, exponent:
     if mantissa == 0:
         shift = np.int64(0)
     if shift < 0 or shift > 18:
-        return DOUBTFUL
+        return text.DOUBTFUL
     for _ in range(shift):
         if mantissa > 10**17:
-            return DOUBTFUL
+            return text.DOUBTFUL
         mantissa *= 10
     if mantissa >= plan[node, LIMIT]:
-        return DOUBTFUL
+        return text.DOUBTFUL
     value = -mantissa if negative else mantissa
-    return OK if append_decimal(columns, node, value >> 63, np.uint64(value)) else FULL
+    return OK if slots.append_decimal(columns, node, value >> 63, np.uint64(value)) else text.FULL
 
 
 @inlined
@@ -94,26 +64,28 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
     Returns DOUBTFUL if it is not certain which value the column must get, and FULL if there is no room.
     """
     begin, form = at, plan[node, FORM]
-    mantissa, exponent, negative, integer, at = read_number(data, at, stop)
+    mantissa, exponent, negative, integer, at = text.read_number(data, at, stop)
     if at < 0:
         return at
-    result = DOUBTFUL
+    result = text.DOUBTFUL
     if form in (INTEGER, TIMESTAMP) and integer:
         value = -mantissa if negative else mantissa
-        if form == INTEGER and columns[0][node, LOW] <= value <= columns[0][node, HIGH]:
-            result = OK if append_long(columns, node, value) else FULL
+        if form == INTEGER and columns[0][node, slots.LOW] <= value <= columns[0][node, slots.HIGH]:
+            result = OK if slots.append_long(columns, node, value) else text.FULL
         elif form == TIMESTAMP and mantissa < _MAX_SECONDS:
-            result = OK if append_long(columns, node, value * 1000000) else FULL
+            result = OK if slots.append_long(columns, node, value * 1000000) else text.FULL
     elif form in (DOUBLE, FLOAT):
-        real, certain = nearest_double(mantissa, exponent) if form == DOUBLE else nearest_float(mantissa, exponent)
+        real, certain = (
+            text.nearest_double(mantissa, exponent) if form == DOUBLE else text.nearest_float(mantissa, exponent)
+        )
         if certain:
             # Jackson reads the integer -0 as 0, but keeps the sign of the number -0.0.
             real = -real if negative and not (integer and mantissa == 0) else real
-            result = OK if append_double(columns, node, real) else FULL
+            result = OK if slots.append_double(columns, node, real) else text.FULL
     elif form == DECIMAL:
         result = _append_decimal(columns, plan, node, mantissa, exponent, negative)
     elif form == STRING and integer and not (negative and mantissa == 0):
-        result = OK if append_bytes(columns, node, data, begin, at - begin) else FULL
+        result = OK if slots.append_bytes(columns, node, data, begin, at - begin) else text.FULL
     return at if result == OK else np.int64(result)
 
 
@@ -122,38 +94,38 @@ def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: In
     """Append the string in `data[at:end]` to `node`, as a value of the column's type; return OK, DOUBTFUL or FULL."""
     form = plan[node, FORM]
     if form == STRING:
-        return OK if append_bytes(columns, node, data, at, end - at) else FULL
+        return OK if slots.append_bytes(columns, node, data, at, end - at) else text.FULL
     if form == DATE:
-        days, after = read_date(data, at, end)
+        days, after = text.read_date(data, at, end)
         if after == end:
-            return OK if append_long(columns, node, days) else FULL
+            return OK if slots.append_long(columns, node, days) else text.FULL
     elif form in (TIMESTAMP, LOCAL_TIMESTAMP):
         zoned = form == TIMESTAMP
-        time, certain = read_timestamp(data, at, end, zoned, not zoned or plan[node, SCALE] == 1)
+        time, certain = text.read_timestamp(data, at, end, zoned, not zoned or plan[node, SCALE] == 1)
         if certain:
-            return OK if append_long(columns, node, time) else FULL
-    return DOUBTFUL
+            return OK if slots.append_long(columns, node, time) else text.FULL
+    return text.DOUBTFUL
 
 
 @inlined
 def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
     """Append the value at `at`, which is not a container, to `node`; return the next position, DOUBTFUL or FULL."""
-    byte, result = data[at], DOUBTFUL
+    byte, result = data[at], text.DOUBTFUL
     if byte == 34:
-        end = string_end(data, at + 1, stop)
+        end = text.string_end(data, at + 1, stop)
         if end < 0:
             return end
         result = _append_text(columns, plan, data, at + 1, end, node)
         return end + 1 if result == OK else np.int64(result)
     if byte == 45 or 48 <= byte <= 57:
         return _append_number(columns, plan, data, at, stop, node)
-    end = literal_end(data, at, stop)
+    end = text.literal_end(data, at, stop)
     if end < 0:
         return end
     if byte == 110:
-        result = OK if append_null(columns, node) else FULL
+        result = OK if slots.append_null(columns, node) else text.FULL
     elif plan[node, FORM] == BOOLEAN:
-        result = OK if append_bool(columns, node, byte == 116) else FULL
+        result = OK if slots.append_bool(columns, node, byte == 116) else text.FULL
     return end if result == OK else np.int64(result)
 
 
@@ -168,20 +140,20 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
     field, size = plan[previous, FOLLOWS], np.int64(0)
     if field >= 0:
         size = plan[field, NAME_SIZE]
-    if field < 0 or not is_text(data, at, stop, names, plan[field, NAME_AT], size):
-        end = string_end(data, at + 1, stop)
+    if field < 0 or not text.is_text(data, at, stop, names, plan[field, NAME_AT], size):
+        end = text.string_end(data, at + 1, stop)
         if data[at] != 34 or end < 0:
-            return np.int64(-1), np.int64(DOUBTFUL)
+            return np.int64(-1), np.int64(text.DOUBTFUL)
         size, field = end + 1 - at, node + 1
-        while field < nodes[node, END]:
-            if plan[field, NAME_SIZE] == size and is_text(data, at, stop, names, plan[field, NAME_AT], size):
+        while field < nodes[node, slots.END]:
+            if plan[field, NAME_SIZE] == size and text.is_text(data, at, stop, names, plan[field, NAME_AT], size):
                 break
-            field = nodes[field, END]
-        if field >= nodes[node, END]:
+            field = nodes[field, slots.END]
+        if field >= nodes[node, slots.END]:
             return np.int64(-1), at + size
         plan[previous, FOLLOWS] = field
-    if nodes[field, SLOTS] >= nodes[node, SLOTS]:
-        return field, np.int64(DOUBTFUL)  # the object had this key before
+    if nodes[field, slots.SLOTS] >= nodes[node, slots.SLOTS]:
+        return field, np.int64(text.DOUBTFUL)  # the object had this key before
     top[PREVIOUS] = field
     top[FOUND] += 1
     return field, at + size
@@ -200,22 +172,24 @@ def _find_value(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
     if node >= 0 and plan[node, FORM] == OBJECT:
         child, at = _find_field(columns, plan, names, data, at, stop, top)
     else:
-        end = string_end(data, at + 1, stop)
+        end = text.string_end(data, at + 1, stop)
         if data[at] != 34 or end < 0:
-            return node, np.int64(DOUBTFUL)
+            return node, np.int64(text.DOUBTFUL)
         child = np.int64(-1)
         if node >= 0:
             child = node + 3
-            if not append_struct(columns, node + 1) or not append_bytes(columns, node + 2, data, at + 1, end - at - 1):
-                return node, np.int64(FULL)
+            if not slots.append_struct(columns, node + 1) or not slots.append_bytes(
+                columns, node + 2, data, at + 1, end - at - 1
+            ):
+                return node, np.int64(text.FULL)
         at = end + 1
-    return child, skip_colon(data, at, stop) if at >= 0 else at
+    return child, text.skip_colon(data, at, stop) if at >= 0 else at
 
 
 @inlined
 def _begin_container(columns: Any, plan: Any, node: Int, opening: Int, top: Any) -> Int:
     top[NODE], top[PREVIOUS], top[FOUND], top[CLOSING] = node, node, 0, opening + 2
-    return OK if node < 0 or plan[node, FORM] != OBJECT or append_struct(columns, node) else FULL
+    return OK if node < 0 or plan[node, FORM] != OBJECT or slots.append_struct(columns, node) else text.FULL
 
 
 @inlined
@@ -224,13 +198,13 @@ def _end_container(columns: Any, plan: Any, top: Any) -> Int:
     if node < 0:
         return OK
     if plan[node, FORM] != OBJECT:
-        return OK if append_list(columns, node) else FULL
+        return OK if slots.append_list(columns, node) else text.FULL
     if top[FOUND] < plan[node, FIELDS]:
         field = node + 1
-        while field < nodes[node, END]:
-            if nodes[field, SLOTS] < nodes[node, SLOTS] and not append_null(columns, field):
-                return FULL
-            field = nodes[field, END]
+        while field < nodes[node, slots.END]:
+            if nodes[field, slots.SLOTS] < nodes[node, slots.SLOTS] and not slots.append_null(columns, field):
+                return text.FULL
+            field = nodes[field, slots.END]
     return OK
 
 
@@ -242,13 +216,13 @@ def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stac
     DOUBTFUL or FULL. If no container is open, it is the position after the document.
     """
     while depth >= 0:
-        at = skip_blanks(data, at, stop)
+        at = text.skip_blanks(data, at, stop)
         if at >= stop:
-            return depth, np.int64(DOUBTFUL)
+            return depth, np.int64(text.DOUBTFUL)
         if data[at] == 44:
-            return depth, skip_blanks(data, at + 1, stop)
+            return depth, text.skip_blanks(data, at + 1, stop)
         if data[at] != stack[depth, CLOSING]:
-            return depth, np.int64(DOUBTFUL)
+            return depth, np.int64(text.DOUBTFUL)
         result = _end_container(columns, plan, stack[depth])
         if result != OK:
             return depth, np.int64(result)
@@ -265,21 +239,21 @@ def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child:
     """
     byte = data[at]
     if (byte == 123 or byte == 91) if child < 0 else byte == plan[child, OPENING]:
-        if depth + 1 == MAX_NESTING:
-            return depth, np.int64(DOUBTFUL)
+        if depth + 1 == text.MAX_NESTING:
+            return depth, np.int64(text.DOUBTFUL)
         depth += 1
         result = _begin_container(columns, plan, child, byte, stack[depth])
         if result != OK:
             return depth, np.int64(result)
-        at = skip_blanks(data, at + 1, stop)
+        at = text.skip_blanks(data, at + 1, stop)
         if at < stop and data[at] != byte + 2:
             return depth, at
     elif child < 0:
-        at = skip_scalar(data, at, stop)
+        at = text.skip_scalar(data, at, stop)
     elif depth >= 0:
         at = _append_scalar(columns, plan, data, at, stop, child)
     else:
-        at = np.int64(DOUBTFUL)
+        at = np.int64(text.DOUBTFUL)
     return _end_containers(columns, plan, data, at, stop, stack, depth) if at >= 0 else (depth, at)
 
 
@@ -287,14 +261,14 @@ def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child:
 def _append_document(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, stack: Any) -> Int:
     """Append the document between `at` and `stop` to all columns; return OK, DOUBTFUL or FULL."""
     depth, child = np.int64(-1), np.int64(0)
-    at = skip_blanks(data, at, stop)
+    at = text.skip_blanks(data, at, stop)
     while 0 <= at < stop:
         depth, at = _append_value(columns, plan, data, at, stop, child, stack, depth)
         if at >= 0 and depth < 0:
-            return OK if skip_blanks(data, at, stop) == stop else DOUBTFUL
+            return OK if text.skip_blanks(data, at, stop) == stop else text.DOUBTFUL
         if 0 <= at < stop:
             child, at = _find_value(columns, plan, names, data, at, stop, stack[depth])
-    return at if at < 0 else DOUBTFUL
+    return at if at < 0 else text.DOUBTFUL
 
 
 @kernel
@@ -308,9 +282,9 @@ def append_documents(slices: Any, program: Any, first: Int, columns: Any, room: 
     plan, names = program
     stack = room[0]
     for row in range(first, starts.shape[0]):
-        result = np.int64(NULL_VALUE)
+        result = np.int64(slots.NULL_VALUE)
         if valid[row]:
             result = _append_document(columns, plan, names, data, np.int64(starts[row]), np.int64(stops[row]), stack)
-        if not end_row(columns, row, first, result, errors):
+        if not slots.end_row(columns, row, first, result, errors):
             return np.int64(row)
     return np.int64(starts.shape[0])

@@ -19,25 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tiered_stream.formats.columns.column_kernels import (
-    NO_ROOM,
-    NULL_VALUE,
-    SLOTS,
-    append_bool,
-    append_bytes,
-    append_double,
-    append_list,
-    append_long,
-    append_null,
-    append_struct,
-    end_row,
-    from_zigzag,
-    has_duplicate_key,
-    is_utf8,
-    load_double,
-    load_float,
-    unsigned_varint,
-)
+from tiered_stream.formats.columns import column_kernels as slots
 from tiered_stream.records.compiled import Int, inlined, kernel
 from tiered_stream.records.intrinsics import load_uint32_le, load_uint64_le
 
@@ -80,7 +62,7 @@ def _tag(data: Any, at: Int, stop: Int) -> Any:
 
     The end is -1 if the tag or the value is malformed, or the message must be left to Google's library.
     """
-    tag, begin = unsigned_varint(data, at, stop)
+    tag, begin = slots.unsigned_varint(data, at, stop)
     number, wire = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
     is_plain = begin >= 0 and begin - at <= LONGEST_TAG and 1 <= number < 1 << 29
     at = begin
@@ -88,9 +70,9 @@ def _tag(data: Any, at: Int, stop: Int) -> Any:
         return number, wire, np.int64(-1), np.int64(-1)
     end = np.int64(-1)
     if wire == VARINT:
-        _, end = unsigned_varint(data, at, stop)
+        _, end = slots.unsigned_varint(data, at, stop)
     elif wire == SIZED:
-        size, at = unsigned_varint(data, at, stop)
+        size, at = slots.unsigned_varint(data, at, stop)
         if at >= 0 and at - begin <= LONGEST_TAG and size <= np.uint64(stop - at):
             end = at + np.int64(size)
     elif wire == EIGHT:
@@ -178,7 +160,7 @@ def _integer(value: Any, codec: Int) -> Int:
         low = np.int64(np.uint32(value))
         return (low >> 1) ^ -(low & 1)
     if codec == SINT64:
-        return from_zigzag(value)
+        return slots.from_zigzag(value)
     if codec == INT64 or codec >= FIXED64:
         return np.int64(value)
     return np.int64(np.int32(np.uint32(value & np.uint64(0xFFFFFFFF))))
@@ -189,7 +171,9 @@ def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
     at = _find_row(table, row[A], row[A] + row[B], number)
     if at < 0:
         return np.int64(NOT_PLAIN)
-    return np.int64(DONE if append_bytes(columns, row[NODE], texts, table[at, 1], table[at, 2]) else NO_ROOM)
+    return np.int64(
+        DONE if slots.append_bytes(columns, row[NODE], texts, table[at, 1], table[at, 2]) else slots.NO_ROOM
+    )
 
 
 @kernel
@@ -203,7 +187,7 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
         number, wire, begin, at = _tag(data, at, stop)
         if at < 0 or wire != VARINT or number > 2 or seen & number:
             return np.int64(NOT_PLAIN)
-        value, _ = unsigned_varint(data, begin, stop)
+        value, _ = slots.unsigned_varint(data, begin, stop)
         seen |= number
         if number == 1:
             seconds = np.int64(value)
@@ -212,7 +196,7 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     if seconds > MAX_SECONDS or seconds < -MAX_SECONDS:
         return np.int64(NOT_PLAIN)
     micros = nanos // 1000 if nanos >= 0 else -(-nanos // 1000)
-    return np.int64(DONE if append_long(columns, row[NODE], seconds * 1_000_000 + micros) else NO_ROOM)
+    return np.int64(DONE if slots.append_long(columns, row[NODE], seconds * 1_000_000 + micros) else slots.NO_ROOM)
 
 
 @kernel
@@ -225,10 +209,10 @@ def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     if codec == TIME:
         return _time(data, at, stop, row, columns)
     if at == stop and row[OCCURRENCE] == ONCE and not row[PRESENCE]:
-        return np.int64(DONE if append_null(columns, node) else NO_ROOM)
-    if codec == TEXT and not is_utf8(data, at, stop):
+        return np.int64(DONE if slots.append_null(columns, node) else slots.NO_ROOM)
+    if codec == TEXT and not slots.is_utf8(data, at, stop):
         return np.int64(NOT_PLAIN)
-    return np.int64(DONE if append_bytes(columns, node, data, at, stop - at) else NO_ROOM)
+    return np.int64(DONE if slots.append_bytes(columns, node, data, at, stop - at) else slots.NO_ROOM)
 
 
 @kernel
@@ -240,23 +224,23 @@ def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
     codec, node = row[CODEC], row[NODE]
     bits = np.uint64(0)
     if codec <= ENUM:
-        bits, _ = unsigned_varint(data, at, stop)
+        bits, _ = slots.unsigned_varint(data, at, stop)
     else:
         bits = load_uint64_le(data, at) if stop - at == 8 else load_uint32_le(data, at)
     value = np.int64(bits != 0) if codec == BOOL else _integer(bits, INT64 if codec == DOUBLE else codec)
     if value == 0 and row[OCCURRENCE] == ONCE and not row[PRESENCE]:
-        return np.int64(DONE if append_null(columns, node) else NO_ROOM)
+        return np.int64(DONE if slots.append_null(columns, node) else slots.NO_ROOM)
     if codec == ENUM:
         return _symbol(columns, row, value, table, texts)
     if codec == BOOL:
-        room = append_bool(columns, node, value != 0)
+        room = slots.append_bool(columns, node, value != 0)
     elif codec == FLOAT:
-        room = append_double(columns, node, load_float(data, at))
+        room = slots.append_double(columns, node, slots.load_float(data, at))
     elif codec == DOUBLE:
-        room = append_double(columns, node, load_double(data, at))
+        room = slots.append_double(columns, node, slots.load_double(data, at))
     else:
-        room = append_long(columns, node, value)
-    return np.int64(DONE if room else NO_ROOM)
+        room = slots.append_long(columns, node, value)
+    return np.int64(DONE if room else slots.NO_ROOM)
 
 
 @inlined
@@ -273,7 +257,7 @@ def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
     while at < stop:
         end = at + size
         if size == 0:
-            _, end = unsigned_varint(data, at, stop)
+            _, end = slots.unsigned_varint(data, at, stop)
         if end < 0 or end > stop:
             return np.int64(NOT_PLAIN)
         error = _number(data, at, end, row, columns, table, texts)
@@ -300,7 +284,7 @@ def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, tex
             if error != DONE:
                 return error
         at = end
-    return np.int64(DONE if append_list(columns, row[NODE] - 1) else NO_ROOM)
+    return np.int64(DONE if slots.append_list(columns, row[NODE] - 1) else slots.NO_ROOM)
 
 
 @kernel
@@ -315,7 +299,7 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
         return _value(data, at, marks[field, STOP], row, columns, table, texts)
     if row[MISSING] == MISSING_NOT_PLAIN:
         return np.int64(NOT_PLAIN)
-    return np.int64(DONE if append_null(columns, row[NODE]) else NO_ROOM)
+    return np.int64(DONE if slots.append_null(columns, row[NODE]) else slots.NO_ROOM)
 
 
 @kernel
@@ -332,10 +316,10 @@ def _close_list(row: Any, first: Int, columns: Any, key_table: Any) -> Int:
     """
     node = row[NODE] - 1
     # A map with several keys that are not texts is left to the library.
-    several = row[OCCURRENCE] == MAP and columns[0][row[NODE], SLOTS] - first > 1
-    if several and (row[A] != TEXT or has_duplicate_key(columns, row[NODE] + 1, first, key_table)):
+    several = row[OCCURRENCE] == MAP and columns[0][row[NODE], slots.SLOTS] - first > 1
+    if several and (row[A] != TEXT or slots.has_duplicate_key(columns, row[NODE] + 1, first, key_table)):
         return np.int64(NOT_PLAIN)
-    return np.int64(DONE if append_list(columns, node) else NO_ROOM)
+    return np.int64(DONE if slots.append_list(columns, node) else slots.NO_ROOM)
 
 
 @inlined
@@ -355,7 +339,7 @@ def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, colum
         return marks[field, AT], marks[field, STOP]
     if frame[CURSOR] < 0:
         frame[CURSOR] = marks[field, AT] if marks[field, AT] >= 0 else frame[END]
-        frame[LIST_FIRST] = columns[0][row[NODE], SLOTS]
+        frame[LIST_FIRST] = columns[0][row[NODE], slots.SLOTS]
     while frame[CURSOR] < frame[END]:
         number, wire, begin, end = _tag(data, frame[CURSOR], frame[END])
         frame[CURSOR] = end
@@ -372,7 +356,7 @@ def _end_messages(frame: Any, row: Any, columns: Any, key_table: Any) -> Int:
     Return DONE, NOT_PLAIN or NO_ROOM; NOT_PLAIN also if the single message is missing, but the field is required.
     """
     if row[OCCURRENCE] == ONCE and row[MISSING] == MISSING_NULL:
-        return np.int64(DONE if append_null(columns, row[NODE]) else NO_ROOM)
+        return np.int64(DONE if slots.append_null(columns, row[NODE]) else slots.NO_ROOM)
     if row[OCCURRENCE] >= REPEATED:
         return _close_list(row, frame[LIST_FIRST], columns, key_table)
     return np.int64(NOT_PLAIN)
@@ -392,8 +376,8 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
         if field < 0:
             if not _mark_fields(data, frame[BEGIN], frame[END], fields, message[FIRST], message[LAST], marks):
                 return np.int64(NOT_PLAIN)
-            if not append_struct(columns, message[STRUCT_NODE]):
-                return np.int64(NO_ROOM)
+            if not slots.append_struct(columns, message[STRUCT_NODE]):
+                return np.int64(slots.NO_ROOM)
             frame[FIELD] = message[FIRST]
         elif field == message[LAST]:
             depth -= 1
@@ -423,9 +407,9 @@ def decode_messages(slices: Any, program: Any, first: Int, columns: Any, room: A
     """
     data, starts, stops, valid = slices
     for row in range(first, starts.shape[0]):
-        result = np.int64(NULL_VALUE)
+        result = np.int64(slots.NULL_VALUE)
         if valid[row]:
             result = _message(data, np.int64(starts[row]), np.int64(stops[row]), program, columns, room)
-        if not end_row(columns, row, first, result, errors):
+        if not slots.end_row(columns, row, first, result, errors):
             return np.int64(row)
     return np.int64(starts.shape[0])

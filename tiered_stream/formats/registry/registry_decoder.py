@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 from cachetools import LRUCache
 
 from tiered_stream.errors import ConfigurationError, UnsupportedDataError
-from tiered_stream.formats.avro.avro_decoder import AvroReader
+from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 from tiered_stream.formats.avro.avro_schema import AvroType, parse_avro_schema
-from tiered_stream.formats.avro.avro_types import arrow_type, only_fields_of, widened, with_column_numbers
+from tiered_stream.formats.avro.avro_types import along_column, arrow_type, widened
 from tiered_stream.formats.columns.conform import joined
 from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, taken
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
@@ -58,10 +59,10 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         self._evolution, self._older = evolution, older
         self._reader_schema = parse_avro_schema(reader, referenced, columns)
         if column is not None:
-            self._reader_schema = with_column_numbers(self._reader_schema, column)
+            self._reader_schema = along_column(self._reader_schema, column, widen=True)
         self._base = self._reader_schema
-        self.kind = AvroReader(self._reader_schema, self._reader_schema).kind
-        self._readers: LRUCache[int, AvroReader | str] = LRUCache(_MAX_READERS)
+        self.kind = AvroDecoder(self._reader_schema, self._reader_schema).kind
+        self._readers: LRUCache[int | UUID, AvroDecoder | str] = LRUCache(_MAX_READERS)
 
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> Decoded:
         if self._evolution is not Evolution.NONE or self._older is not None:
@@ -81,20 +82,20 @@ class RegistryDecoder(NamingDecoder[AvroType]):
                 if types:
                     joined(arrow_type(reader_schema), arrow_type(widened(self._base, writer, types=True)))
                 elif self._older is not None:
-                    writer = only_fields_of(self._older, writer)
+                    writer = along_column(writer, self._older, widen=False)
                 reader_schema = widened(reader_schema, writer, types=types)
         if reader_schema != self._reader_schema:
-            self.kind = AvroReader(reader_schema, reader_schema).kind
+            self.kind = AvroDecoder(reader_schema, reader_schema).kind
             self._reader_schema = reader_schema
             self._readers.clear()
 
-    def _read(self, contents: ByteSlices, reader: AvroReader | str) -> Decoded:
-        if isinstance(reader, AvroReader):
+    def _read(self, contents: ByteSlices, reader: AvroDecoder | str) -> Decoded:
+        if isinstance(reader, AvroDecoder):
             return reader.read(contents)
         rows = np.flatnonzero(contents.valid).tolist()
         return Decoded(pa.nulls(len(contents), self.kind), dict.fromkeys(rows, reader[:REASON_SIZE]))
 
-    def _reader_of(self, number: int, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> AvroReader | str:
+    def _reader_of(self, number: int, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> AvroDecoder | str:
         """Return the decoder of values that name the schema `number`, or the reason why these values cannot be decoded.
 
         `number` is from `named.numbers`. Values without a schema, such as nulls, have the number `NONE`.
@@ -102,24 +103,25 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         writer = writers[number]
         if isinstance(writer, str):
             return writer
-        reader = self._readers.get(number)
+        schema_id = named.id_of(number)
+        reader = self._readers.get(schema_id)
         if reader is None:
             try:
-                reader = AvroReader(writer, self._reader_schema)
+                reader = AvroDecoder(writer, self._reader_schema)
             except (ConfigurationError, UnsupportedDataError) as error:
-                reader = self._reason(named.name(number), writer, str(error))
-            self._readers[number] = reader
+                reader = self._reason(schema_id, writer, str(error))
+            self._readers[schema_id] = reader
         return reader
 
-    def _reason(self, name: str, writer: AvroType, error: str) -> str:
+    def _reason(self, schema_id: int | UUID, writer: AvroType, error: str) -> str:
         """Return why values of the schema `writer` are not decoded, with a hint if wider columns would help."""
         hint = _WOULD_WIDEN if self._evolution is not Evolution.WIDEN and self._widens(writer) else ""
-        return f"schema {name}: {error}"[: REASON_SIZE - len(hint)] + hint
+        return f"schema {schema_id}: {error}"[: REASON_SIZE - len(hint)] + hint
 
     def _widens(self, writer: AvroType) -> bool:
         """Return whether values of the schema `writer` could be decoded if columns became wider."""
         try:
-            AvroReader(writer, widened(self._reader_schema, writer, types=True))
+            AvroDecoder(writer, widened(self._reader_schema, writer, types=True))
         except (ConfigurationError, UnsupportedDataError):
             return False
         return True

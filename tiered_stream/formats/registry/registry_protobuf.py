@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from google.protobuf import descriptor_pb2
@@ -55,83 +55,55 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
     def _decode(
         self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, dict[Indexes, str] | str]
     ) -> Decoded:
-        messages = _NamedMessages(named, writers, np.zeros(len(slices), np.int64), {})
-        has_prefix = slices.valid != 0
-        if named.headers is not None:
-            has_prefix &= named.headers < 0
-            self._check_headers(messages, named.headers)
-        self._check_prefixes(messages, slices, has_prefix)
+        messages, places, sizes = _named_messages(slices, named)
+        reasons: dict[int, str] = {}
+        rows = np.flatnonzero(slices.valid)
+        # The values of one group name one schema, and one message in it.
+        for group, at in grouped(named.numbers[rows] * len(messages) + places[rows]):
+            number, place = divmod(group, len(messages))
+            if reason := self._mismatch(named.id_of(number), writers[number], messages[place]):
+                reasons |= dict.fromkeys(rows[at].tolist(), reason[:REASON_SIZE])
         is_message = np.ones(len(slices), np.uint8)
-        is_message[list(messages.reasons)] = 0
-        decoded = self._decoder.read(slices.only(is_message).after(messages.sizes))
-        return Decoded(decoded.column, {**decoded.reasons, **messages.reasons})
+        is_message[list(reasons)] = 0
+        decoded = self._decoder.read(slices.only(is_message).after(sizes))
+        return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
-    def _check_headers(self, messages: _NamedMessages, headers: Rows) -> None:
-        rows = np.flatnonzero(headers >= 0)
-        for place, at in grouped(headers[rows]):
-            indexes, size = message_indexes(messages.named.header_rests[place])
-            self._refuse_others(messages, rows[at], indexes if size else None)
+    def _mismatch(self, schema_id: int | UUID, writer: dict[Indexes, str] | str, indexes: Indexes) -> str | None:
+        """Return None if the message `indexes` of the schema `writer` is the wanted message, otherwise the reason.
 
-    def _check_prefixes(self, messages: _NamedMessages, slices: ByteSlices, has_prefix: Rows) -> None:
-        numbers = messages.named.numbers
-        names_first = _names_first_message(slices, has_prefix & (numbers >= 0))
-        messages.sizes[names_first] = PREFIX_SIZE + 1
-        rows = np.flatnonzero(names_first)
-        for _, at in grouped(numbers[rows]):
-            self._refuse_others(messages, rows[at], (0,))
-        for row in np.flatnonzero(has_prefix & ~names_first).tolist():
-            indexes, size = message_indexes(slices.value(row)[PREFIX_SIZE:]) if numbers[row] >= 0 else ((), 0)
-            messages.sizes[row] = PREFIX_SIZE + size if size else 0
-            self._refuse_others(messages, np.array([row]), indexes if size else None)
-
-    def _refuse_others(self, messages: _NamedMessages, rows: Rows, indexes: Indexes | None) -> None:
-        """Add a reason to `messages.reasons` for each of `rows`, unless the rows' values are the wanted message.
-
-        All values in `rows` name one schema, and the message `indexes` in this schema. `indexes` is None if the values
-        name no message.
+        `indexes` is empty if the value does not name its message. `writer` is a text if the schema cannot be used.
         """
-        if reason := self._mismatch(messages, int(messages.named.numbers[rows[0]]), indexes):
-            messages.reasons.update(dict.fromkeys(rows.tolist(), reason[:REASON_SIZE]))
-
-    def _mismatch(self, messages: _NamedMessages, number: int, indexes: Indexes | None) -> str | None:
-        """Return None if the message `indexes` of the schema `number` is the wanted message, otherwise the reason.
-
-        `indexes` is None if the value does not name its message.
-        """
-        writer = messages.writers[number]
-        if number < 0 and isinstance(writer, str):
-            return writer
-        if indexes is None:
-            return _NO_INDEXES
         if isinstance(writer, str):
             return writer
+        if not indexes:
+            return _NO_INDEXES
         name = writer.get(indexes)
         if name is None:
-            return f"schema {messages.named.name(number)} has no message {list(indexes)}"
+            return f"schema {schema_id} has no message {list(indexes)}"
         return None if name == self._message else f"the value is a message {name[:80]}, not {self._message[:80]}"
 
 
-@dataclass(frozen=True, slots=True)
-class _NamedMessages:
-    """State of one batch while its values are checked: the schemas that values name, and sizes and reasons so far."""
+def _named_messages(slices: ByteSlices, named: NamedSchemas) -> tuple[list[Indexes], Rows, Rows]:
+    """Return the different indexes by which the values name their messages, and two numbers for each value.
 
-    named: NamedSchemas
-    writers: Mapping[int, dict[Indexes, str] | str]
-    sizes: Rows
-    """Number of bytes in front of the message in each value."""
-    reasons: dict[int, str]
-    """Reason why a value does not become a row, by the index of the value."""
-
-
-def _names_first_message(slices: ByteSlices, prefixed: Rows) -> Rows:
-    """Return a boolean for each value: True if a zero byte, for the first message, follows its id.
-
-    `prefixed` has a boolean for each value: True if the value has an id in front.
+    The first number is the place of the value's indexes in the result's list. Indexes are empty if the value does not
+    name its message. The second number is the number of bytes in front of the value's message.
     """
-    first = np.zeros(len(slices), np.bool_)
-    rows = np.flatnonzero(prefixed & (slices.stops - slices.starts > PREFIX_SIZE))
-    first[rows] = slices.data[slices.starts[rows] + PREFIX_SIZE] == 0
-    return first
+    messages: dict[Indexes, int] = {(): 0, (0,): 1}
+    places, sizes, has_prefix = np.zeros(len(slices), np.int64), named.sizes.copy(), named.numbers >= 0
+    if named.headers is not None:
+        rows = np.flatnonzero(named.headers >= 0)
+        rests = [messages.setdefault(message_indexes(rest)[0], len(messages)) for rest in named.header_rests]
+        places[rows] = np.array(rests, np.int64)[named.headers[rows]]
+        has_prefix[rows] = False
+    # A zero byte stands for the first message.
+    longer = np.flatnonzero(has_prefix & (slices.stops - slices.starts > PREFIX_SIZE))
+    first = longer[slices.data[slices.starts[longer] + PREFIX_SIZE] == 0]
+    places[first], sizes[first], has_prefix[first] = 1, PREFIX_SIZE + 1, False
+    for row in np.flatnonzero(has_prefix).tolist():
+        indexes, size = message_indexes(slices.value(row)[PREFIX_SIZE:])
+        places[row], sizes[row] = messages.setdefault(indexes, len(messages)), PREFIX_SIZE + size
+    return list(messages), places, sizes
 
 
 def message_indexes(content: bytes) -> tuple[Indexes, int]:

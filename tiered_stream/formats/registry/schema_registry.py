@@ -87,65 +87,6 @@ def _check_url(url: str) -> None:
         raise errors.ConfigurationError(f"url: {url!r} is not of the form http(s)://host:port/path")
 
 
-class RegistryConnection:
-    """Connection to a schema registry, through the proxy that the environment names.
-
-    The constructor raises ConfigurationError if the TLS files cannot be used, or the proxy is no
-    URL.
-    """
-
-    def __init__(self, settings: RegistrySettings) -> None:
-        self._urls = settings.urls
-        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
-        if user_info := settings.properties.get("basic.auth.user.info"):
-            headers |= urllib3.make_headers(basic_auth=user_info)
-        tls = _tls(settings.properties)
-        try:
-            self._pools = {
-                url: timed_http.timed_pools(
-                    _CONNECT_SECONDS, _READ_SECONDS, tls, headers, proxy=timed_http.environment_proxy(url)
-                )
-                for url in settings.urls
-            }
-        except (urllib3.exceptions.HTTPError, ValueError):
-            raise errors.ConfigurationError(
-                "the proxy of the schema registry is no URL: correct HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
-            ) from None
-
-    def get(self, path: str) -> dict[str, Any]:
-        """Return the JSON object at `path`, from the first server that returns it.
-
-        The request goes to the servers in turn, in up to 5 rounds. An error that is not temporary ends the rounds.
-
-        Raises:
-            UnknownSchemaError: the registry does not have the object.
-            SchemaRegistryUnavailableError: no server could be reached, or every server responded with an error that may
-                be temporary.
-            SchemaRegistryError: a server refused the request, or is not a schema registry.
-        """
-        wait, why = _FIRST_WAIT, ""
-        for left in reversed(range(_ROUNDS)):
-            for url in self._urls:
-                try:
-                    return self._request(url, path)
-                except errors.SchemaRegistryUnavailableError as error:
-                    why = str(error)
-            if left:
-                time.sleep(wait * random.uniform(0.8, 1.2))
-                wait *= 2
-        raise errors.SchemaRegistryUnavailableError(f"{why} (asked {_ROUNDS} times)")
-
-    def _request(self, url: str, path: str) -> dict[str, Any]:
-        try:
-            status, content = timed_http.fetch(self._pools[url], "GET", url + path, _MAX_BYTES)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise _unreached(url, error) from error
-        document = timed_http.json_object(content)
-        if status == 200 and document is not None:
-            return document
-        raise _refused(url, path, status, (document or {}).get("error_code"))
-
-
 def _unreached(url: str, error: Exception) -> errors.SchemaRegistryError:
     untrusted = timed_http.untrusted_certificate(error)
     if untrusted is not None:
@@ -224,11 +165,26 @@ class RegisteredSchema:
 class SchemaRegistry:
     """Client of one registry that caches schemas, safe to use from several threads.
 
-    `schema_registry` returns the client that a process shares.
+    `schema_registry` returns the client that a process shares. Requests go through the proxy that the environment
+    names. The constructor raises ConfigurationError if the TLS files cannot be used, or the proxy is no URL.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
-        self._connection = RegistryConnection(settings)
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if user_info := settings.properties.get("basic.auth.user.info"):
+            headers |= urllib3.make_headers(basic_auth=user_info)
+        tls = _tls(settings.properties)
+        try:
+            self._pools = {
+                url: timed_http.timed_pools(
+                    _CONNECT_SECONDS, _READ_SECONDS, tls, headers, proxy=timed_http.environment_proxy(url)
+                )
+                for url in settings.urls
+            }
+        except (urllib3.exceptions.HTTPError, ValueError):
+            raise errors.ConfigurationError(
+                "the proxy of the schema registry is no URL: correct HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
+            ) from None
         self._context = settings.context
         self._schemas: SingleFlightCache[int | UUID, RegisteredSchema] = SingleFlightCache(
             _MAX_CHARACTERS, lambda schema: schema.size + 1000
@@ -242,7 +198,7 @@ class SchemaRegistry:
         Raises:
             UnknownSchemaError: the registry has no such schema. For the next minute, the error is raised without a
                 request.
-            SchemaRegistryError: the registry cannot be reached, or refuses the request (see `RegistryConnection.get`).
+            SchemaRegistryError: the registry cannot be reached, or refuses the request.
         """
         # The error has the same text each time, because dead letters have this text as their reason.
         unknown = UnknownSchemaError(f"the schema registry has no schema {schema_id}")
@@ -269,7 +225,7 @@ class SchemaRegistry:
         return self._load(f"/subjects/{subject_path(subject)}/versions/latest")
 
     def _load(self, path: str) -> RegisteredSchema:
-        response = self._connection.get(path)
+        response = self._get(path)
         references: _Loaded = {}
         try:
             self._refer(response, self._context, references)
@@ -289,12 +245,11 @@ class SchemaRegistry:
         for reference in listed if isinstance(listed, list) else [listed]:
             match reference:
                 case {"name": str(name), "subject": str(subject), "version": int(version)}:
-                    pass
+                    subject = subject if context_of(subject) else context + subject
                 case _:
                     raise SchemaRegistryError(
                         f"the schema registry gives a malformed reference: {str(reference)[:100]}"
                     )
-            subject = subject if context_of(subject) else context + subject
             key = name, subject, version
             path = f"/subjects/{subject_path(subject)}/versions/{version}"
             if loaded.get(key) is not None:
@@ -302,11 +257,44 @@ class SchemaRegistry:
             if key in loaded or len(loaded) >= _MAX_REFERENCES:
                 raise SchemaRegistryError(f"{path} refers to itself, or to more than {_MAX_REFERENCES} schemas")
             loaded[key] = None
-            below = self._connection.get(path)
+            below = self._get(path)
             self._refer(below, context_of(subject), loaded)
             # Moved to the end of the order, after the schemas that it needs.
             del loaded[key]
             loaded[key] = name, _text(path, below)
+
+    def _get(self, path: str) -> dict[str, Any]:
+        """Return the JSON object at `path`, from the first server that returns it.
+
+        The request goes to the servers in turn, in up to 5 rounds. An error that is not temporary ends the rounds.
+
+        Raises:
+            UnknownSchemaError: the registry does not have the object.
+            SchemaRegistryUnavailableError: no server could be reached, or every server responded with an error that may
+                be temporary.
+            SchemaRegistryError: a server refused the request, or is not a schema registry.
+        """
+        wait, why = _FIRST_WAIT, ""
+        for left in reversed(range(_ROUNDS)):
+            for url in self._pools:
+                try:
+                    return self._request(url, path)
+                except errors.SchemaRegistryUnavailableError as error:
+                    why = str(error)
+            if left:
+                time.sleep(wait * random.uniform(0.8, 1.2))
+                wait *= 2
+        raise errors.SchemaRegistryUnavailableError(f"{why} (asked {_ROUNDS} times)")
+
+    def _request(self, url: str, path: str) -> dict[str, Any]:
+        try:
+            status, content = timed_http.fetch(self._pools[url], "GET", url + path, _MAX_BYTES)
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise _unreached(url, error) from error
+        document = timed_http.json_object(content)
+        if status == 200 and document is not None:
+            return document
+        raise _refused(url, path, status, (document or {}).get("error_code"))
 
 
 def context_of(subject: str) -> str:

@@ -33,7 +33,6 @@ PREFIX_SIZE = 5
 _GUID_SIZE = 17
 _FIRST_GUID = 1 << 31
 """First number that stands for a GUID. Ids are smaller."""
-_MAX_GUIDS = 10_000
 _MAX_HEADER = 512
 """Maximum number of bytes of a header that are read: enough for a GUID and 64 message indexes."""
 
@@ -43,7 +42,7 @@ class NamedSchemas:
     """Schemas that the values of one batch name."""
 
     numbers: Rows
-    """Schema of each value: its id, the number that stands for its GUID, `NONE` or `BAD_HEADER`."""
+    """Schema of each value: its id, the number that stands for its GUID in this batch, `NONE` or `BAD_HEADER`."""
     sizes: Rows
     """Number of bytes in front of each value's content."""
     guids: dict[int, UUID] = field(default_factory=dict)
@@ -53,61 +52,45 @@ class NamedSchemas:
     header_rests: tuple[bytes, ...] = ()
     """Bytes after the id or the GUID, in each of the different header values of the batch."""
 
-    def name(self, number: int) -> str:
-        """Return the GUID or the id of the schema `number`, as text for error messages."""
-        return str(self.guids.get(number, number))
+    def id_of(self, number: int) -> int | UUID:
+        """Return the GUID or the id of the schema `number`."""
+        return self.guids.get(number, number)
 
 
-class SchemaIds:
-    """Reader of the ids and GUIDs by which values name their schemas. It gives each GUID a number.
+def named_schemas(slices: ByteSlices, header: str, headers: pa.ListArray | None) -> NamedSchemas:
+    """Return the schemas that the values name, in the record header `header` or in front of the value.
 
-    A reader remembers the numbers of 10,000 GUIDs. A GUID that it has forgotten gets a new number.
+    `headers` are the headers of the values' records; None ignores headers.
     """
+    numbers = prefixed_ids(slices)
+    sizes = np.where(numbers >= 0, PREFIX_SIZE, 0)
+    last_headers = None if headers is None else _last_headers(header, headers)
+    if last_headers is None:
+        return NamedSchemas(numbers, sizes)
+    places, contents = last_headers
+    guids: dict[int, UUID] = {}
+    parsed = [_parsed(content, guids) for content in contents]
+    rows = np.flatnonzero((places >= 0) & (slices.valid != 0))
+    numbers[rows] = np.array([number for number, _ in parsed], np.int64)[places[rows]]
+    sizes[rows] = 0
+    places[slices.valid == 0] = -1
+    return NamedSchemas(numbers, sizes, guids, places, tuple(rest for _, rest in parsed))
 
-    def __init__(self, header: str) -> None:
-        """Set the name of the record header that names schemas."""
-        self._header = header
-        self._numbers: LRUCache[UUID, int] = LRUCache(_MAX_GUIDS)
-        self._next = _FIRST_GUID
 
-    def named(self, slices: ByteSlices, headers: pa.ListArray | None) -> NamedSchemas:
-        """Return the schemas that the values name.
+def _parsed(content: bytes, guids: dict[int, UUID]) -> tuple[int, bytes]:
+    """Return the number of the schema that a header value names, and the bytes after its id or GUID.
 
-        `headers` are the headers of the values' records; None ignores headers.
-        """
-        numbers = prefixed_ids(slices)
-        sizes = np.where(numbers >= 0, PREFIX_SIZE, 0)
-        last_headers = None if headers is None else _last_headers(self._header, headers)
-        if last_headers is None:
-            return NamedSchemas(numbers, sizes)
-        places, contents = last_headers
-        guids: dict[int, UUID] = {}
-        parsed = [self._parsed(content, guids) for content in contents]
-        rows = np.flatnonzero((places >= 0) & (slices.valid != 0))
-        numbers[rows] = np.array([number for number, _ in parsed], np.int64)[places[rows]]
-        sizes[rows] = 0
-        places[slices.valid == 0] = -1
-        return NamedSchemas(numbers, sizes, guids, places, tuple(rest for _, rest in parsed))
-
-    def _parsed(self, content: bytes, guids: dict[int, UUID]) -> tuple[int, bytes]:
-        """Return the number of the schema that a header value names, and the bytes after its id or GUID.
-
-        A GUID is added to `guids` under its number. If the header has neither an id nor a GUID, the number is
-        `BAD_HEADER`.
-        """
-        if content[:1] == b"\1" and len(content) >= _GUID_SIZE:
-            guid = UUID(bytes=content[1:_GUID_SIZE])
-            number = self._numbers.get(guid)
-            if number is None:
-                # A number is never used again, because decoders cache schemas by their numbers.
-                number = self._numbers[guid] = self._next
-                self._next += 1
-            guids[number] = guid
-            return number, content[_GUID_SIZE:]
-        schema_id = int.from_bytes(content[1:PREFIX_SIZE])
-        if content[:1] == b"\0" and len(content) >= PREFIX_SIZE and schema_id < _FIRST_GUID:
-            return schema_id, content[PREFIX_SIZE:]
-        return BAD_HEADER, b""
+    A GUID is added to `guids` under a new number. If the header has neither an id nor a GUID, the number is
+    `BAD_HEADER`.
+    """
+    if content[:1] == b"\1" and len(content) >= _GUID_SIZE:
+        number = _FIRST_GUID + len(guids)
+        guids[number] = UUID(bytes=content[1:_GUID_SIZE])
+        return number, content[_GUID_SIZE:]
+    schema_id = int.from_bytes(content[1:PREFIX_SIZE])
+    if content[:1] == b"\0" and len(content) >= PREFIX_SIZE and schema_id < _FIRST_GUID:
+        return schema_id, content[PREFIX_SIZE:]
+    return BAD_HEADER, b""
 
 
 def grouped(keys: Rows) -> Iterator[tuple[int, Rows]]:
@@ -159,7 +142,7 @@ _NOT_REQUESTED = f"its schema's id was not asked for: the registry lacks {_MAX_U
 class NamingDecoder(ValueDecoder, Generic[T]):
     """Decoder of values that name their schemas in a registry. One thread uses it, for any number of batches.
 
-    It caches parsed schemas, by their numbers in `NamedSchemas.numbers`.
+    It caches parsed schemas, by their ids and GUIDs.
     """
 
     def __init__(
@@ -174,11 +157,11 @@ class NamingDecoder(ValueDecoder, Generic[T]):
         Raises:
             ConfigurationError: the registry's settings are invalid.
         """
-        self._ids = SchemaIds(header)
+        self._header = header
         self._registry = schema_registry(settings)
         self._kind = kind
         self._parse = parse
-        self._cache: LRUCache[int, T | str] = LRUCache(_CACHED_SCHEMAS)
+        self._cache: LRUCache[int | UUID, T | str] = LRUCache(_CACHED_SCHEMAS)
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
         """Decode values as `ValueDecoder.decode` does.
@@ -190,7 +173,7 @@ class NamingDecoder(ValueDecoder, Generic[T]):
                 both.
         """
         slices = ByteSlices.of(values)
-        named = self._ids.named(slices, headers)
+        named = named_schemas(slices, self._header, headers)
         return self._decode(slices, named, self._schemas(named))
 
     def _schemas(self, named: NamedSchemas) -> dict[int, T | str]:
@@ -206,10 +189,11 @@ class NamingDecoder(ValueDecoder, Generic[T]):
             if number < 0:
                 writers[number] = NO_SCHEMA_REASONS[number]
                 continue
-            writer = self._cache.get(number)
+            schema_id = named.id_of(number)
+            writer = self._cache.get(schema_id)
             if writer is None and unknown < _MAX_UNKNOWN:
                 try:
-                    writer = self._cache[number] = self._load(named.guids.get(number, number))
+                    writer = self._cache[schema_id] = self._load(schema_id)
                 except UnknownSchemaError as error:
                     unknown += 1
                     writer = str(error)

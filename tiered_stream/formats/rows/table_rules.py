@@ -10,8 +10,8 @@ if a check is true, so it does not pass if the check is NULL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 import numpy as np
@@ -206,16 +206,18 @@ def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
             return False
         return True
 
-    row = pa.struct(list(schema))
-    not_null = (path[0] for path in (_actual_path(row, (name,)) for name in rules.not_null) if path)
-    nested = (path for path in (_actual_path(row, path) for path in rules.nested_not_null) if path)
-    limits = ((_actual_path(row, limit.path), limit) for limit in rules.text_limits)
+    def found(paths: Iterable[FieldPath]) -> Iterator[FieldPath]:
+        return filter(None, (_actual_path(pa.struct(list(schema)), path) for path in paths))
+
+    def names(given: Sequence[str]) -> tuple[str, ...]:
+        return tuple(path[0] for path in found((name,) for name in given))
+
     return TableRules(
-        tuple(not_null),
+        names(rules.not_null),
         tuple(check for check in rules.checks if is_certain(check[1])),
-        tuple(nested),
-        tuple(TextLimit(path, limit.length, limit.padded) for path, limit in limits if path),
-        tuple(path[0] for path in (_actual_path(row, (name,)) for name in rules.partition_texts) if path),
+        tuple(found(rules.nested_not_null)),
+        tuple(replace(limit, path=path) for limit in rules.text_limits for path in found([limit.path])),
+        names(rules.partition_texts),
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.sql import parser as sql
-from tiered_stream.formats.sql.casts import cast, kind_of, try_cast
+from tiered_stream.formats.sql.casts import cast, kind_of
 from tiered_stream.formats.sql.functions import FUNCTIONS
 from tiered_stream.formats.sql.operators import TRY_NAMES
 from tiered_stream.formats.sql.parser import Tree
@@ -110,7 +110,7 @@ def _bound(tree: Tree, columns: Columns) -> Bound:
     if tree.op in (sql.CAST, sql.TRY_CAST):
         if is_floating(kind_of(tree.text)):
             _check_zero(tree)
-        return (cast if tree.op == sql.CAST else try_cast)(args[0], tree.text, columns.zone_is_utc)
+        return cast(args[0], tree.text, columns.zone_is_utc, tries=tree.op == sql.TRY_CAST)
     if tree.op == "timestamp_micros" and _is_far_constant(tree.args[0]):
         raise SqlTypeError(
             "timestamp_micros of a constant far away, or of a computed one: Spark's optimizer fails at its DATE. Write "

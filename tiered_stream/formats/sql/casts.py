@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from tiered_stream.formats.sql.sql_reader import (
     DOUBLE,
     FLOAT,
     INT,
+    MAX_PRECISION,
     NULL,
     STRING,
     TIMESTAMP,
@@ -67,8 +69,8 @@ def kind_of(name: str) -> pa.DataType:
     return kind
 
 
-def cast(arg: Bound, name: str, zone_is_utc: bool) -> Bound:
-    """Return the value as the type of this name.
+def cast(arg: Bound, name: str, zone_is_utc: bool, *, tries: bool = False) -> Bound:
+    """Return the value as the type of this name. If `tries` is True, a value that does not fit is null.
 
     Raises:
         SqlTypeError: the type is not on the list, or not every value of the argument's type fits.
@@ -76,28 +78,15 @@ def cast(arg: Bound, name: str, zone_is_utc: bool) -> Bound:
     kind = kind_of(name)
     if arg.kind in (kind, NULL):
         return arg if arg.kind == kind else literal(None, kind)
-    if kind in (DATE, TIMESTAMP) and arg.kind == STRING and arg.is_literal:
+    if not tries and kind in (DATE, TIMESTAMP) and arg.kind == STRING and arg.is_literal:
         return time_literal(str(arg.literal), kind, zone_is_utc)
-    result = _certain(arg, kind, zone_is_utc)
+    result, tried = _certain(arg, kind, zone_is_utc), _tried(arg, kind)
+    if result is None and tries:
+        result = tried
     if result is None:
-        can_try = _tried(arg, kind) is not None
-        hint = f": use TRY_CAST(… AS {name}), which gives NULL for a value that does not fit" if can_try else ""
-        raise SqlTypeError(f"CAST of {sql_name(arg.kind)} AS {name} is not on the list{hint}")
-    return result
-
-
-def try_cast(arg: Bound, name: str, zone_is_utc: bool) -> Bound:
-    """Return the value as the type of this name, or null if it does not fit.
-
-    Raises:
-        SqlTypeError: the cast between the two types is not on the list.
-    """
-    kind = kind_of(name)
-    if arg.kind in (kind, NULL):
-        return arg if arg.kind == kind else literal(None, kind)
-    result = _certain(arg, kind, zone_is_utc) or _tried(arg, kind)
-    if result is None:
-        raise SqlTypeError(f"TRY_CAST of {sql_name(arg.kind)} AS {name} is not on the list")
+        hint = f": use TRY_CAST(… AS {name}), which gives NULL for a value that does not fit" if tried else ""
+        function = "TRY_CAST" if tries else "CAST"
+        raise SqlTypeError(f"{function} of {sql_name(arg.kind)} AS {name} is not on the list{hint}")
     return result
 
 
@@ -136,16 +125,17 @@ def _is_literal_of(arg: Bound, kind: pa.DataType) -> bool:
 
 def _tried(arg: Bound, kind: pa.DataType) -> Bound | None:
     """Return the cast that gives null for a value that does not fit, or None if it is not on the list."""
-    source, function = arg.kind, None
+    source = arg.kind
+    function: Callable[[pa.Array], pa.Array] | None = None
     if is_integer(kind):
         if is_integer(source):
-            function = _within(kind)
+            function = partial(_within, kind)
         elif is_floating(source):
-            function = _truncated(kind)
+            function = partial(_truncated, kind)
         elif source == STRING:
-            function = _integers_of_texts(kind)
+            function = partial(_integers_of_texts, kind)
     elif is_decimal(kind) and (is_integer(source) or is_decimal(source)):
-        arg, function = as_decimal(Bound(source, arg.values)), _rounded(kind)
+        arg, function = as_decimal(Bound(source, arg.values)), partial(_rounded, kind)
     elif kind == DOUBLE and source == STRING:
         function = _doubles_of_texts
     elif kind == BOOLEAN and source == STRING:
@@ -162,83 +152,67 @@ def _where(fits: pa.Array, values: pa.Array) -> pa.Array:
     return pc.if_else(pc.coalesce(fits, pa.scalar(False)), values, pa.scalar(None, values.type))
 
 
-def _within(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
-    largest = (1 << (kind.bit_width - 1)) - 1
-
-    def values(numbers: pa.Array) -> pa.Array:
-        wide = numbers.cast(BIGINT)
-        fits = pc.and_(pc.greater_equal(wide, -largest - 1), pc.less_equal(wide, largest))
-        return _where(fits, wide).cast(kind)
-
-    return values
+def _largest(kind: pa.DataType) -> int:
+    return (1 << (int(kind.bit_width) - 1)) - 1
 
 
-def _truncated(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
-    """Return the cast of DOUBLE or FLOAT, as Spark's `DoubleExactNumeric`: 2 to the 63 gives the largest BIGINT."""
-    largest = (1 << (kind.bit_width - 1)) - 1
-
-    def values(numbers: pa.Array) -> pa.Array:
-        wide = numbers.cast(DOUBLE)
-        fits = pc.and_(
-            pc.less_equal(pc.floor(wide), float(largest)), pc.greater_equal(pc.ceil(wide), float(-largest - 1))
-        )
-        whole = pc.trunc(_where(fits, wide))
-        at_top = pc.greater_equal(whole, 2.0**63)
-        result = pc.if_else(at_top, pa.scalar(0.0), whole).cast(BIGINT, safe=False)
-        return pc.if_else(at_top, pa.scalar(largest, BIGINT), result).cast(kind)
-
-    return values
+def _within(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
+    wide, largest = numbers.cast(BIGINT), _largest(kind)
+    fits = pc.and_(pc.greater_equal(wide, -largest - 1), pc.less_equal(wide, largest))
+    return _where(fits, wide).cast(kind)
 
 
-def _rounded(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
-    """Return the cast of DECIMAL to DECIMAL, rounded half up."""
-    limit = 10 ** (kind.precision - kind.scale)
-
-    def values(numbers: pa.Array) -> pa.Array:
-        source = numbers.type
-        if kind.scale < source.scale:
-            # One digit more has room for a number that is rounded up.
-            room = pa.decimal128(min(source.precision + 1, 38), source.scale)
-            if room.precision == source.precision:
-                return pa.array([_quantized(number, kind) for number in numbers.to_pylist()], kind)
-            numbers = pc.round(numbers.cast(room), ndigits=kind.scale, round_mode="half_towards_infinity")
-            # No check whether digits are lost: they are zeros now.
-        if source.precision - source.scale + 1 > kind.precision - kind.scale:
-            whole = pa.scalar(Decimal(limit), pa.decimal128(38, 0)) if limit < 10**38 else None
-            if whole is None or numbers.type.scale:
-                return pa.array([_quantized(number, kind) for number in numbers.to_pylist()], kind)
-            fits = pc.and_(pc.less(numbers, whole), pc.greater(numbers, pc.negate(whole)))
-            numbers = _where(fits, numbers)
-        return numbers.cast(kind, safe=False)
-
-    return values
+def _truncated(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
+    """Cast DOUBLE or FLOAT, as Spark's `DoubleExactNumeric`: 2 to the 63 gives the largest BIGINT."""
+    wide, largest = numbers.cast(DOUBLE), _largest(kind)
+    fits = pc.and_(pc.less_equal(pc.floor(wide), float(largest)), pc.greater_equal(pc.ceil(wide), float(-largest - 1)))
+    whole = pc.trunc(_where(fits, wide))
+    at_top = pc.greater_equal(whole, 2.0**63)
+    result = pc.if_else(at_top, pa.scalar(0.0), whole).cast(BIGINT, safe=False)
+    return pc.if_else(at_top, pa.scalar(largest, BIGINT), result).cast(kind)
 
 
-def _quantized(number: Decimal | None, kind: pa.DataType) -> Decimal | None:
-    return None if number is None else fitted(number, kind.precision, kind.scale)
+def _rounded(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
+    """Cast DECIMAL to DECIMAL, rounded half up."""
+    source, limit = numbers.type, 10 ** (kind.precision - kind.scale)
+    if kind.scale < source.scale:
+        if source.precision == MAX_PRECISION:
+            return _by_value(kind, numbers)
+        # One digit more has room for a number that is rounded up.
+        room = pa.decimal128(source.precision + 1, source.scale)
+        numbers = pc.round(numbers.cast(room), ndigits=kind.scale, round_mode="half_towards_infinity")
+        # No check whether digits are lost: they are zeros now.
+    if source.precision - source.scale + 1 > kind.precision - kind.scale:
+        if limit == 10**MAX_PRECISION or numbers.type.scale:
+            return _by_value(kind, numbers)
+        whole = pa.scalar(Decimal(limit), pa.decimal128(MAX_PRECISION, 0))
+        numbers = _where(pc.and_(pc.less(numbers, whole), pc.greater(numbers, pc.negate(whole))), numbers)
+    return numbers.cast(kind, safe=False)
+
+
+def _by_value(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
+    fitting = (None if number is None else fitted(number, kind.precision, kind.scale) for number in numbers.to_pylist())
+    return pa.array(fitting, kind)
 
 
 def _trimmed(texts: pa.Array) -> pa.Array:
     return pc.utf8_trim(texts, characters=BLANKS)
 
 
-def _integers_of_texts(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
-    largest = (1 << (kind.bit_width - 1)) - 1
+def _integers_of_texts(kind: pa.DataType, texts: pa.Array) -> pa.Array:
+    largest = _largest(kind)
 
     def exact(text: str) -> int | None:
         digits_of_text = text.lstrip("+-").lstrip("0") or "0"
         number = int(digits_of_text[:20]) * (-1 if text[0] == "-" else 1)
         return number if -largest - 1 <= number <= largest else None
 
-    def values(texts: pa.Array) -> pa.Array:
-        whole = _trimmed(texts)
-        whole = _where(pc.match_substring_regex(whole, _INTEGER), whole)
-        try:
-            return pc.utf8_ltrim(whole, characters="+").cast(kind)
-        except pa.ArrowInvalid:  # a number of the batch does not fit
-            return pa.array([None if text is None else exact(text) for text in whole.to_pylist()], kind)
-
-    return values
+    whole = _trimmed(texts)
+    whole = _where(pc.match_substring_regex(whole, _INTEGER), whole)
+    try:
+        return pc.utf8_ltrim(whole, characters="+").cast(kind)
+    except pa.ArrowInvalid:  # a number of the batch does not fit
+        return pa.array([None if text is None else exact(text) for text in whole.to_pylist()], kind)
 
 
 def _doubles_of_texts(texts: pa.Array) -> pa.Array:
@@ -260,7 +234,7 @@ def _exact_double(text: str) -> float | None:
         return _hexadecimal(trimmed)
     if trimmed in ("NaN", "+NaN", "-NaN"):
         return float("nan")
-    return _SPECIAL.get(text.strip(_JAVA_BLANKS).lower())
+    return _SPECIAL.get(trimmed.lower())
 
 
 def _hexadecimal(text: str) -> float:

@@ -10,7 +10,7 @@ from tests.rigs.fuzz.mutation import below, one, spoiled
 from tests.rigs.fuzz.target import Target
 from tiered_stream.formats.columns.decoded import ByteSlices
 from tiered_stream.formats.registry.registry_protobuf import message_indexes
-from tiered_stream.formats.registry.writer_schemas import BAD_HEADER, NONE, PREFIX_SIZE, SchemaIds
+from tiered_stream.formats.registry.writer_schemas import BAD_HEADER, NONE, PREFIX_SIZE, named_schemas
 from tiered_stream.records.arrow import HEADERS_TYPE
 
 HEADER = "__value_schema_id"
@@ -26,7 +26,7 @@ def content(random: Random) -> bytes:
 
 def read_names(data: bytes) -> None:
     headers = pa.array([[{"key": HEADER, "value": data}], None, [{"key": HEADER, "value": GOOD}]], HEADERS_TYPE)
-    named = SchemaIds(HEADER).named(ByteSlices.of(pa.array([b"x", data, b"y"], pa.binary())), headers)
+    named = named_schemas(ByteSlices.of(pa.array([b"x", data, b"y"], pa.binary())), HEADER, headers)
     by_header, in_front, good = named.numbers.tolist()
     assert by_header >= 0 or by_header == BAD_HEADER
     assert NONE <= in_front < 1 << 31 and named.sizes.tolist() == [0, PREFIX_SIZE if in_front >= 0 else 0, 0]

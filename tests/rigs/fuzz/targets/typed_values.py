@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf import descriptor_pb2
 
-from tests.formats.avro_cases import Schemas, encoded, in_column, value
+from tests.formats.avro_cases import Schemas, avro_decoder, encoded, in_column, value
 from tests.rigs.fuzz.mutation import below, one, spoiled, spoiled_json
 from tests.rigs.fuzz.target import MIB, Target
 from tiered_stream.formats.avro.avro_decoder import AvroDecoder
@@ -25,7 +25,7 @@ def avro(number: int) -> tuple[Any, AvroDecoder, bytes, Any]:
     random = Random(number)
     schema = Schemas(random).record()
     good = encoded(schema, value(random, schema))
-    return schema, AvroDecoder(json.dumps(schema)), good, in_column(schema, good)
+    return schema, avro_decoder(json.dumps(schema)), good, in_column(schema, good)
 
 
 def avro_value(random: Random) -> bytes:
@@ -62,7 +62,7 @@ def read_avro_schema(data: bytes) -> None:
         written, wanted = map(json.dumps, json.loads(data))
     except (ValueError, TypeError, RecursionError):
         written = wanted = data.decode(errors="replace")
-    decoded = AvroDecoder(written, wanted).decode(pa.array([b"", bytes(40), b"\2" * 40], pa.binary()))
+    decoded = avro_decoder(written, wanted).decode(pa.array([b"", bytes(40), b"\2" * 40], pa.binary()))
     decoded.column.validate(full=True)
 
 
