@@ -20,9 +20,6 @@ from tiered_stream.options.positions import AtOffsets, AtTimestamps, LogEnd, Pos
 from tiered_stream.options.remote_options import LIMIT_OPTIONS
 from tiered_stream.options.types import Option, Queries
 
-_STARTS = (spark.STARTING_TIMESTAMP, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_OFFSETS)
-_ENDS = (spark.ENDING_TIMESTAMP, spark.ENDING_OFFSETS_BY_TIMESTAMP, spark.ENDING_OFFSETS)
-
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
@@ -205,7 +202,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     given = GivenOptions(raw)
     options = _parsed(given, streaming)
     queries = Queries.STREAMING if streaming else Queries.BATCH
-    given.warn(queries, effective=_ENDS if streaming and given.read(spark.BOUNDED_STREAMING) else ())
+    given.warn(queries, effective=spark.ENDS if streaming and given.read(spark.BOUNDED_STREAMING) else ())
     if options.storage.layout is choices.StorageLayout.AIVEN:
         plugin.warn_of_unknown_properties(options.storage.rsm_config, given.plugin_prefix)
     return options
@@ -298,8 +295,8 @@ def _subscription(given: GivenOptions) -> Subscription:
 
 def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position]:
     if not streaming:
-        starting = _position(given, _STARTS, LogEnd.EARLIEST)
-        ending = _position(given, _ENDS, LogEnd.LATEST)
+        starting = _position(given, spark.STARTS, LogEnd.EARLIEST)
+        ending = _position(given, spark.ENDS, LogEnd.LATEST)
         _check_batch_position(starting, LogEnd.LATEST, spark.STARTING_OFFSETS.name)
         _check_batch_position(ending, LogEnd.EARLIEST, spark.ENDING_OFFSETS.name)
         _check_order(starting, ending)
@@ -310,19 +307,19 @@ def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position
                 f"option {option.name} is not for streaming queries: remove it, use a batch one, or set "
                 f"{spark.BOUNDED_STREAMING.name} to true, to end the stream there"
             )
-    return _position(given, _STARTS, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
+    return _position(given, spark.STARTS, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
 
 
 def _bounded_positions(given: GivenOptions) -> tuple[Position, Position]:
     """Return the start and the end of a bounded stream (`boundedStreaming`)."""
-    ending = _position(given, _ENDS, LogEnd.LATEST)
+    ending = _position(given, spark.ENDS, LogEnd.LATEST)
     if names_log_end(ending):
         raise ConfigurationError(
             f"option {spark.BOUNDED_STREAMING.name}: the stream needs a fixed end: give endingTimestamp, "
             "endingOffsetsByTimestamp, or endingOffsets with an offset for each partition. To read the records that "
             "exist now, use the trigger availableNow instead"
         )
-    return _position(given, _STARTS, LogEnd.LATEST), ending
+    return _position(given, spark.STARTS, LogEnd.LATEST), ending
 
 
 def _position(given: GivenOptions, options: Sequence[Option[Any]], default: LogEnd) -> Position:
