@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_SETTINGS
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.doctor.environment import Job
-from tiered_stream.doctor.finding import Examination, Finding, Known, Status
+from tiered_stream.doctor.finding import Examination, Finding, Known, NotNeededError, Status
 from tiered_stream.doctor.spark_conf import SparkConf
-from tiered_stream.doctor.table_checks import _check_connector, _check_table_fits
+from tiered_stream.doctor.table_checks import (
+    Checkpoint,
+    _check_connector,
+    _check_table_fits,
+    _reach_table,
+    check_landed,
+)
+from tiered_stream.locate.log_source import LogSource
 from tiered_stream.options.parsing import parse_options
 
 
@@ -45,3 +55,16 @@ def test_a_table_is_compared_with_the_columns_of_the_job_and_its_day(tmp_path: P
     found = _check_table_fits(Job(parse_options(read, streaming=True), {}, ()), files).description
     assert found.startswith("version 0, its columns fit; the direct lane")
     assert found.endswith(ends)
+
+
+def test_the_jobs_own_table_settings_reach_the_checks_of_its_table(tmp_path: Path) -> None:
+    table = tmp_path / "orders"
+    DeltaTable.create(str(table), pa.schema([("id", pa.int64())]))
+    own = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT", "ingest.mode": "upsert",
+           "ingest.keys": "id"}  # fmt: skip
+    read = {"kafka.bootstrap.servers": "a:1", "subscribe": "x"}
+    job = Job(parse_options(read, streaming=True), {**read, **own}, ())
+    files = _reach_table(job, str(table), SparkConf({}, None)).value
+    assert "decoded columns" in _check_table_fits(job, files).description
+    with pytest.raises(NotNeededError, match="latest state"):
+        check_landed(job, files, Checkpoint({}, None), {}, cast(LogSource, None))
