@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.secure import grant, login_module
+from tests.cli.running import words
 from tests.reading import tier_segments
 from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.tiered_stack import TieredStack
@@ -87,9 +88,8 @@ class Examined:
 
 def examined(settings: Mapping[str, str], spark_conf: list[str], *flags: str) -> Examined:
     """`tiered-stream doctor --json` run to its end."""
-    given = [text for name, value in settings.items() for text in ("--option", f"{name}={value}")]
     conf = [text for each in spark_conf for text in ("--spark-conf", each)]
-    ended = CliRunner().invoke(app, ["doctor", "--json", *given, *conf, *flags], catch_exceptions=False)
+    ended = CliRunner().invoke(app, ["doctor", "--json", *words(settings), *conf, *flags], catch_exceptions=False)
     report: dict[str, Any] = orjson.loads(ended.stdout)
     assert report["exit_code"] == ended.exit_code
     return Examined(ended.exit_code, ended.output, tuple(report["findings"]))

@@ -11,16 +11,14 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.archives import PLAIN, TRANSFORMED, archive_options
+from tests.archives import PLAIN, archive_options
 from tests.doctor.faults import FAULTS, S3A_TABLE, Fault
 from tests.doctor.site import HADOOP_AWS, LAKE, Examined, Site, examined, site
 from tests.gateway.running import RunningGateway
 from tests.local_http import LocalHttp
 from tests.rigs.stack.versitygw import why_no_versitygw
 from tests.services import Cluster
-from tiered_stream.cli import app
 
 pytestmark = pytest.mark.stack
 
@@ -171,27 +169,8 @@ def test_a_gateway_is_looked_through_and_a_host_that_it_may_not_lead_to_is_found
     assert "X-Amz" not in refused.text + allowed.text
 
 
-def test_people_get_a_line_for_each_check_and_its_mend_below(where: Site) -> None:
-    given = {**where.stack.options(), "subscribe": "nowhere"}
-    options = [text for name, value in given.items() for text in ("--option", f"{name}={value}")]
-    ended = CliRunner().invoke(app, ["doctor", *options])
-    lines = ended.output.splitlines()
-    at = next(number for number, line in enumerate(lines) if line.startswith("✗ topics: "))
-    assert lines[at + 1].strip() == "fix: create the topic, or correct subscribe, assign or subscribePattern"
-    assert lines[-1].endswith("skipped")
-    assert ended.exit_code == 1
-    assert where.stack.secret_key not in ended.output
-
-
 def test_an_archive_is_examined_without_brokers() -> None:
     examination = examined(archive_options(PLAIN), [])
     assert (examination.code, examination.with_status("failed")) == (0, [])
     assert found(examination, "segment objects")[0][0] == "ok"
     assert found(examination, "brokers") == [("skipped", "remote.log.locator=archive needs no broker | ")]
-
-
-def test_an_encryption_key_that_is_not_given_is_named() -> None:
-    without = {name: value for name, value in archive_options(TRANSFORMED).items() if "encryption.key" not in name}
-    examination = examined(without, [])
-    assert examination.code == 1
-    assert any("rsm.config.encryption.key.pairs" in each["fix"] for each in examination.with_status("failed"))
