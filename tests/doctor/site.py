@@ -68,9 +68,9 @@ class Site:
             **changes,
         }
 
-    def lake_conf(self, endpoint: str | None = None) -> list[str]:
-        """Spark's, for tables in the lake, or at another S3 service."""
-        conf = s3a_settings(endpoint or self.lake.endpoint, self.lake.access_key, self.lake.secret_key)
+    def lake_conf(self) -> list[str]:
+        """Spark's, for tables in the lake."""
+        conf = s3a_settings(self.lake.endpoint, self.lake.access_key, self.lake.secret_key)
         return [f"spark.hadoop.{name}={value}" for name, value in conf.items()]
 
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -16,7 +11,6 @@ from tests.archives import PLAIN, archive_options
 from tests.doctor.faults import FAULTS, S3A_TABLE, Fault
 from tests.doctor.site import HADOOP_AWS, LAKE, Examined, Site, examined, site
 from tests.gateway.running import RunningGateway
-from tests.local_http import LocalHttp
 from tests.rigs.stack.versitygw import why_no_versitygw
 from tests.services import Cluster
 
@@ -71,82 +65,6 @@ def test_a_planted_fault_is_found_and_its_mend_is_named(where: Site, tmp_path: P
     assert found(examination, "Java")[0][0] == "ok"
     others = [each["check"] for each in examination.with_status("failed") if not each["check"].startswith(fault.check)]
     assert others == ([fault.also] if fault.also else [])
-
-
-class _OtherTime(BaseHTTPRequestHandler):
-    """Passes requests on to the tier; the answer's Date is an hour old."""
-
-    tier = ""
-    ahead = -3600.0
-
-    def do_GET(self) -> None:
-        request = urllib.request.Request(f"{self.tier}{self.path}", headers=dict(self.headers))
-        try:
-            with urllib.request.urlopen(request) as answer:
-                status, head, body = answer.status, answer.headers, answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                status, head, body = error.code, error.headers, error.read()
-        self.send_response_only(status)
-        for name, value in head.items():
-            if name.lower() not in ("date", "content-length", "transfer-encoding", "connection"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Date", formatdate(time.time() + self.ahead, usegmt=True))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-@pytest.mark.parametrize("ahead", [-3600, 400, -150])
-def test_a_clock_that_is_off_is_a_warning_where_the_service_answers_all_the_same(
-    where: Site, tmp_path: Path, ahead: float
-) -> None:
-    handler = type("Handler", (_OtherTime,), {"tier": where.stack.s3_endpoint, "ahead": ahead})
-    with LocalHttp(handler) as server:
-        examination = examined(where.settings(tmp_path, {"remote.storage.s3.endpoint.url": server.url}), [])
-    ((said, text),) = found(examination, "clock")
-    assert said == "warning"
-    assert ("ahead of" if ahead < 0 else "behind") in text
-    assert "clock" in text
-
-
-class _Overwriting(BaseHTTPRequestHandler):
-    """An S3 service as old ones are: a bucket that is always empty, and puts whatever the condition."""
-
-    def do_GET(self) -> None:
-        listed = "/?" in self.path or self.path.count("/") == 1 or "list-type" in self.path
-        self._answer(200 if listed else 404, b"<ListBucketResult/>" if listed else b"")
-
-    def do_HEAD(self) -> None:
-        self._answer(404)
-
-    def do_PUT(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(200)
-
-    def do_DELETE(self) -> None:
-        self._answer(204)
-
-    def _answer(self, status: int, body: bytes = b"") -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("ETag", '"0"')
-        self.end_headers()
-        self.wfile.write(body)
-
-
-@pytest.mark.parametrize(("commit", "status"), [("deltalake", "failed"), ("auto", "warning")])
-def test_a_store_without_conditional_puts_is_found_where_deltalake_commits(
-    where: Site, tmp_path: Path, commit: str, status: str
-) -> None:
-    with LocalHttp(_Overwriting) as server:
-        conf = where.lake_conf(server.url)
-        settings = where.settings(tmp_path, {"ingest.table": f"s3a://{LAKE}/orders", "ingest.commit": commit})
-        examination = examined(settings, [HADOOP_AWS, *conf], "--write")
-    ((said, text),) = found(examination, "writing to the table's store")
-    assert said == status
-    assert "If-None-Match is not honoured" in text
-    assert "ingest.commit=spark" in text
 
 
 def test_a_gateway_is_looked_through_and_a_host_that_it_may_not_lead_to_is_found(where: Site, tmp_path: Path) -> None:
