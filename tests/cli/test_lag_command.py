@@ -46,6 +46,8 @@ def test_a_checkpoint_in_s3_is_reached_by_what_spark_submit_is_given(lake: Versi
     (tmp_path / "spark.conf").write_text("".join(lines))
     given = archive_options(PLAIN), "--checkpoint", "s3a://lake/c"
     assert report("lag", *given, "--properties-file", str(tmp_path / "spark.conf"))["batch_id"] == 4
+    missing = run("lag", *given[:-1], "s3a://lake/other", "--properties-file", str(tmp_path / "spark.conf"))
+    assert missing.exit_code == 2 and "no micro-batch is committed" in missing.output
     (tmp_path / "wrong.conf").write_text("".join(lines).replace(lake.secret_key, "wrong"))
     ended = run("lag", *given, "--properties-file", str(tmp_path / "wrong.conf"))
     assert ended.exit_code == 1 and "--properties-file" in ended.output

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,6 @@ class Site:
 
     stack: TieredStack
     lake: VersityGateway
-    tier_by_lake: VersityGateway
-    """The stack's tier by another S3 service, which heeds regions."""
     trust_store: Path
     stranger: Path
 
@@ -97,18 +95,13 @@ def examined(settings: Mapping[str, str], spark_conf: list[str], *flags: str) ->
 
 @contextmanager
 def site(folder: Path, cluster: Cluster) -> Iterator[Site]:
-    """Fill the cluster, and run the lake and one more endpoint of the tier."""
+    """Fill the cluster, and run the lake."""
     stack = cluster.stack
     _fill(stack)
-    with ExitStack() as services:
-        lake = VersityGateway(folder / "versitygw", folder / "buckets")
-        same_tier = VersityGateway(folder / "versitygw-tier", stack.folder / "storage")
-        for each in (lake, same_tier):
-            each.start()
-            services.callback(each.stop)
+    with VersityGateway(folder / "versitygw", folder / "buckets") as lake:
         lake.client().create_bucket(Bucket=LAKE)
         stranger = CertificateAuthority().write(folder / "stranger.pem")
-        yield Site(stack, lake, same_tier, cluster.trust_store, stranger)
+        yield Site(stack, lake, cluster.trust_store, stranger)
 
 
 def _fill(stack: TieredStack) -> None:

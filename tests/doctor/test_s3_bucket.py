@@ -85,11 +85,11 @@ KEYS = ("us-east-1", True, "id", "secret")
 
 
 @pytest.mark.parametrize("ahead", [-3600, 400])
-def test_a_clock_is_compared_with_the_time_of_the_services_answer(ahead: int) -> None:
-    date = formatdate(time.time() - ahead, usegmt=True)
-    with ScriptedHttp([scripted_http.answer(200, b"<ListBucketResult/>", Date=date)]) as server:
+def test_the_clock_and_the_region_are_those_of_the_services_answer(ahead: int) -> None:
+    head = {"Date": formatdate(time.time() - ahead, usegmt=True), "x_amz_bucket_region": "eu-west-1"}
+    with ScriptedHttp([scripted_http.answer(200, b"<ListBucketResult/>", **head)]) as server:
         listed = list_one_key(Bucket("tier", "", StorageOptions(server.url, *KEYS), SEGMENTS)).value
-    assert listed.seconds_ahead == pytest.approx(ahead, abs=60)
+    assert (listed.seconds_ahead, listed.region) == (pytest.approx(ahead, abs=60), "eu-west-1")
     seen = check_clock(listed)
     assert seen.fix and ("ahead of" if ahead > 0 else "behind") in seen.description
 
