@@ -10,7 +10,7 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.locate.segments import segment_ends
-from tests.rigs.stack.produce import produce_segments
+from tests.rigs.stack.produce import produce_batch, produce_segments
 from tests.rigs.stack.rows import Record, Row
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
@@ -92,6 +92,13 @@ def records(count: int, first: int = 0, value_bytes: int = 20, timestamp_ms: int
     return [
         Record(b"%d" % n, (b"%d " % n).ljust(value_bytes, b"x"), (), timestamp_ms) for n in range(first, first + count)
     ]
+
+
+def fill(stack: TieredStack, topic: str, *partitions: Sequence[Record]) -> None:
+    """Create the topic with these records in each partition. They are in its active segments, and not tiered."""
+    create_tiered_topic(stack.broker, topic, partitions=len(partitions))
+    for number, contents in enumerate(partitions):
+        produce_batch(stack.broker, topic, contents, number)
 
 
 def tier_segments(stack: TieredStack, topic: str, sizes: Iterable[int], partitions: int = 1) -> int:

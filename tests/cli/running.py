@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import orjson
 from typer.testing import CliRunner, Result
 
 from tests.rigs.stack.processes import free_ports
 from tiered_stream.cli import app
 
 
+def words(options: Mapping[str, str]) -> list[str]:
+    """The options as words of the command line."""
+    return [word for name, value in options.items() for word in ("--option", f"{name}={value}")]
+
+
 def run(command: str, options: Mapping[str, str], *arguments: str) -> Result:
     """Run one of its commands with these options."""
-    given = (text for name, value in options.items() for text in ("--option", f"{name}={value}"))
-    return CliRunner().invoke(app, [command, *given, *arguments])
+    return CliRunner().invoke(app, [command, *words(options), *arguments])
+
+
+def report(command: str, options: Mapping[str, str], *arguments: str, status: int = 0) -> dict[str, Any]:
+    """What a command reports as JSON when it ends with this exit code."""
+    ended = run(command, options, "--json", *arguments)
+    assert ended.exit_code == status, ended.output
+    found: dict[str, Any] = orjson.loads(ended.stdout)
+    return found
 
 
 def job_settings(folder: Path, options: Mapping[str, str]) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import orjson
 import pytest
 from typer.testing import CliRunner
 
-from tests.archives import PLAIN, archive_options
+from tests.archives import TRANSFORMED, archive_options
+from tests.cli.running import run
 from tiered_stream.cli import app
 
 
@@ -21,12 +20,6 @@ def test_without_settings_it_says_what_is_missing_and_that_they_are_refused() ->
     assert report["findings"][1]["status"] == "ok"
 
 
-def test_a_settings_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    ended = CliRunner().invoke(app, ["doctor", "--settings", str(tmp_path / "none.properties")])
-    assert ended.exit_code == 2
-    assert "none.properties" in ended.output
-
-
 def test_ctrl_c_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -35,9 +28,11 @@ def test_ctrl_c_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CliRunner().invoke(app, ["doctor"]).exit_code == 130
 
 
-def test_people_get_a_line_for_each_check_and_a_sum() -> None:
-    given = [text for name, value in archive_options(PLAIN).items() for text in ("--option", f"{name}={value}")]
-    ended = CliRunner().invoke(app, ["doctor", *given])
-    assert ended.exit_code == 0, ended.output
-    assert any(line.startswith("✓ segment objects: ") for line in ended.output.splitlines())
-    assert ended.output.splitlines()[-1].endswith("skipped")
+def test_people_get_a_line_for_each_check_its_fix_below_and_a_sum() -> None:
+    given = archive_options(TRANSFORMED)
+    ended = run("doctor", {name: value for name, value in given.items() if "encryption.key" not in name})
+    lines = ended.output.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("✗ "))
+    assert ended.exit_code == 1
+    assert lines[at + 1].startswith("  fix: ") and "rsm.config.encryption.key.pairs" in lines[at + 1]
+    assert any(line.startswith("✓ Java: ") for line in lines) and lines[-1].endswith("skipped")

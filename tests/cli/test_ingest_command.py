@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from tests.cli.running import words
 from tests.cli.test_spark_commands import command, settings_file, start
 from tests.delta.archive import LONG, everything, landed
 from tests.rigs.stack.processes import free_ports
@@ -33,7 +34,7 @@ def nobody_listens(folder: Path, servers: str) -> list[str]:
         "ingest.table": str(folder / "table"),
         "ingest.checkpointLocation": str(folder / "checkpoint"),
     }
-    return [word for name, value in settings.items() for word in ("--option", f"{name}={value}")]
+    return words(settings)
 
 
 SOON = ("--option", "kafka.default.api.timeout.ms=500")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
-import orjson
 import pytest
 from typer.testing import CliRunner
 
 from tests.archives import PLAIN, TRANSFORMED, archive_options, planned
-from tests.cli.running import job_settings, nobody, run
+from tests.cli.running import job_settings, report, run
 from tests.reading import tier_segments
 from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.cli import app
@@ -20,13 +18,6 @@ from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET
 from tiered_stream.read.split_reader import SplitReader
-
-
-def said(options: Mapping[str, str], *arguments: str) -> dict[str, Any]:
-    ended = run("plan", options, "--json", *arguments)
-    assert ended.exit_code == 0, ended.output
-    found: dict[str, Any] = orjson.loads(ended.stdout)
-    return found
 
 
 def read(splits: Iterable[Split], options: Mapping[str, str]) -> ReadMetrics:
@@ -44,7 +35,7 @@ def read(splits: Iterable[Split], options: Mapping[str, str]) -> ReadMetrics:
 @pytest.mark.parametrize("given", [{}, {"remote.split.bytes": "20k"}, {"minPartitions": "100"}])
 def test_it_says_what_the_read_then_takes(name: str, given: Mapping[str, str]) -> None:
     options = archive_options(name, given)
-    total, splits = said(options)["total"], planned(options)
+    total, splits = report("plan", options)["total"], planned(options)
     metrics = read(splits, options)
     assert total["splits"] == len(splits)
     assert total["segments"] == len({part.segment.segment_id for split in splits for part in split.locations})
@@ -53,7 +44,7 @@ def test_it_says_what_the_read_then_takes(name: str, given: Mapping[str, str]) -
 
 
 def test_prices_and_tasks_are_those_of_the_command_line() -> None:
-    found = said(archive_options(PLAIN), "--get-price", "1", "--gib-price", "0", "--tasks", "7")
+    found = report("plan", archive_options(PLAIN), "--get-price", "1", "--gib-price", "0", "--tasks", "7")
     assert found["dollars"] == round(found["total"]["gets"] / 1000, 6)
     assert (found["tasks"], found["prices"]["as_of"]) == (7, "the command line")
 
@@ -64,36 +55,14 @@ def test_a_jobs_settings_file_will_do(tmp_path: Path) -> None:
     assert "s32-big-0" in ended.stdout and "storage charges about $" in ended.stdout
 
 
-@pytest.mark.parametrize(
-    ("options", "arguments", "reason"),
-    [
-        ({**archive_options(PLAIN), "startingOffsets": "soon"}, (), "startingOffsets"),
-        ({**archive_options(PLAIN), "startingOffsets": "latest"}, (), "startingOffsets must not be latest"),
-        ({**archive_options(PLAIN), "minPartitions": "none"}, (), "minPartitions"),
-        ({**archive_options(PLAIN), "ingest.tragetFileSize": "1m"}, (), "ingest.targetFileSize"),
-        (archive_options(PLAIN), ("--subscribe-pattern", "x", "--assign", "{}"), "exactly one"),
-    ],
-)
-def test_wrong_input_is_refused_in_one_line(options: Mapping[str, str], arguments: Sequence[str], reason: str) -> None:
-    ended = run("plan", options, *arguments)
-    assert ended.exit_code == 2
-    assert reason in ended.output and ended.output.count("\n") == 1
-
-
-def test_brokers_that_are_not_there_fail_it_in_one_line() -> None:
-    ended = run("plan", nobody())
-    assert ended.exit_code == 1
-    assert "no broker" in ended.output and ended.output.count("\n") == 1
-
-
 @pytest.mark.stack
 def test_what_is_not_tiered_comes_from_brokers_and_the_reason_is_said(stack: TieredStack, topic: str) -> None:
     tier_segments(stack, topic, [40, 30, 50])
     options = {**stack.options(), "subscribe": topic, "startingOffsets": f'{{"{topic}":{{"0":45}}}}'}
-    (partition,) = said(options)["partitions"]
+    (partition,) = report("plan", options)["partitions"]
     assert (partition["start_offset"], partition["end_offset"], partition["segments"]) == (45, 121, 2)
     assert (partition["broker_offsets"], partition["broker_reason"]) == (1, NOT_TIERED_YET)
-    (partition,) = said({**options, "remote.log.locator": "none"})["partitions"]
+    (partition,) = report("plan", {**options, "remote.log.locator": "none"})["partitions"]
     assert (partition["broker_offsets"], partition["broker_reason"], partition["gets"]) == (76, NO_LOCATOR, 0)
 
 

@@ -7,15 +7,16 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from pyarrow import parquet
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from tests.delta.archive import LONG, everything, landed, options
+from tests.inspection.test_query_checkpoint import write_checkpoint
 from tests.jobs.submitted import SubmittedJob
 from tests.rigs.stack.jars import jar_paths
 from tests.rigs.stack.processes import LONG as SECONDS
@@ -47,12 +48,8 @@ def settings_file(folder: Path, given: Mapping[str, str] | None = None) -> str:
 def command(*words: str, name: str = "replay") -> list[str]:
     jars = ",".join(map(str, jar_paths("delta")))
     conf = {**LOCAL, **SHORT_LIVED, "spark.driver.memory": "1g", "spark.jars": jars}
-    return [
-        *COMMAND,
-        name,
-        *words,
-        *(word for name, value in conf.items() for word in ("--spark-conf", f"{name}={value}")),
-    ]
+    given = (word for name, value in conf.items() for word in ("--spark-conf", f"{name}={value}"))
+    return [*COMMAND, name, *words, *given]
 
 
 def start(words: Sequence[str]) -> subprocess.Popen[str]:
@@ -159,54 +156,50 @@ def no_spark(*_: object) -> None:
     raise AssertionError("Spark was started")
 
 
-@pytest.mark.parametrize("into", ["{}/table", "parquet:{}/folder", "kafka:copy"])
-def test_a_dry_run_starts_no_spark(into: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def dry_run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """The command `replay --dry-run` of all times, which may not start Spark."""
     monkeypatch.setattr(spark_commands, "spark_session", no_spark)
-    words = ["--from", "0", "--into", into.format(tmp_path), "--settings", settings_file(tmp_path)]
-    result = CliRunner().invoke(app, ["replay", "--dry-run", "--json", *words])
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["total"]["offsets"] == 18_687
+    return lambda *words: CliRunner().invoke(app, ["replay", "--dry-run", "--from", "0", *words])
+
+
+def offsets(ended: Result) -> int:
+    """Number of offsets of which a dry run has said as JSON that it would read them."""
+    assert ended.exit_code == 0, ended.output
+    total: int = json.loads(ended.stdout)["total"]["offsets"]
+    return total
+
+
+@pytest.mark.parametrize("into", ["{}/table", "parquet:{}/folder", "kafka:copy"])
+def test_a_dry_run_starts_no_spark(into: str, tmp_path: Path, dry_run: Callable[..., Result]) -> None:
+    words = ["--into", into.format(tmp_path), "--settings", settings_file(tmp_path)]
+    assert offsets(dry_run("--json", *words)) == 18_687
     assert [path.name for path in tmp_path.iterdir()] == ["job.properties"]
 
 
 def test_a_dry_run_leaves_to_the_job_what_its_query_has_not_landed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, dry_run: Callable[..., Result]
 ) -> None:
-    monkeypatch.setattr(spark_commands, "spark_session", no_spark)
-    for folder in ("offsets", "commits"):
-        (tmp_path / "checkpoint" / folder).mkdir(parents=True)
-    ends = json.dumps({LONG: {"0": 1000}})
-    metadata = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
-    (tmp_path / "checkpoint" / "offsets" / "0").write_text(f"v1\n{metadata}\n{ends}")
-    (tmp_path / "checkpoint" / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
-    own = {"ingest.checkpointLocation": f"{tmp_path}/checkpoint", "ingest.table": f"{tmp_path}/{{topic}}"}
-    words = ["--from", "0", "--into", f"{tmp_path}/table", "--settings", settings_file(tmp_path, own)]
-    result = CliRunner().invoke(app, ["replay", "--dry-run", "--json", *words])
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["total"]["offsets"] == 1000
+    checkpoint = write_checkpoint(tmp_path / "checkpoint", 0, json.dumps({LONG: {"0": 1000}}))
+    own = {"ingest.checkpointLocation": str(checkpoint), "ingest.table": f"{tmp_path}/{{topic}}"}
+    words = ["--into", f"{tmp_path}/table", "--settings", settings_file(tmp_path, own)]
+    assert offsets(dry_run("--json", *words)) == 1000
 
 
 @pytest.mark.stack
 @pytest.mark.parametrize("own", ["s3a://lake/checkpoints", "{}/checkpoints"])
 def test_a_dry_run_reads_checkpoints_as_sparks_settings_say(
-    tmp_path: Path, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, own: str
+    tmp_path: Path, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, dry_run: Callable[..., Result], own: str
 ) -> None:
-    monkeypatch.setattr(spark_commands, "spark_session", no_spark)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-nobody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     lake.client().create_bucket(Bucket="lake")
     settings = s3a_settings(lake.endpoint, lake.access_key, lake.secret_key)
     (tmp_path / "spark.conf").write_text("".join(f"spark.hadoop.{each} {settings[each]}\n" for each in settings))
     job = {"ingest.table": "s3a://lake/orders", "ingest.checkpointLocation": own.format(tmp_path)}
-    words = ["--from", "0", "--into", "s3a://lake/orders", "--settings", settings_file(tmp_path, job)]
-    result = CliRunner().invoke(
-        app, ["replay", "--dry-run", "--json", *words, "--properties-file", str(tmp_path / "spark.conf")]
-    )
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["total"]["offsets"] == 18_687
-    refused = CliRunner().invoke(
-        app, ["replay", "--dry-run", *words, "--spark-conf", f"spark.hadoop.{ENDPOINT}=http://127.0.0.1:1"]
-    )
+    words = ["--into", "s3a://lake/orders", "--settings", settings_file(tmp_path, job)]
+    assert offsets(dry_run("--json", *words, "--properties-file", str(tmp_path / "spark.conf"))) == 18_687
+    refused = dry_run(*words, "--spark-conf", f"spark.hadoop.{ENDPOINT}=http://127.0.0.1:1")
     assert refused.exit_code == 2 and refused.exception is not None
     assert "--properties-file" in refused.output and "Traceback" not in refused.output
 
@@ -216,11 +209,9 @@ def test_a_dry_run_reads_checkpoints_as_sparks_settings_say(
     [(["--into", "catalog_table"], "Spark's catalog"), (["--into", "a/b", "--replace"], "--replace depends on")],
 )
 def test_a_dry_run_says_why_it_starts_spark(
-    words: list[str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], reason: str, tmp_path: Path, dry_run: Callable[..., Result]
 ) -> None:
-    monkeypatch.setattr(spark_commands, "spark_session", no_spark)
-    given = ["--from", "0", "--settings", settings_file(tmp_path), *words]
-    result = CliRunner().invoke(app, ["replay", "--dry-run", *given])
+    result = dry_run("--settings", settings_file(tmp_path), *words)
     assert isinstance(result.exception, AssertionError)
     assert "The dry run starts Spark: " in result.stderr and reason in result.stderr
 
@@ -251,20 +242,9 @@ def test_sparks_settings_that_come_after_spark_has_started_are_refused(
     assert result.exit_code == 2 and "--properties-file" in result.output
 
 
-def test_a_verification_of_nothing_is_refused_before_spark_starts() -> None:
-    result = CliRunner().invoke(app, ["verify", "--subscribe", "orders"])
-    assert result.exit_code == 2 and "--table" in result.output
-
-
 def test_a_redrive_without_a_table_for_dead_letters_is_refused_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(spark_commands, "spark_session", no_spark)
     result = CliRunner().invoke(app, ["redrive", "--option", "ingest.table=a/b"])
     assert result.exit_code == 2 and "ingest.deadLetterTable" in result.output
-
-
-@pytest.mark.parametrize("name", ["replay", "verify"])
-def test_the_help_has_the_exit_codes(name: str) -> None:
-    result = CliRunner().invoke(app, [name, "--help"])
-    assert "Exit codes: 0 " in " ".join(result.output.split())

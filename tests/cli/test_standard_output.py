@@ -15,16 +15,18 @@ import pyarrow as pa
 import pytest
 
 from tests.archives import PLAIN, archive_options
+from tests.cli.running import words
 from tests.cli.test_watch_command import batch
 from tests.forking_python import run_command
 from tiered_stream import __version__
 from tiered_stream.cli import cat_command
+from tiered_stream.cli.command_line import show
 from tiered_stream.cli.watch_command import watch
 from tiered_stream.observe import standard_output
 from tiered_stream.observe.prometheus_endpoint import Monitor
 from tiered_stream.observe.query_metrics import QueryMetrics
 
-ARCHIVE = [text for name, value in archive_options(PLAIN).items() for text in ("--option", f"{name}={value}")]
+ARCHIVE = words(archive_options(PLAIN))
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -39,14 +41,17 @@ def run(*arguments: str, **more: str) -> tuple[int, bytes, bytes]:
 
 
 @contextmanager
-def piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def piped(monkeypatch: pytest.MonkeyPatch, *, unread: bool = False, encoding: str = "utf-8") -> Iterator[int]:
     """Standard output as in a pipe, whose other end it gives: a read there fails where nothing has come."""
     reads, writes = os.pipe()
     os.set_blocking(reads, False)
-    with io.TextIOWrapper(open(writes, "wb")) as out, monkeypatch.context() as patched:
+    if unread:
+        os.close(reads)
+    with io.TextIOWrapper(open(writes, "wb"), encoding) as out, monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", out)
         yield reads
-    os.close(reads)
+    if not unread:
+        os.close(reads)
 
 
 def records(*values: bytes) -> pa.RecordBatch:
@@ -90,10 +95,7 @@ def test_a_reader_that_leaves_is_no_failure(command: str) -> None:
 
 def test_a_reader_that_leaves_does_not_change_what_a_command_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code of `verify … | head -1` still says whether something differs: `show` neither raises nor exits."""
-    reads, writes = os.pipe()
-    os.close(reads)
-    with io.TextIOWrapper(open(writes, "wb")) as out, monkeypatch.context() as patched:
-        patched.setattr(sys, "stdout", out)
+    with piped(monkeypatch, unread=True):
         console = standard_output.open_console()
         for _ in range(2):
             console.print("a line")
@@ -133,11 +135,8 @@ def test_each_look_at_a_driver_is_written_into_a_pipe_when_it_was_taken(
 
 @pytest.mark.parametrize("json", [False, True])
 def test_watch_ends_when_nobody_reads_it_any_more(monkeypatch: pytest.MonkeyPatch, driver: str, json: bool) -> None:
-    reads, writes = os.pipe()
     monkeypatch.setattr("tiered_stream.cli.watch_command.sleep", lambda _: None)
-    os.close(reads)
-    with io.TextIOWrapper(open(writes, "wb")) as out, monkeypatch.context() as patched:
-        patched.setattr(sys, "stdout", out)
+    with piped(monkeypatch, unread=True):
         watch(driver, json=json)
 
 
@@ -149,14 +148,9 @@ def test_a_terminal_that_is_not_utf_8_gets_other_signs(encoding: str) -> None:
 
 
 def test_json_is_utf_8_whatever_the_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads, writes = os.pipe()
-    with io.TextIOWrapper(open(writes, "wb"), "ascii") as out, monkeypatch.context() as patched:
-        patched.setattr(sys, "stdout", out)
-        from tiered_stream.cli.command_line import show
-
+    with piped(monkeypatch, encoding="ascii") as pipe:
         show(orjson.dumps({"name": "größer"}).decode())
-    with open(reads, "rb") as pipe:
-        assert orjson.loads(pipe.read()) == {"name": "größer"}
+        assert orjson.loads(os.read(pipe, 100)) == {"name": "größer"}
 
 
 HELP_OF_ALL = """
@@ -168,12 +162,13 @@ for name in [[], *([each.name or each.callback.__name__] for each in app.registe
 """
 
 
-def test_help_is_printed_in_any_encoding() -> None:
+def test_help_has_the_exit_codes_and_is_printed_in_any_encoding() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", HELP_OF_ALL], capture_output=True, env=environment(PYTHONIOENCODING="ascii")
     )
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert ended.stdout.count(b"Usage: ") == 14
+    assert ended.stdout.count(b"Exit codes: 0 ") == 12, "of all commands but warm"
 
 
 def test_the_version_is_told_by_the_command_and_by_the_module() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import orjson
 import pytest
 
-from tests.archives import PLAIN, archive_options
-from tests.cli.running import nobody, run
+from tests.cli.running import report, run
 from tests.reading import BY_STEP, FIRST_TIMESTAMP_MS, SEGMENT_STEP_MS, options, records
 from tests.rigs.stack.bulk import produce_bulk
 from tests.rigs.stack.produce import produce_segments
@@ -19,32 +17,8 @@ from tests.rigs.stack.transactions import TransactionalProducer
 from tiered_stream import scan
 
 
-def verified(given: Mapping[str, str], *arguments: str, status: int = 0) -> dict[str, Any]:
-    ended = run("verify", given, "--storage", "--json", *arguments)
-    assert ended.exit_code == status, ended.output
-    found: dict[str, Any] = orjson.loads(ended.stdout)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("given", "arguments", "reason"),
-    [
-        (archive_options(PLAIN), (), "an archive has no brokers"),
-        ({"kafka.bootstrap.servers": "b:1", "subscribe": "t", "remote.log.locator": "none"}, (), "what is tiered"),
-        ({"kafka.bootstrap.servers": "b:1", "subscribe": "t"}, ("--table", "/t"), "remove --table or --storage"),
-        ({"kafka.bootstrap.servers": "b:1", "subscribe": "t", "startingOffsets": "soon"}, (), "startingOffsets"),
-    ],
-)
-def test_wrong_input_is_refused_in_one_line(given: Mapping[str, str], arguments: Sequence[str], reason: str) -> None:
-    ended = run("verify", given, "--storage", *arguments)
-    assert ended.exit_code == 2
-    assert reason in ended.output and ended.output.count("\n") == 1
-
-
-def test_brokers_that_are_not_there_fail_it_in_one_line() -> None:
-    ended = run("verify", nobody(), "--storage")
-    assert ended.exit_code == 1
-    assert "no broker" in ended.output and ended.output.count("\n") == 1
+def verified(given: Mapping[str, str], status: int = 0) -> dict[str, Any]:
+    return report("verify", given, "--storage", status=status)
 
 
 @pytest.mark.stack

@@ -68,8 +68,3 @@ def test_an_installation_that_cannot_be_written_to_is_named(tmp_path: Path, monk
     ended = CliRunner().invoke(app, ["warm"])
     assert ended.exit_code == 1
     assert f"{tmp_path}/file: Not a directory" in ended.output
-
-
-def test_the_command_says_what_it_can_do() -> None:
-    ended = CliRunner().invoke(app, ["--help"])
-    assert ended.exit_code == 0 and "warm" in ended.output

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-import orjson
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.reading import batch, options, records
+from tests.contract.runs import Found, by_partition, rows
+from tests.reading import batch, fill, options, records
 from tests.rigs.stack.produce import produce_batch
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.tiered_stack import TieredStack
-from tests.rigs.stack.topics import create_tiered_topic
 
 TOPIC = "bounds"
 LATE = 10_000
@@ -22,21 +22,14 @@ LATE = 10_000
 @pytest.fixture(scope="module")
 def bounds(stack: TieredStack) -> Mapping[str, str]:
     """A topic of three partitions with ten records each, at 0, 1000, … 9000 ms."""
-    create_tiered_topic(stack.broker, TOPIC, partitions=3)
-    for partition in range(3):
-        produce_batch(stack.broker, TOPIC, [Record(value=b"v", timestamp_ms=n * 1000) for n in range(10)], partition)
+    fill(stack, TOPIC, *[[Record(value=b"v", timestamp_ms=n * 1000) for n in range(10)]] * 3)
     return options(stack, TOPIC)
 
 
-def at(*numbers: int) -> str:
-    return orjson.dumps({TOPIC: {str(partition): number for partition, number in enumerate(numbers)}}).decode()
+at = partial(by_partition, TOPIC)
 
 
-def rows(*ranges: range) -> list[tuple[int, int]]:
-    return [(partition, offset) for partition, offsets in enumerate(ranges) for offset in offsets]
-
-
-def found(spark: SparkSession, given: Mapping[str, str], source: str = "tiered_stream") -> list[tuple[int, int]]:
+def found(spark: SparkSession, given: Mapping[str, str], source: str = "tiered_stream") -> Found:
     return sorted((row[0], row[1]) for row in batch(spark, given, source).select("partition", "offset").collect())
 
 
@@ -105,9 +98,7 @@ def test_a_union_with_itself_has_each_row_twice(spark: SparkSession, bounds: Map
 def test_a_data_frame_keeps_what_was_there_when_it_was_first_used(
     stack: TieredStack, spark: SparkSession, topic: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic, partitions=3)
-    for partition in range(3):
-        produce_batch(stack.broker, topic, records(5), partition)
+    fill(stack, topic, *[records(5)] * 3)
     frame = batch(spark, options(stack, topic, {"minPartitions": "6"}))
     assert frame.count() == 15
     assert frame.selectExpr("spark_partition_id()").distinct().count() >= 6

@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.contract.runs import Runs, at, by_partition, rows
-from tests.reading import options, records, stream
+from tests.reading import fill, options, records, stream
 from tests.rigs.stack.produce import produce_batch
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.tiered_stack import TieredStack
@@ -28,9 +28,7 @@ from tests.rigs.stack.transactions import TransactionalProducer
 def test_a_query_starts_where_it_is_told_and_goes_on_from_its_checkpoint(
     stack: TieredStack, runs: Runs, topic: str, subscription: str, start: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic, partitions=2)
-    for partition in (0, 1):
-        produce_batch(stack.broker, topic, at(1000, 2000, 3000), partition)
+    fill(stack, topic, *[at(1000, 2000, 3000)] * 2)
     starts, first = {
         "latest": ({"startingOffsets": "latest"}, (3, 3)),
         "earliest": ({"startingOffsets": "earliest"}, (0, 0)),
@@ -56,9 +54,7 @@ def test_a_query_starts_where_it_is_told_and_goes_on_from_its_checkpoint(
 
 @pytest.mark.contract("2.3")
 def test_each_partition_starts_where_the_map_says(stack: TieredStack, runs: Runs, topic: str) -> None:
-    create_tiered_topic(stack.broker, topic, partitions=5)
-    for partition in range(5):
-        produce_batch(stack.broker, topic, records(4), partition)
+    fill(stack, topic, *[records(4)] * 5)
     given = options(stack, topic, {"startingOffsets": by_partition(topic, -2, -1, 0, 1, 2)})
     assert runs.land(given) == rows(range(4), range(0), range(4), range(1, 4), range(2, 4))
     for partition in range(5):
@@ -72,9 +68,7 @@ def test_each_partition_starts_where_the_map_says(stack: TieredStack, runs: Runs
 def test_a_partition_without_late_rows_fails_or_delivers_what_comes_later(
     stack: TieredStack, runs: Runs, topic: str, subscription: str, form: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic, partitions=2)
-    produce_batch(stack.broker, topic, at(1000, 2000), 0)
-    produce_batch(stack.broker, topic, at(1000), 1)
+    fill(stack, topic, at(1000, 2000), at(1000))
     late = "2000" if form == "startingTimestamp" else by_partition(topic, 2000, 2000)
     given = {**options(stack, topic), form: late}
     del given["subscribe"]
@@ -91,17 +85,14 @@ def test_a_partition_without_late_rows_fails_or_delivers_what_comes_later(
 def test_a_partition_that_is_given_an_earlier_time_delivers_from_there(
     stack: TieredStack, runs: Runs, topic: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic, partitions=2)
-    produce_batch(stack.broker, topic, at(1000, 2000), 0)
-    produce_batch(stack.broker, topic, at(500, 1000), 1)
+    fill(stack, topic, at(1000, 2000), at(500, 1000))
     given = options(stack, topic, {"startingOffsetsByTimestamp": by_partition(topic, 2000, 1000)})
     assert runs.land(given) == [(0, 1), (1, 1)]
 
 
 @pytest.mark.contract("2.51")
 def test_a_checkpoint_of_a_query_without_headers_goes_on_with_them(stack: TieredStack, runs: Runs, topic: str) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(3))
+    fill(stack, topic, records(3))
     assert runs.land(options(stack, topic, {"includeHeaders": "false"})) == rows(range(3))
     produce_batch(stack.broker, topic, [Record(value=b"v", headers=(("name", b"text"),))])
     columns = []
@@ -114,9 +105,7 @@ def test_a_checkpoint_of_a_query_without_headers_goes_on_with_them(stack: Tiered
 
 @pytest.mark.contract("2.22", "1.8 AvailableNow")
 def test_15_rows_with_a_limit_of_5_are_three_batches(stack: TieredStack, runs: Runs, topic: str) -> None:
-    create_tiered_topic(stack.broker, topic, partitions=5)
-    for partition in range(5):
-        produce_batch(stack.broker, topic, records(3), partition)
+    fill(stack, topic, *[records(3)] * 5)
     assert runs.land(options(stack, topic, {"maxOffsetsPerTrigger": "5"})) == rows(*(range(3) for _ in range(5)))
     assert [len(found) for found in runs.batches] == [5, 5, 5]
 
@@ -125,8 +114,7 @@ def test_15_rows_with_a_limit_of_5_are_three_batches(stack: TieredStack, runs: R
 def test_a_batch_that_failed_is_made_again_after_partitions_were_added(
     stack: TieredStack, runs: Runs, topic: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(3))
+    fill(stack, topic, records(3))
     given = options(stack, topic)
 
     def fail(_: DataFrame) -> None:
@@ -152,9 +140,7 @@ def test_a_batch_that_failed_is_made_again_after_partitions_were_added(
 def test_a_topic_that_is_made_again_with_less_fails_the_run(
     stack: TieredStack, runs: Runs, topic: str, partitions: int, condition: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic, partitions=2)
-    for partition in (0, 1):
-        produce_batch(stack.broker, topic, records(5), partition)
+    fill(stack, topic, *[records(5)] * 2)
 
     def make_again(_: DataFrame) -> None:
         recreate_topic(stack.broker, topic, partitions)
@@ -194,8 +180,7 @@ def test_transactions_under_a_limit(stack: TieredStack, runs: Runs, topic: str, 
 
 @pytest.mark.contract("2.37")
 def test_a_watermark_follows_the_timestamps(stack: TieredStack, spark: SparkSession, topic: str) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, at(1_000, 100_000))
+    fill(stack, topic, at(1_000, 100_000))
     counted = stream(spark, options(stack, topic)).withWatermark("timestamp", "10 seconds")
     counts = counted.groupBy("timestamp").count()
     table = topic.replace("-", "_")
@@ -215,8 +200,7 @@ def test_a_union_goes_on_when_one_of_its_streams_has_no_more(
 ) -> None:
     short, long = f"{topic}-s", f"{topic}-l"
     for name, count in ((short, 4), (long, 17)):
-        create_tiered_topic(stack.broker, name)
-        produce_batch(stack.broker, name, records(count))
+        fill(stack, name, records(count))
     seen: list[tuple[str, int]] = []
 
     def land(frame: DataFrame, batch_id: int) -> None:
@@ -230,8 +214,7 @@ def test_a_union_goes_on_when_one_of_its_streams_has_no_more(
 
 @pytest.mark.contract("2.42")
 def test_a_stream_is_joined_with_itself(stack: TieredStack, spark: SparkSession, topic: str, tmp_path: Path) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(10))
+    fill(stack, topic, records(10))
     frame = stream(spark, options(stack, topic)).selectExpr("offset as here", "offset * 2 as twice")
     joined = frame.alias("a").join(frame.alias("b"), on="here").selectExpr("here")
     seen: list[int] = []
@@ -246,9 +229,7 @@ def test_a_stream_is_joined_with_itself(stack: TieredStack, spark: SparkSession,
 
 @pytest.mark.contract("2.47", "1.2 minPartitions")
 def test_six_tasks_read_three_partitions(stack: TieredStack, runs: Runs, topic: str) -> None:
-    create_tiered_topic(stack.broker, topic, partitions=3)
-    for partition in range(3):
-        produce_batch(stack.broker, topic, records(6), partition)
+    fill(stack, topic, *[records(6)] * 3)
     tasks: list[int] = []
 
     def count(frame: DataFrame) -> None:

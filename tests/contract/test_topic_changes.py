@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.contract.runs import Found, Runs, by_partition, rows
-from tests.reading import batch, options, records, stream
+from tests.reading import batch, fill, options, records, stream
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.produce import produce_batch
 from tests.rigs.stack.tiered_stack import TieredStack
@@ -42,8 +42,7 @@ def delete_before(stack: TieredStack, topic: str, offset: int, partition: int) -
 
 def first_landed(stack: TieredStack, runs: Runs, topic: str, count: int, given: dict[str, str]) -> dict[str, str]:
     """Land a new topic with so many records, and return the options of the next run."""
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(count))
+    fill(stack, topic, records(count))
     again = options(stack, topic, given)
     assert runs.land(again) == rows(range(count))
     return again
@@ -95,8 +94,7 @@ def test_a_topic_of_a_pattern_vanishes_and_comes_back_as_a_new_one(
 ) -> None:
     stays, goes = f"{topic}-stays", f"{topic}-goes"
     for name in (stays, goes):
-        create_tiered_topic(stack.broker, name)
-        produce_batch(stack.broker, name, records(3))
+        fill(stack, name, records(3))
     given = {**options(stack, topic), **group, "failOnDataLoss": policy, "subscribePattern": f"{topic}-(stays|goes)"}
     del given["subscribe"]
     assert len(runs.land(given)) == 6
@@ -105,8 +103,7 @@ def test_a_topic_of_a_pattern_vanishes_and_comes_back_as_a_new_one(
     condition = "PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT" if group else "PARTITIONS_DELETED"
     lands(runs, given, condition, [(0, 3), (0, 4)])
     if policy == "false":
-        create_tiered_topic(stack.broker, goes)
-        produce_batch(stack.broker, goes, records(2))
+        fill(stack, goes, records(2))
         assert runs.land(given) == [(0, 0), (0, 1)]
 
 
@@ -135,8 +132,7 @@ def test_the_log_start_passes_what_a_stream_was_to_read_next(
 def test_a_batch_query_reaches_out_of_the_log(
     stack: TieredStack, spark: SparkSession, topic: str, policy: str, source: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(6))
+    fill(stack, topic, records(6))
     delete_before(stack, topic, 2, 0)
     patient = {"kafkaConsumer.pollTimeoutMs": "20000", "failOnDataLoss": policy}
     for bounds in ({"startingOffsets": by_partition(topic, 0)}, {"endingOffsets": by_partition(topic, 9)}):
@@ -155,8 +151,7 @@ def test_a_pattern_that_finds_nothing_at_first_reads_the_first_topic_from_its_st
     given = {**options(stack, topic), "subscribePattern": f"^{topic}$"}
     del given["subscribe"]
     assert runs.land(given) == []
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(3))
+    fill(stack, topic, records(3))
     assert runs.land(given) == rows(range(3))
 
 
@@ -190,8 +185,7 @@ def test_topics_of_a_pattern_come_and_go_under_a_query_that_may_go_on(
     stack: TieredStack, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
     first, second = f"{topic}-1", f"{topic}-2"
-    create_tiered_topic(stack.broker, first)
-    produce_batch(stack.broker, first, records(3))
+    fill(stack, first, records(3))
     given = {**options(stack, topic), "failOnDataLoss": "false", "subscribePattern": f"{topic}-."}
     del given["subscribe"]
     seen: set[tuple[str, int]] = set()
@@ -210,8 +204,7 @@ def test_topics_of_a_pattern_come_and_go_under_a_query_that_may_go_on(
     has(first, 3)
     delete_topic(stack.broker, first)
     query.processAllAvailable()
-    create_tiered_topic(stack.broker, second)
-    produce_batch(stack.broker, second, records(4))
+    fill(stack, second, records(4))
     has(second, 4)
     query.stop()
     logged = [file.read_text().splitlines()[-1] for file in (checkpoint / "offsets").glob("[0-9]*")]

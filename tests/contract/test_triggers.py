@@ -9,19 +9,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.contract.runs import Runs, rows
-from tests.reading import options, records, stream
+from tests.reading import fill, options, records, stream
 from tests.rigs.stack.produce import produce_batch
 from tests.rigs.stack.tiered_stack import TieredStack
-from tests.rigs.stack.topics import create_tiered_topic
 
 LAGS = (101, 11, 1)
 
 
 @pytest.fixture
 def lagging(stack: TieredStack, topic: str) -> str:
-    create_tiered_topic(stack.broker, topic, partitions=3)
-    for partition, count in enumerate(LAGS):
-        produce_batch(stack.broker, topic, records(count), partition)
+    fill(stack, topic, *map(records, LAGS))
     return topic
 
 
@@ -40,7 +37,7 @@ def test_the_highest_limit_does_not_overflow(stack: TieredStack, runs: Runs, lag
     assert len(runs.batches) == 1
 
 
-@pytest.mark.contract("2.27", "2.28", "1.8 Trigger.Once")
+@pytest.mark.contract("2.27", "2.28", "2.30", "1.8 Trigger.Once")
 @pytest.mark.parametrize("limit", [{"maxOffsetsPerTrigger": "10"}, {"minOffsetsPerTrigger": "1000"}])
 @pytest.mark.filterwarnings("ignore:.*once.*")
 def test_trigger_once_takes_all_there_is(
@@ -54,8 +51,7 @@ def test_trigger_once_takes_all_there_is(
 
 @pytest.mark.contract("1.8 least under AvailableNow")
 def test_available_now_reads_all_there_was_whatever_the_least(stack: TieredStack, runs: Runs, topic: str) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(7))
+    fill(stack, topic, records(7))
     limits = {"minOffsetsPerTrigger": "3", "maxOffsetsPerTrigger": "3"}
     assert runs.land(options(stack, topic, limits)) == rows(range(7))
     assert [len(found) for found in runs.batches] == [3, 3, 1]
@@ -67,8 +63,7 @@ def test_available_now_reads_all_there_was_whatever_the_least(stack: TieredStack
 def test_the_least_is_waited_for_and_the_most_caps_it(
     stack: TieredStack, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(5))
+    fill(stack, topic, records(5))
     limits = {"minOffsetsPerTrigger": "15", "maxOffsetsPerTrigger": "20", "maxTriggerDelay": "1d"}
     given = options(stack, topic, limits)
     batches: list[int] = []

@@ -20,7 +20,7 @@ from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.model import TopicPartition
-from tiered_stream.options.offset_json import LastOffsets, Notes, StreamOffsets
+from tiered_stream.options.offset_json import Notes, StreamOffsets, stream_offsets_to_dict
 
 S3A_TABLE = {"ingest.table": f"s3a://{LAKE}/orders", "ingest.checkpointLocation": f"s3a://{LAKE}/checkpoints/orders"}
 
@@ -58,10 +58,6 @@ def _as(user: str, password: str | None = None, **settings: str) -> Callable[[Si
     return lambda site, _: Planted({**site.login(user, password), **settings})
 
 
-def _no_broker(_site: Site, _folder: Path) -> Planted:
-    return Planted({"kafka.bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}"})
-
-
 def _no_token_endpoint(site: Site, _folder: Path) -> Planted:
     oauthbearer = {
         "sasl.mechanism": "OAUTHBEARER",
@@ -78,10 +74,6 @@ def _no_endpoint(_site: Site, _folder: Path) -> Planted:
 
 def _at(listener: str) -> Callable[[Site, Path], Planted]:
     return lambda site, _: Planted({"kafka.bootstrap.servers": site.stack.broker.address(listener)})
-
-
-def _other_region(site: Site, _folder: Path) -> Planted:
-    return Planted({**site.tier_by_lake.options(), "remote.storage.s3.region": "eu-west-1"})
 
 
 def _other_columns(_site: Site, folder: Path) -> Planted:
@@ -115,7 +107,7 @@ def _landed(site: Site, folder: Path) -> Planted:
 def _planned_before(site: Site, folder: Path) -> Planted:
     """The same, and a start that was refused for it; now the offsets are corrected, but not the checkpoint."""
     partition = TopicPartition(TIERED, 0)
-    plan = LastOffsets().to_dict(StreamOffsets({partition: 91}, Notes(start={partition: 20})))
+    plan = stream_offsets_to_dict(StreamOffsets({partition: 91}, Notes(start={partition: 20})))
     (folder / "checkpoint" / "offsets").mkdir(parents=True)
     (folder / "checkpoint" / "offsets" / "0").write_text("\n".join(["v1", "{}", json.dumps(plan)]))
     _landed(site, folder)
@@ -147,11 +139,6 @@ FAULTS: dict[str, Fault] = {
     "a misspelt Kafka property": Fault(
         _settings(kafka_sasl_mechanisn="PLAIN"), "settings", "kafka.sasl.mechanism?", "correct or remove",
         "warning", 0,
-    ),
-    "no broker at that port": Fault(_no_broker, "bootstrap servers", "nobody listens", "correct the port"),
-    "a broker's name that nobody knows": Fault(
-        _settings(kafka_bootstrap_servers="no-such-broker.invalid:9092"), "bootstrap servers", "is not known here",
-        "correct the name",
     ),
     "an advertised listener out of reach": Fault(
         _at("AWAY"), "advertised listeners", "broker 1 advertises 127.0.0.1:", "advertised.listeners"
@@ -208,7 +195,6 @@ FAULTS: dict[str, Fault] = {
         "access key id",
     ),
     "an S3 endpoint that is down": Fault(_no_endpoint, "storage endpoint", "does not respond", "s3.endpoint.url"),
-    "another region": Fault(_other_region, "bucket", "eu-west-1", "remote.storage.s3.region=us-east-1", "warning", 0),
     "a wrong prefix": Fault(
         lambda site, _: Planted({"remote.storage.uri": f"s3://{site.stack.bucket}/backup"}), "segment objects",
         "no segment is where the settings say", "set remote.storage.uri=s3://",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.secure import grant, login_module
+from tests.cli.running import words
 from tests.reading import tier_segments
 from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.tiered_stack import TieredStack
@@ -36,8 +37,6 @@ class Site:
 
     stack: TieredStack
     lake: VersityGateway
-    tier_by_lake: VersityGateway
-    """The stack's tier by another S3 service, which heeds regions."""
     trust_store: Path
     stranger: Path
 
@@ -67,9 +66,9 @@ class Site:
             **changes,
         }
 
-    def lake_conf(self, endpoint: str | None = None) -> list[str]:
-        """Spark's, for tables in the lake, or at another S3 service."""
-        conf = s3a_settings(endpoint or self.lake.endpoint, self.lake.access_key, self.lake.secret_key)
+    def lake_conf(self) -> list[str]:
+        """Spark's, for tables in the lake."""
+        conf = s3a_settings(self.lake.endpoint, self.lake.access_key, self.lake.secret_key)
         return [f"spark.hadoop.{name}={value}" for name, value in conf.items()]
 
 
@@ -87,9 +86,8 @@ class Examined:
 
 def examined(settings: Mapping[str, str], spark_conf: list[str], *flags: str) -> Examined:
     """`tiered-stream doctor --json` run to its end."""
-    given = [text for name, value in settings.items() for text in ("--option", f"{name}={value}")]
     conf = [text for each in spark_conf for text in ("--spark-conf", each)]
-    ended = CliRunner().invoke(app, ["doctor", "--json", *given, *conf, *flags], catch_exceptions=False)
+    ended = CliRunner().invoke(app, ["doctor", "--json", *words(settings), *conf, *flags], catch_exceptions=False)
     report: dict[str, Any] = orjson.loads(ended.stdout)
     assert report["exit_code"] == ended.exit_code
     return Examined(ended.exit_code, ended.output, tuple(report["findings"]))
@@ -97,18 +95,13 @@ def examined(settings: Mapping[str, str], spark_conf: list[str], *flags: str) ->
 
 @contextmanager
 def site(folder: Path, cluster: Cluster) -> Iterator[Site]:
-    """Fill the cluster, and run the lake and one more endpoint of the tier."""
+    """Fill the cluster, and run the lake."""
     stack = cluster.stack
     _fill(stack)
-    with ExitStack() as services:
-        lake = VersityGateway(folder / "versitygw", folder / "buckets")
-        same_tier = VersityGateway(folder / "versitygw-tier", stack.folder / "storage")
-        for each in (lake, same_tier):
-            each.start()
-            services.callback(each.stop)
+    with VersityGateway(folder / "versitygw", folder / "buckets") as lake:
         lake.client().create_bucket(Bucket=LAKE)
         stranger = CertificateAuthority().write(folder / "stranger.pem")
-        yield Site(stack, lake, same_tier, cluster.trust_store, stranger)
+        yield Site(stack, lake, cluster.trust_store, stranger)
 
 
 def _fill(stack: TieredStack) -> None:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from email.utils import formatdate
+
 import pytest
 
+from tests.storage import scripted_http
+from tests.storage.scripted_http import ScriptedHttp
+from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.doctor.finding import FaultError, NotNeededError
-from tiered_stream.doctor.s3_bucket import Bucket, BucketResponse, check_clock, check_listing
+from tiered_stream.doctor.s3_bucket import (
+    Bucket,
+    BucketResponse,
+    check_clock,
+    check_listing,
+    list_one_key,
+    write_object,
+)
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import SEGMENTS
 
@@ -66,3 +79,26 @@ def test_a_refusal_for_another_reason_is_not_the_clocks() -> None:
 def test_without_a_date_nothing_is_said_of_the_clock() -> None:
     with pytest.raises(NotNeededError):
         check_clock(answer(ahead=None))
+
+
+KEYS = ("us-east-1", True, "id", "secret")
+
+
+@pytest.mark.parametrize("ahead", [-3600, 400])
+def test_the_clock_and_the_region_are_those_of_the_services_answer(ahead: int) -> None:
+    head = {"Date": formatdate(time.time() - ahead, usegmt=True), "x_amz_bucket_region": "eu-west-1"}
+    with ScriptedHttp([scripted_http.answer(200, b"<ListBucketResult/>", **head)]) as server:
+        listed = list_one_key(Bucket("tier", "", StorageOptions(server.url, *KEYS), SEGMENTS)).value
+    assert (listed.seconds_ahead, listed.region) == (pytest.approx(ahead, abs=60), "eu-west-1")
+    seen = check_clock(listed)
+    assert seen.fix and ("ahead of" if ahead > 0 else "behind") in seen.description
+
+
+@pytest.mark.parametrize(("second", "is_honoured"), [(200, False), (409, True), (412, True)])
+def test_a_trial_object_shows_if_the_condition_of_a_put_is_honoured(second: int, is_honoured: bool) -> None:
+    with ScriptedHttp(map(scripted_http.answer, (200, second, 204))) as server:
+        files = TableSpec("s3://lake/orders", TableStorage(server.url, *KEYS))
+        assert write_object(files, ".tried") == is_honoured
+    asked = [request.split(b" HTTP")[0] for request in server.requests]
+    assert asked == [b"%s /lake/orders/.tried" % method for method in (b"PUT", b"PUT", b"DELETE")]
+    assert b"if-none-match: *" in server.requests[1].lower()

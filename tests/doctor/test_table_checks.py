@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_SETTINGS
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.doctor.environment import Job
-from tiered_stream.doctor.finding import Examination, Finding, Known, Status
+from tiered_stream.doctor.finding import Examination, Finding, Known, NotNeededError, Status
 from tiered_stream.doctor.spark_conf import SparkConf
-from tiered_stream.doctor.table_checks import _check_connector, _check_table_fits
+from tiered_stream.doctor.table_checks import (
+    Checkpoint,
+    _check_connector,
+    _check_table_fits,
+    _reach_table,
+    _written,
+    check_landed,
+)
+from tiered_stream.locate.log_source import LogSource
 from tiered_stream.options.parsing import parse_options
+
+READ = {"kafka.bootstrap.servers": "a:1", "subscribe": "x"}
 
 
 def found(names: Iterable[str]) -> Finding:
@@ -41,7 +54,29 @@ def test_each_setting_that_hadoop_has_for_its_own_connector_is_asked_for(missing
 def test_a_table_is_compared_with_the_columns_of_the_job_and_its_day(tmp_path: Path, headers: str, ends: str) -> None:
     files = TableSpec((tmp_path / "orders").as_uri(), day_column="day")
     create_table(files, table_schema(include_headers=True, day_column="day"), {})
-    read = {"kafka.bootstrap.servers": "a:1", "subscribe": "x", "includeHeaders": headers}
-    found = _check_table_fits(Job(parse_options(read, streaming=True), {}, ()), files).description
+    job = Job(parse_options({**READ, "includeHeaders": headers}, streaming=True), {}, ())
+    found = _check_table_fits(job, files).description
     assert found.startswith("version 0, its columns fit; the direct lane")
     assert found.endswith(ends)
+
+
+def test_the_jobs_own_table_settings_reach_the_checks_of_its_table(tmp_path: Path) -> None:
+    table = tmp_path / "orders"
+    DeltaTable.create(str(table), pa.schema([("id", pa.int64())]))
+    own = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT", "ingest.mode": "upsert",
+           "ingest.keys": "id"}  # fmt: skip
+    job = Job(parse_options(READ, streaming=True), {**READ, **own}, ())
+    files = _reach_table(job, str(table), SparkConf({}, None)).value
+    assert "decoded columns" in _check_table_fits(job, files).description
+    with pytest.raises(NotNeededError, match="latest state"):
+        check_landed(job, files, Checkpoint({}, None), {}, cast(LogSource, None))
+
+
+@pytest.mark.parametrize(("commit", "status"), [("deltalake", Status.FAILED), ("auto", Status.WARNING)])
+def test_a_store_without_conditional_puts_is_a_fault_where_deltalake_commits(commit: str, status: Status) -> None:
+    job = Job(parse_options(READ, streaming=True), {"ingest.commit": commit}, ())
+    examination = Examination(lambda _: None)
+    examination.check("writing", lambda: _written(job, conditional=False, condition="If-None-Match"))
+    (finding,) = examination.findings
+    assert (finding.status, "ingest.commit=spark" in finding.fix) == (status, True)
+    assert "If-None-Match is not honoured" in finding.found

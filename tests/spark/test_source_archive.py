@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import orjson
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +15,6 @@ from tests.archives import (
     TRANSFORMED,
     UNCOMMITTED,
     Rows,
-    archive_ends,
     archive_options,
     consumed,
     in_folder,
@@ -64,33 +62,6 @@ def test_segments_in_many_splits_give_the_same_rows(spark: SparkSession, name: s
     frame = batch(spark, archive_options(name, {"subscribe": topic, "remote.split.bytes": "1k"}))
     assert frame._jdf.queryExecution().executedPlan().execute().getNumPartitions() >= tasks
     assert by_partition(frame) == part_of(consumed(name, COMMITTED), topic)
-
-
-def test_offsets_and_timestamps_say_where_to_start_and_end(spark: SparkSession) -> None:
-    topic = "s32-txn"
-    here, there = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    of_topic = part_of(consumed(PLAIN, COMMITTED), topic)
-    starts, ends = {here: 700, there: 0}, {here: 1200, there: archive_ends(PLAIN, COMMITTED)[there]}
-    offsets = {
-        "startingOffsets": orjson.dumps({topic: {"0": 700, "1": -2}}).decode(),
-        "endingOffsets": orjson.dumps({topic: {"0": 1200, "1": -1}}).decode(),
-    }
-    read = by_partition(batch(spark, archive_options(PLAIN, {"subscribe": topic, **offsets})))
-    assert read == {
-        partition: [row for row in found if starts[partition] <= row.offset < ends[partition]]
-        for partition, found in of_topic.items()
-    }
-
-    every = part_of(consumed(PLAIN, UNCOMMITTED), topic)
-    timestamp = every[here][len(every[here]) // 3].timestamp_ms
-    by_time = {"subscribe": topic, "startingTimestamp": str(timestamp)}
-    read = by_partition(batch(spark, archive_options(PLAIN, by_time)))
-    first = {
-        partition: next(row.offset for row in every[partition] if row.timestamp_ms >= timestamp) for partition in every
-    }
-    assert read == {
-        partition: [row for row in of_topic[partition] if row.offset >= first[partition]] for partition in every
-    }
 
 
 @pytest.mark.slow

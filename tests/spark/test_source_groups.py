@@ -10,12 +10,11 @@ import pytest
 from kafka import KafkaConsumer
 from pyspark.sql import SparkSession
 
-from tests.reading import batch, options, records, rows, run_available_now, stream
+from tests.reading import batch, fill, options, records, rows, run_available_now, stream
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.produce import produce_batch
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.tools import GROUPS, run_tool
-from tests.rigs.stack.topics import create_tiered_topic
 from tests.spark.abilities import LAST_COMMIT
 from tiered_stream.delta.landing.land import land
 
@@ -31,9 +30,7 @@ def lags(stack: TieredStack, group: str) -> dict[int, tuple[int, int]]:
 
 @pytest.fixture
 def two_partitions(stack: TieredStack, topic: str) -> str:
-    create_tiered_topic(stack.broker, topic, partitions=2)
-    for partition, count in enumerate((10, 4)):
-        produce_batch(stack.broker, topic, records(count), partition)
+    fill(stack, topic, records(10), records(4))
     return topic
 
 
@@ -100,8 +97,7 @@ def consume(stack: TieredStack, topic: str, group: str, count: int) -> None:
 def test_a_query_takes_over_where_a_plain_consumer_has_stopped(
     stack: TieredStack, spark: SparkSession, topic: str, name: str, tmp_path: Path
 ) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(10))
+    fill(stack, topic, records(10))
     consume(stack, topic, "plain", 6)
     given = options(stack, topic, {"startingOffsets": "group:plain"})
 
@@ -130,8 +126,7 @@ def test_words_by_topic_and_relative_times_choose_the_start_and_the_end(
 ) -> None:
     old, new = f"{topic}-old", f"{topic}-new"
     for each in (old, new):
-        create_tiered_topic(stack.broker, each)
-        produce_batch(stack.broker, each, records(3))  # of 2023
+        fill(stack, each, records(3))  # of 2023
         produce_batch(stack.broker, each, records(2, first=3, timestamp_ms=time.time_ns() // 1_000_000))
 
     def offsets(**given: str) -> list[tuple[str, int]]:

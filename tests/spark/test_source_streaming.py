@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.reading import (
     build_segments,
     end_offsets,
+    fill,
     located_ends,
     options,
     records,
@@ -21,7 +22,7 @@ from tests.reading import (
     stream,
 )
 from tests.rigs.stack.processes import wait_until
-from tests.rigs.stack.produce import RawProducer, produce_batch
+from tests.rigs.stack.produce import produce_batch
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, recreate_topic
 from tests.spark.abilities import SEVERAL_BATCHES
@@ -84,20 +85,6 @@ def test_a_limit_above_a_segment_lets_batches_end_with_segments(
     assert set(ends) <= set(located_ends(segments, FOUR, last))
 
 
-@SEVERAL_BATCHES.needed
-@pytest.mark.contract("1.2 maxOffsetsPerTrigger", "1.8 shares", "2.30")
-def test_a_limit_is_shared_in_proportion_to_what_is_left(
-    stack: TieredStack, spark: SparkSession, topic: str, name: str
-) -> None:
-    create_tiered_topic(stack.broker, topic, partitions=3)
-    with RawProducer(stack.broker) as producer:
-        for partition, count in enumerate((101, 11, 1)):
-            producer.send(topic, records(count), partition)
-    progress = run_in_memory(stream(spark, options(stack, topic, {"maxOffsetsPerTrigger": "60"})), name)
-    assert [end_offsets(each) for each in progress] == [{0: 53, 1: 5, 2: 1}, {0: 101, 1: 11, 2: 1}]
-    assert [each.numInputRows for each in progress] == [53 + 5 + 1, 48 + 6]
-
-
 @pytest.mark.contract("2.1", "2.19")
 def test_rows_that_come_while_a_latest_query_is_stopped_are_read(
     stack: TieredStack, spark: SparkSession, topic: str, tmp_path: Path
@@ -127,8 +114,7 @@ def test_rows_that_come_while_a_latest_query_is_stopped_are_read(
 def test_a_topic_that_is_made_again_during_the_query_is_data_loss(
     stack: TieredStack, spark: SparkSession, topic: str, name: str
 ) -> None:
-    create_tiered_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(10))
+    fill(stack, topic, records(10))
     patient = {"fetchOffset.numRetries": "100", "fetchOffset.retryIntervalMs": "100"}
     query = stream(spark, options(stack, topic, patient)).writeStream.format("memory").queryName(name).start()
     query.processAllAvailable()

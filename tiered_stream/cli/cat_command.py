@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,15 +38,11 @@ def cat(
     format_record = as_json if json else by_template(format)
     options = settings.source_options()
     options.pop(COLUMNS.name, None)  # all columns are read, because the template chooses what is printed
-    batches = _batches({**_EVERYTHING, **options}, follow=follow)
-    _print(batches, count, format_record)
-
-
-def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatch]:
     # Imported late, because other commands need neither numba nor pyarrow.
     from tiered_stream.read import scanner
 
-    return scanner.follow(options) if follow else scanner.scan(options)
+    read = scanner.follow if follow else scanner.scan
+    _print(read({**_EVERYTHING, **options}), count, format_record)
 
 
 def _print(batches: Iterable[pa.RecordBatch], count: int | None, printed: Callable[[dict[str, Any]], bytes]) -> None:
@@ -53,16 +50,14 @@ def _print(batches: Iterable[pa.RecordBatch], count: int | None, printed: Callab
 
     If `count` is None, all records are printed. `printed` returns the bytes to print for one record.
     """
-    if count == 0:
+    left = sys.maxsize if count is None else count
+    if not left:
         return
     for batch in batches:
-        rows = _rows(batch if count is None else batch.slice(0, count))
-        if not write_bytes(b"".join(map(printed, rows))):
+        rows = _rows(batch.slice(0, left))
+        left -= len(rows)
+        if not write_bytes(b"".join(map(printed, rows))) or not left:
             return
-        if count is not None:
-            count -= len(rows)
-            if count <= 0:
-                return
 
 
 def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:

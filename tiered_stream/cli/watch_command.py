@@ -23,7 +23,7 @@ from tiered_stream.observe.standard_output import open_console, write_bytes
 
 WATCH_EXIT_CODES = "Exit codes: 0 done; 1 nothing responds there; 2 refused; 130 stopped by Ctrl-C."
 _SECONDS, _LARGEST = 10.0, 64 << 20
-_MIB, _OK = 1 << 20, 200
+_MIB = 1 << 20
 
 
 @dataclass(slots=True)
@@ -93,17 +93,17 @@ def look(url: str) -> Figures:
     from prometheus_client.parser import text_string_to_metric_families
 
     from tiered_stream.observe.query_metrics import DEAD_LETTER_TABLE, DEAD_LETTERS, LANDED_ROWS, PREFIX
-    from tiered_stream.timed_http import system_tls, timed_pools
+    from tiered_stream.timed_http import fetch, system_tls, timed_pools
 
     try:
         tls = system_tls() if url.startswith("https:") else None
-        response = timed_pools(_SECONDS, _SECONDS, tls).request("GET", url, preload_content=False)
-        text = response.read(_LARGEST).decode() if response.status == _OK else ""
+        status, body = fetch(timed_pools(_SECONDS, _SECONDS, tls), "GET", url, _LARGEST)
+        text = body.decode() if status == 200 else ""
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    except (urllib3.exceptions.HTTPError, ValueError) as error:
+    except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
         raise NoAnswerError(f"{url} returns no metrics: {error}. Does the driver report its queries there?") from error
-    if response.status != 200:
-        raise NoAnswerError(f"{url} responds with {response.status}: it is not a driver that reports its queries")
+    if status != 200:
+        raise NoAnswerError(f"{url} responds with {status}: it is not a driver that reports its queries")
     by_query: Figures = defaultdict(QueryFigures)
     for sample in samples:
         if sample.name.startswith(PREFIX) and "le" not in sample.labels and "query" in sample.labels:

@@ -142,15 +142,11 @@ def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[ingest
         raise FaultError("there is a checkpoint, but no table", "set ingest.table")
     if "/" not in table:
         raise NotNeededError("it is a name in Spark's catalog, and the doctor starts no Spark")
-    uri = path_uri(table, spark.default_fs)
-    return Result(*_reach(job, uri, spark))
+    return _reach(job, path_uri(table, spark.default_fs), spark)
 
 
-def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[ingest.TableSpec, str, str]:
-    """Check that the folder at `uri`, of a table or a checkpoint, can be reached.
-
-    Return the URI with its access settings, a description, and advice. The advice is empty if there is nothing to fix.
-    """
+def _reach(job: Job, uri: str, spark: SparkConf) -> Result[ingest.TableSpec]:
+    """Check that the folder at `uri`, of a table or a checkpoint, can be reached; return the URI with its access."""
     parts, files = urlsplit(uri), ingest.table_spec(job.settings)
     if parts.scheme == "file":
         nearest = _nearest(uri)
@@ -158,20 +154,19 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[ingest.TableSpec, str,
             raise FaultError(
                 f"{nearest} is not a folder that this user may write to", "correct the path, or its permissions"
             )
-        return ingest.TableSpec(uri, files.storage, files.day_column), f"{nearest} is a folder of this machine", ""
+        return Result(replace(files, uri=uri), f"{nearest} is a folder of this machine")
     if parts.scheme not in ingest.BUCKET_SCHEMES:
         raise NotNeededError(f"only Spark can reach {parts.scheme}://: it is not checked")
     storage, why_not = find_access(files.storage, uri, spark.hadoop_settings())
     if why_not:
         raise NotNeededError(f"only Spark can reach it: {why_not}")
     if parts.scheme != "s3":
-        listed = cloud_bucket.list_folder(ingest.TableSpec(uri, storage, files.day_column))
-        return listed.value, listed.description, listed.fix
+        return cloud_bucket.list_folder(replace(files, uri=uri, storage=storage))
     name = storage.s3_access_point or parts.netloc
     bucket = s3_bucket.Bucket(name, parts.path.strip("/"), storage, _USE)
     s3_bucket.check_credentials(bucket)
     result = s3_bucket.check_listing(bucket, s3_bucket.list_one_key(bucket).value)
-    return ingest.TableSpec(uri, storage, files.day_column), result.description, result.fix
+    return Result(replace(files, uri=uri, storage=storage), result.description, result.fix)
 
 
 def _nearest(uri: str) -> Path:
@@ -251,10 +246,10 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
     """
     if not checkpoint:
         raise FaultError("there is a table, but no checkpoint", "set ingest.checkpointLocation")
-    uri = path_uri(checkpoint, spark.default_fs)
-    files, description, fix = _reach(job, uri, spark)
+    reached = _reach(job, path_uri(checkpoint, spark.default_fs), spark)
+    description, fix = reached.description, reached.fix
     try:
-        stored = SparkCheckpoint(StoredFolder(checkpoint, files.uri, files.storage))
+        stored = SparkCheckpoint(StoredFolder(checkpoint, reached.value.uri, reached.value.storage))
         query_id, committed = stored.query_id(), stored.committed()
         planned = micro_batch_offsets(stored, 0) if committed is None else None
     except OSError as error:

@@ -20,9 +20,6 @@ from tiered_stream.options.positions import AtOffsets, AtTimestamps, LogEnd, Pos
 from tiered_stream.options.remote_options import LIMIT_OPTIONS
 from tiered_stream.options.types import Option, Queries
 
-_STARTS = (spark.STARTING_TIMESTAMP, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_OFFSETS)
-_ENDS = (spark.ENDING_TIMESTAMP, spark.ENDING_OFFSETS_BY_TIMESTAMP, spark.ENDING_OFFSETS)
-
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
@@ -205,7 +202,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     given = GivenOptions(raw)
     options = _parsed(given, streaming)
     queries = Queries.STREAMING if streaming else Queries.BATCH
-    given.warn(queries, effective=_ENDS if streaming and given.read(spark.BOUNDED_STREAMING) else ())
+    given.warn(queries, effective=spark.ENDS if streaming and given.read(spark.BOUNDED_STREAMING) else ())
     if options.storage.layout is choices.StorageLayout.AIVEN:
         plugin.warn_of_unknown_properties(options.storage.rsm_config, given.plugin_prefix)
     return options
@@ -234,7 +231,7 @@ def _parsed(given: GivenOptions, streaming: bool) -> Options:
         given.read(refused)
     subscription = _subscription(given)
     bounded = streaming and given.read(spark.BOUNDED_STREAMING)
-    starting, ending = _bounded_positions(given) if bounded else _positions(given, streaming)
+    starting, ending = _positions(given, streaming=streaming, bounded=bounded)
     locator = _locator(given)
     has_fallback = given.read(remote.FALLBACK) is choices.Fallback.BROKER and given.has(spark.BOOTSTRAP_SERVERS)
     storage = replace(_storage(given, is_read=locator is not choices.LocatorName.NONE), has_fallback=has_fallback)
@@ -296,33 +293,29 @@ def _subscription(given: GivenOptions) -> Subscription:
     return Subscription(**read_fields(Subscription, given))
 
 
-def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position]:
+def _positions(given: GivenOptions, *, streaming: bool, bounded: bool) -> tuple[Position, Position]:
+    """Return the start and the end of the query; `bounded` is the stream's `boundedStreaming`."""
+    starting = _position(given, spark.STARTS, LogEnd.LATEST if streaming else LogEnd.EARLIEST)
+    if streaming and not bounded:
+        for option in (spark.ENDING_OFFSETS, spark.ENDING_OFFSETS_BY_TIMESTAMP):
+            if given.has(option):
+                raise ConfigurationError(
+                    f"option {option.name} is not for streaming queries: remove it, use a batch one, or set "
+                    f"{spark.BOUNDED_STREAMING.name} to true, to end the stream there"
+                )
+        return starting, given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
+    ending = _position(given, spark.ENDS, LogEnd.LATEST)
     if not streaming:
-        starting = _position(given, _STARTS, LogEnd.EARLIEST)
-        ending = _position(given, _ENDS, LogEnd.LATEST)
         _check_batch_position(starting, LogEnd.LATEST, spark.STARTING_OFFSETS.name)
         _check_batch_position(ending, LogEnd.EARLIEST, spark.ENDING_OFFSETS.name)
         _check_order(starting, ending)
-        return starting, ending
-    for option in (spark.ENDING_OFFSETS, spark.ENDING_OFFSETS_BY_TIMESTAMP):
-        if given.has(option):
-            raise ConfigurationError(
-                f"option {option.name} is not for streaming queries: remove it, use a batch one, or set "
-                f"{spark.BOUNDED_STREAMING.name} to true, to end the stream there"
-            )
-    return _position(given, _STARTS, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
-
-
-def _bounded_positions(given: GivenOptions) -> tuple[Position, Position]:
-    """Return the start and the end of a bounded stream (`boundedStreaming`)."""
-    ending = _position(given, _ENDS, LogEnd.LATEST)
-    if names_log_end(ending):
+    elif names_log_end(ending):
         raise ConfigurationError(
             f"option {spark.BOUNDED_STREAMING.name}: the stream needs a fixed end: give endingTimestamp, "
             "endingOffsetsByTimestamp, or endingOffsets with an offset for each partition. To read the records that "
             "exist now, use the trigger availableNow instead"
         )
-    return _position(given, _STARTS, LogEnd.LATEST), ending
+    return starting, ending
 
 
 def _position(given: GivenOptions, options: Sequence[Option[Any]], default: LogEnd) -> Position:
@@ -429,7 +422,7 @@ def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
         # The plugin's property for a storage setting has the name of our option without `remote.`.
         pasted = {f"remote.{name}": value for name, value in rsm_config.items()}
         given = given.with_defaults({**plugin.oracle_settings(rsm_config), **pasted})
-    if uri := plugin.plugin_uri(layout, rsm_config):
+    if uri := plugin.named_place(layout, rsm_config)[1]:
         given = given.with_defaults({remote.STORAGE_URI.name.lower(): uri})
     limits = Limits(**{name: given.read(option) for name, option in LIMIT_OPTIONS.items()})
     return StorageOptions(layout=layout, rsm_config=rsm_config, limits=limits, **read_fields(StorageOptions, given))

@@ -30,30 +30,19 @@ from tiered_stream.options.unknown_names import hint_for
 
 log = logging.getLogger(__name__)
 
+_AS_OUR_OPTIONS = """
+storage.s3.region storage.s3.endpoint.url storage.s3.path.style.access.enabled storage.aws.access.key.id
+storage.aws.secret.access.key storage.aws.session.token storage.gcs.credentials.json
+storage.gcs.credentials.path storage.gcs.endpoint.url storage.azure.account.name storage.azure.account.key
+storage.azure.sas.token storage.azure.connection.string storage.azure.endpoint.url storage.hdfs.core-site.path
+storage.hdfs.hdfs-site.path storage.hdfs.auth.kerberos.principal storage.hdfs.auth.kerberos.keytab
+"""
 _HONOURED = {
     "storage.s3.bucket.name": "The bucket.",
-    "storage.s3.region": "As `remote.storage.s3.region`.",
-    "storage.s3.endpoint.url": "As `remote.storage.s3.endpoint.url`.",
-    "storage.s3.path.style.access.enabled": "As `remote.storage.s3.path.style.access.enabled`.",
-    "storage.aws.access.key.id": "As `remote.storage.aws.access.key.id`.",
-    "storage.aws.secret.access.key": "As `remote.storage.aws.secret.access.key`.",
-    "storage.aws.session.token": "As `remote.storage.aws.session.token`.",
     "storage.gcs.bucket.name": "The bucket in Google's storage.",
     "storage.gcs.credentials.default": "Google's application default credentials are used, unless others are given.",
-    "storage.gcs.credentials.json": "As `remote.storage.gcs.credentials.json`.",
-    "storage.gcs.credentials.path": "As `remote.storage.gcs.credentials.path`.",
-    "storage.gcs.endpoint.url": "As `remote.storage.gcs.endpoint.url`.",
     "storage.azure.container.name": "The container in Azure's storage.",
-    "storage.azure.account.name": "As `remote.storage.azure.account.name`.",
-    "storage.azure.account.key": "As `remote.storage.azure.account.key`.",
-    "storage.azure.sas.token": "As `remote.storage.azure.sas.token`.",
-    "storage.azure.connection.string": "As `remote.storage.azure.connection.string`.",
-    "storage.azure.endpoint.url": "As `remote.storage.azure.endpoint.url`.",
     "storage.hdfs.root": "The folder in HDFS; the default is the root of Hadoop's default file system.",
-    "storage.hdfs.core-site.path": "As `remote.storage.hdfs.core-site.path`.",
-    "storage.hdfs.hdfs-site.path": "As `remote.storage.hdfs.hdfs-site.path`.",
-    "storage.hdfs.auth.kerberos.principal": "As `remote.storage.hdfs.auth.kerberos.principal`.",
-    "storage.hdfs.auth.kerberos.keytab": "As `remote.storage.hdfs.auth.kerberos.keytab`.",
     "storage.hdfs.conf.*": "Hadoop's settings, by names in lower case and `fs.defaultFS`. They override the files.",
     "storage.oci.namespace.name": "The namespace in the address of Oracle's S3 interface.",
     "storage.oci.region": "The region in the address of Oracle's S3 interface.",
@@ -145,6 +134,7 @@ _REFUSED = (
 PLUGIN_PROPERTIES = {
     known.name: known
     for known in (
+        *(KnownProperty(name, Use.HONOURED, f"As `remote.{name}`.") for name in _AS_OUR_OPTIONS.split()),
         *(KnownProperty(name, Use.HONOURED, doc) for name, doc in _HONOURED.items()),
         *properties_of(Use.NO_EFFECT, _NO_EFFECT),
         *_REFUSED,
@@ -250,16 +240,11 @@ def chosen_layout(
     return layout or StorageLayout.LOCAL
 
 
-def plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | None:
-    """Return the URI of the bucket, container or folder that the plugin's properties name, without the key prefix.
+def named_place(layout: StorageLayout, rsm_config: Mapping[str, str]) -> tuple[str, str | None]:
+    """Return the property that names the segments' place, and the place's URI without the key prefix.
 
-    None: the properties name no bucket, container or folder.
+    The place is a bucket, a container or a folder. If no property names one, the result is ("", None).
     """
-    return _place(layout, rsm_config)[1]
-
-
-def _place(layout: StorageLayout, rsm_config: Mapping[str, str]) -> tuple[str, str | None]:
-    """Return the property that names the segments' place, and the place's URI; ("", None): no property names one."""
     places = (
         (name, uri_of(rsm_config[name])) for name, uri_of in _PLACES.get(layout, {}).items() if name in rsm_config
     )
@@ -284,7 +269,7 @@ def oracle_settings(rsm_config: Mapping[str, str]) -> dict[str, str]:
 
 def place_property(layout: StorageLayout, rsm_config: Mapping[str, str], uri: str | None) -> str:
     """Return the plugin's property that has named the segments' place `uri`, without prefix; empty: an option has."""
-    name, named_uri = _place(layout, rsm_config)
+    name, named_uri = named_place(layout, rsm_config)
     return name if named_uri == uri else ""
 
 

@@ -117,12 +117,8 @@ S3_ACCESS_POINT = optional(
     "remote.storage.s3.access.point", str, "ARN of the bucket's access point, as the session has it for S3A.",
     internal=True,
 )  # fmt: skip
-S3_FIPS: Option[bool] = Option(
-    "remote.storage.s3.fips", types.boolean, False, "false", "Use AWS's FIPS endpoints.", internal=True
-)
-S3_ANONYMOUS: Option[bool] = Option(
-    "remote.storage.s3.anonymous", types.boolean, False, "false", "Sign no request.", internal=True
-)
+S3_FIPS = option("remote.storage.s3.fips", types.boolean, "false", "Use AWS's FIPS endpoints.", internal=True)
+S3_ANONYMOUS = option("remote.storage.s3.anonymous", types.boolean, "false", "Sign no request.", internal=True)
 ACCESS_KEY_ID = optional(
     "remote.storage.aws.access.key.id", types.text,
     "Access key of AWS; by default, credentials come from the environment, the profile or the instance.", secret=True,
@@ -156,8 +152,8 @@ AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_AUTHORITY_URL, AZURE_TOKEN_FILE = (
 AZURE_CLIENT_SECRET = optional(
     "remote.storage.azure.client.secret", str, "As the session has it for Hadoop's ABFS.", secret=True, internal=True
 )
-AZURE_MANAGED_IDENTITY: Option[bool] = Option(
-    "remote.storage.azure.managed.identity", types.boolean, False, "false",
+AZURE_MANAGED_IDENTITY = option(
+    "remote.storage.azure.managed.identity", types.boolean, "false",
     "Use the managed identity of the machine, or of the client id.", internal=True,
 )  # fmt: skip
 GCS_CREDENTIALS_PATH = optional(
@@ -171,11 +167,9 @@ GCS_CREDENTIALS_JSON = optional(
 GCS_ENDPOINT_URL = optional(
     "remote.storage.gcs.endpoint.url", types.http_url, "URL of a service other than Google's own."
 )
-GCS_ANONYMOUS: Option[bool] = Option(
-    "remote.storage.gcs.anonymous", types.boolean, False, "false", "Send no credentials.", internal=True
-)
-GCS_MACHINE: Option[bool] = Option(
-    "remote.storage.gcs.machine", types.boolean, False, "false",
+GCS_ANONYMOUS = option("remote.storage.gcs.anonymous", types.boolean, "false", "Send no credentials.", internal=True)
+GCS_MACHINE = option(
+    "remote.storage.gcs.machine", types.boolean, "false",
     "Use the service account of the machine or pod, from the metadata server.", internal=True,
 )  # fmt: skip
 HDFS_CORE_SITE = optional(
@@ -224,8 +218,8 @@ REPORT_ADDRESSES: Option[tuple[ReportAddress, ...]] = Option(
     "Addresses to which tasks send their counters; perhaps none, if no port could be opened.", secret=True,
     internal=True,
 )  # fmt: skip
-REPORTS_BY_LOOPBACK = Option(
-    "remote.metrics.loopback", types.boolean, False, "", "All tasks run on the driver's machine.", internal=True
+REPORTS_BY_LOOPBACK = option(
+    "remote.metrics.loopback", types.boolean, "false", "All tasks run on the driver's machine.", internal=True
 )
 SETTINGS_FILE = optional(
     "remote.settings.file", str, "File that has given the options, so that errors can name its lines.", internal=True
@@ -238,8 +232,8 @@ ENDING_OFFSETS = optional(
     "remote.stream.ending.offsets", lambda json: AtOffsets(parse_partition_offsets(json)),
     "End of a stream by partition (exclusive).", Queries.STREAMING, internal=True,
 )  # fmt: skip
-AVAILABLE_NOW: Option[bool] = Option(
-    "remote.available.now", types.boolean, False, "false",
+AVAILABLE_NOW = option(
+    "remote.available.now", types.boolean, "false",
     "End the run at the log ends of its start, for a Spark that does not do it for Python sources.", Queries.STREAMING,
     internal=True,
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 
 import javaproperties
@@ -15,8 +16,8 @@ from tiered_stream.options import spark_options as spark
 _SPARKS_BLANKS = "".join(map(chr, range(33))).replace("\r", "").replace("\n", "")
 """Characters that Spark strips from values of its properties file (Spark: `Utils.trimExceptCRLF`)."""
 SUBSCRIPTION = (spark.SUBSCRIBE.name, spark.SUBSCRIBE_PATTERN.name, spark.ASSIGN.name)
-STARTS = (spark.STARTING_TIMESTAMP.name, spark.STARTING_OFFSETS_BY_TIMESTAMP.name, spark.STARTING_OFFSETS.name)
-ENDS = (spark.ENDING_TIMESTAMP.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name, spark.ENDING_OFFSETS.name)
+STARTS = tuple(option.name for option in spark.STARTS)
+ENDS = tuple(option.name for option in spark.ENDS)
 _COMMAND_LINE = "command line"
 _SPARK_OPTION = "--spark-conf"
 _SPARKS_OWN = "Spark's configuration"
@@ -42,21 +43,11 @@ def read_settings(*paths: Path) -> dict[str, str]:
     """
     settings: dict[str, str] = {}
     for path in paths:
-        for name, value in _read(path):
+        for name, value, _ in _read(path):
             if name in settings:
                 raise ConfigurationError(f"the settings file {path} gives {name} twice: keep one of them")
             settings[name] = value
     return settings
-
-
-def lines_of_settings(path: Path) -> dict[str, int]:
-    """Return, by name, the number of the line where a file that `read_settings` has read gives the setting."""
-    lines, line = {}, 1
-    for element in javaproperties.parse(path.read_text(encoding="utf-8-sig")):
-        if isinstance(element, javaproperties.KeyValue):
-            lines[element.key] = line
-        line += len(element.source.splitlines())
-    return lines
 
 
 def read_spark_properties(path: Path) -> dict[str, str]:
@@ -67,10 +58,11 @@ def read_spark_properties(path: Path) -> dict[str, str]:
     Raises:
         ConfigurationError: the file cannot be read, is not UTF-8, or has a malformed escape.
     """
-    return {name: value.strip(_SPARKS_BLANKS) for name, value in _read(path)}
+    return {name: value.strip(_SPARKS_BLANKS) for name, value, _ in _read(path)}
 
 
-def _read(path: Path) -> list[tuple[str, str]]:
+def _read(path: Path) -> list[tuple[str, str, int]]:
+    """Return the name, the value and the number of the first line of each setting in a file."""
     try:
         elements = list(javaproperties.parse(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
@@ -81,7 +73,12 @@ def _read(path: Path) -> list[tuple[str, str]]:
         raise ConfigurationError(
             rf"the settings file {path} has a malformed \uxxxx escape: write a backslash as \\"
         ) from None
-    return [(element.key, element.value) for element in elements if isinstance(element, javaproperties.KeyValue)]
+    lines = accumulate((len(element.source.splitlines()) for element in elements), initial=1)
+    return [
+        (element.key, element.value, line)
+        for element, line in zip(elements, lines, strict=False)
+        if isinstance(element, javaproperties.KeyValue)
+    ]
 
 
 def parse_assignments(texts: Iterable[str] | None, option: str) -> dict[str, str]:
@@ -90,14 +87,12 @@ def parse_assignments(texts: Iterable[str] | None, option: str) -> dict[str, str
     Raises:
         ConfigurationError: a text has no name or no `=`. The message names `option`.
     """
-    return dict(_parse_assignment(text, option) for text in texts or ())
-
-
-def _parse_assignment(text: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise ConfigurationError(f"{option} needs name=value, got {name!r}")
-    return name, value
+    assignments = {}
+    for text in texts or ():
+        name, equals, assignments[name] = text.partition("=")
+        if not equals or not name:
+            raise ConfigurationError(f"{option} needs name=value, got {name!r}")
+    return assignments
 
 
 def command_settings(file: Path | None, assignments: Sequence[str] | None, reads: Mapping[str, str]) -> dict[str, str]:
@@ -120,7 +115,7 @@ def command_settings(file: Path | None, assignments: Sequence[str] | None, reads
     replaced = (*from_command, *SUBSCRIPTION) if gives(from_command, SUBSCRIPTION) else from_command
     settings = without(from_file, replaced) | from_command
     _origins.clear()
-    _origins.update(_origins_in(file, from_file))
+    _origins.update(_origins_in(file))
     _origins.update(dict.fromkeys(from_command, _COMMAND_LINE))
     for name in _origins.keys() - settings.keys():
         del _origins[name]
@@ -136,7 +131,7 @@ def file_settings(*files: Path) -> dict[str, str]:
     settings = read_settings(*files)
     _origins.clear()
     for file in files:
-        _origins.update(_origins_in(file, read_settings(file)))
+        _origins.update(_origins_in(file))
     return settings
 
 
@@ -153,7 +148,7 @@ def spark_settings(file: Path | None, assignments: Sequence[str] | None) -> dict
     from_file = read_spark_properties(file) if file else {}
     from_command = parse_assignments(assignments, _SPARK_OPTION)
     _spark_origins.clear()
-    _spark_origins.update(_origins_in(file, from_file))
+    _spark_origins.update(_origins_in(file))
     _spark_origins.update(dict.fromkeys(from_command, _SPARK_OPTION))
     return from_file | from_command
 
@@ -166,17 +161,16 @@ def note_session_settings(settings: Mapping[str, str], file: Path | None) -> Non
         file: properties file that spark-submit was given; None: unknown.
     """
     from_file: dict[str, str] = {}
+    lines: dict[str, str] = {}
     with suppress(ConfigurationError):  # the driver may run on another machine than spark-submit
-        from_file = read_spark_properties(file) if file else {}
-    lines = _origins_in(file, from_file)
+        from_file, lines = (read_spark_properties(file) if file else {}), _origins_in(file)
     for name, value in settings.items():
         known = lines[name] if from_file.get(name) == value else _SPARKS_OWN
         _spark_origins.setdefault(name, known)
 
 
-def _origins_in(file: Path | None, names: Iterable[str]) -> dict[str, str]:
-    lines = lines_of_settings(file) if file and names else {}
-    return {name: f"{file}, line {lines[name]}" for name in names}
+def _origins_in(file: Path | None) -> dict[str, str]:
+    return {name: f"{file}, line {line}" for name, _, line in _read(file)} if file else {}
 
 
 def origin_of(name: str) -> str:
@@ -208,9 +202,8 @@ def naming_lines(file: str | None) -> Iterator[None]:
         yield
     except TieredStreamError as error:
         with suppress(ConfigurationError):
-            text, names = str(error), read_settings(Path(file)) if file else {}
-            if f"{file}, line " not in text:
-                error.args = (_with_places(text, _origins_in(Path(file or ""), names)), *error.args[1:])
+            if file and f"{file}, line " not in str(error):
+                error.args = (_with_places(str(error), _origins_in(Path(file))), *error.args[1:])
         raise
 
 

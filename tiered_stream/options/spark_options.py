@@ -115,6 +115,10 @@ BOUNDED_STREAMING = option(
     Queries.STREAMING,
 )  # fmt: skip
 
+STARTS = (STARTING_TIMESTAMP, STARTING_OFFSETS_BY_TIMESTAMP, STARTING_OFFSETS)
+ENDS = (ENDING_TIMESTAMP, ENDING_OFFSETS_BY_TIMESTAMP, ENDING_OFFSETS)
+"""Options for the start and for the end of a query, the first of which that is given counts."""
+
 # How to read it
 
 FAIL_ON_DATA_LOSS = option(

@@ -82,9 +82,17 @@ class Option(Generic[T]):
     internal: bool = False
 
 
-def option(name: str, parse: Callable[[str], T], default: str, doc: str, queries: Queries = Queries.ALL) -> Option[T]:
+def option(
+    name: str,
+    parse: Callable[[str], T],
+    default: str,
+    doc: str,
+    queries: Queries = Queries.ALL,
+    *,
+    internal: bool = False,
+) -> Option[T]:
     """Return an option whose default is given as text. The option's `default` is the parsed text."""
-    return Option(name, parse, parse(default), default, doc, queries)
+    return Option(name, parse, parse(default), default, doc, queries, internal=internal)
 
 
 def optional(
