@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.commit.dead_letters import dead_letter_columns
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter
@@ -20,10 +19,10 @@ Places = list[tuple[str, int]]
 class SetAside:
     """A table for dead letters, and jobs whose rows have `id`, `name`, `topic` and `offset`."""
 
-    def __init__(self, spark: SparkSession, folder: Path, columns: StructType | None = None) -> None:
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder = spark, folder
         self.dead = str(folder / "dead")
-        self.columns = columns or dead_letter_columns()
+        self.columns = dead_letter_columns()
         spark.createDataFrame([], self.columns).write.format("delta").save(self.dead)
 
     def table(self, name: str = "table") -> str:
@@ -33,9 +32,10 @@ class SetAside:
         columns = "id BIGINT, name STRING, topic STRING, offset BIGINT"
         self.spark.sql(f"CREATE TABLE delta.`{self.table(name)}` ({columns}) USING delta")
 
-    def write(self, values: Mapping[int, bytes], topic: str = "orders", **more: Any) -> None:
-        """Letters by offset."""
+    def write(self, values: Mapping[int, bytes], topic: str = "orders", table: str = "table", **more: Any) -> None:
+        """Letters by offset, for `table`."""
         same = {"topic": topic, "partition": 0, "timestampType": 0, "reason": "of that day", "failed": "value", **more}
+        same["target"] = Path(self.table(table)).as_uri()
         letters = [{**same, "offset": offset, "value": value} for offset, value in values.items()]
         rows = [tuple(letter.get(name) for name in self.columns.names) for letter in letters]
         made = self.spark.createDataFrame(rows, self.columns).coalesce(1)

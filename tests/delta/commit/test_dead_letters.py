@@ -10,7 +10,6 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.types import StructType
 
 from tests.delta.set_aside import damage
 from tests.delta.test_typed_tables import Typed
@@ -222,19 +221,6 @@ def test_dead_letters_of_a_parked_table_wait_with_its_rows(
     landed.write(3)
     landed.land(**PARK)
     assert landed.offsets == ([0, 1, 2, 4, 5, 6, 7, 8, 9], [3])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-def test_a_table_for_dead_letters_of_an_earlier_version_gets_the_columns_that_it_lacks(
-    spark: SparkSession, tmp_path: Path, way: str
-) -> None:
-    landed = Landed(spark, tmp_path, way)
-    earlier = [field for field in dead_letter_columns() if field.name not in ("target", "query", "batch")]
-    spark.createDataFrame([], StructType(earlier)).write.format("delta").save(str(landed.dead))
-    landed.land()
-    assert landed.offsets == ([*IDS], [GARBAGE])
-    assert [row.target for row in landed.read(landed.dead).collect()] == [landed.landed.as_uri()]
 
 
 def replaced(landed: Landed, name: str) -> None:

@@ -18,7 +18,6 @@ from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, mic
 from tiered_stream.delta.commit import dead_letters as letters
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.commit.landed_offsets import landed_before, refuse_landed_before
-from tiered_stream.delta.commit.table_growth import growth_of
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import commit_metadata
 from tiered_stream.delta.landing.spark_rows import classify_records, dead_letters, good_rows
@@ -199,12 +198,7 @@ class SparkLane:
         address = find_address(self.spark, name)
         create_by_spark(self.spark, address, dead_letters_of(self.spec, ""))
         address = find_address(self.spark, name)
-        spec = dead_letters_of(self.spec, address.uri or "")
-        grow = growth_of(self.spark, address, spec, ingest.COMMIT_BY_SPARK)
-        # A table that an earlier version created gets the columns that it lacks.
-        if grow is not None:
-            grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, letters.dead_letter_columns())
-        return _DeadLetters(self.spark, address, spec, self.spec.key)
+        return _DeadLetters(self.spark, address, dead_letters_of(self.spec, address.uri or ""), self.spec.key)
 
 
 @dataclass
@@ -280,7 +274,7 @@ class _DeadLetters:
         `replaced` is a SQL condition on Kafka's columns that selects the records. Dead letters of the query
         `transaction` itself are not claimed.
         """
-        ours = sql.col("target").isNull() | (sql.col("target") == sql.lit(self.key))
+        ours = sql.col("target") == sql.lit(self.key)
         older = sql.col("query").isNull() | (sql.col("query") != sql.lit(transaction))
         claimed = {"target": sql.lit(self.key), "query": sql.lit(_claimed(transaction)), "batch": sql.lit(0)}
         which, marked = ours & older & sql.expr(replaced), sql.col("redrive").isNotNull()

@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from hashlib import sha256
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -118,8 +117,6 @@ def another_redrive(table: str) -> TableError:
 
 log = logging.getLogger(__name__)
 
-_ORIGIN = {"target": "STRING", "query": "STRING", "batch": "BIGINT"}
-"""Types of columns, by name, that a table for dead letters lacks if an earlier version of this package created it."""
 _IDENTITY = {
     "topic": "STRING",
     "partition": "INT",
@@ -127,49 +124,18 @@ _IDENTITY = {
     "stamped": "BIGINT",
     "key_hash": "STRING",
     "value_hash": "STRING",
-    **_ORIGIN,
+    "target": "STRING",
+    "query": "STRING",
+    "batch": "BIGINT",
 }
 IDENTITY_NAMES = tuple(_IDENTITY)
 IDENTITY_COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _IDENTITY.items())
 """Names and types of the columns that `identity_columns` returns, as Spark DDL."""
-_LOWEST_DRAWN = 1 << 61
-"""Lowest number that `new_number` returns.
-
-Earlier versions of this package marked dead letters with a table version, which is lower.
-"""
-_RANDOM_BITS, _OWNER_BITS = 41, 20
 
 
-def new_number(table_key: str) -> int:
-    """Return a new random number of 62 bits with which a redrive marks dead letters (column `redrive`).
-
-    `table_key` is the key of the table that gets the rows of the dead letters (`TableSpec.key`). The lowest 20 bits
-    of the number are a hash of the key, which `is_number_of` checks. A dead letter from an earlier version of this
-    package does not name its table. Without the hash, another job with the same topic would treat the marked dead
-    letters as its own.
-    """
-    return _LOWEST_DRAWN | secrets.randbits(_RANDOM_BITS) << _OWNER_BITS | _owner(table_key)
-
-
-def is_number_of(number: int, table_key: str) -> bool:
-    """Return whether a redrive into the table with the key `table_key` can have marked dead letters with `number`.
-
-    True if `number` contains the hash of the key, as numbers from `new_number` do. True as well for every table version
-    (`is_version`), because table versions contain no hash.
-    """
-    return is_version(number) or number % (1 << _OWNER_BITS) == _owner(table_key)
-
-
-def is_version(number: int) -> bool:
-    """Return whether `number`, a mark of dead letters, is a table version.
-
-    Only earlier versions of this package marked dead letters with a table version.
-    """
-    return number < _LOWEST_DRAWN
-
-
-def _owner(table_key: str) -> int:
-    return int.from_bytes(sha256(table_key.encode()).digest()[:4], "big") % (1 << _OWNER_BITS)
+def new_number() -> int:
+    """Return a new random number of 62 bits with which a redrive marks dead letters (column `redrive`)."""
+    return secrets.randbits(62)
 
 
 def identity_columns(prefix: str = "") -> dict[str, Column]:
@@ -200,15 +166,11 @@ class DeadLetterMarks:
     def dead_letters(self) -> DataFrame:
         """Return all dead letters in the table's newest version.
 
-        If the table lacks the columns `target`, `query` or `batch`, they are null in the result.
-
         Raises:
             TableError: the table cannot be read.
         """
         with spark_errors(str(self._address), "read"):
-            dead_letters = self._table().toDF()
-        missing = {name: sql.lit(None).cast(kind) for name, kind in _ORIGIN.items() if name not in dead_letters.columns}
-        return dead_letters.withColumns(missing) if missing else dead_letters
+            return self._table().toDF()
 
     def mark(self, ready: Callable[[], DataFrame]) -> None:
         """Set the column `redrive` of the dead letters that `ready` returns.
@@ -224,13 +186,10 @@ class DeadLetterMarks:
         """
 
         def change() -> None:
-            table = self._table()
-            columns = table.toDF().columns
             same = sql.col("letter.redrive").isNull()
             for name, column in identity_columns("letter.").items():
-                if name not in _ORIGIN or name in columns:
-                    same &= column.eqNullSafe(sql.col(f"given.{name}"))
-            to_mark = ready().distinct().alias("given")
+                same &= column.eqNullSafe(sql.col(f"given.{name}"))
+            table, to_mark = self._table(), ready().distinct().alias("given")
             matched = table.alias("letter").merge(to_mark, same)
             matched.whenMatchedUpdate(set={"redrive": "given.number"}).execute()
 

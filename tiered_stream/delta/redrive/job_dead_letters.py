@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +10,6 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from tiered_stream.delta.redrive.dead_letter_marks import is_number_of, is_version
 from tiered_stream.delta.redrive.redriven_table import NEWEST, RedrivenTable
 from tiered_stream.delta.schema.routing import Routing
 from tiered_stream.delta.settings.ingest_settings import TableSpec
@@ -22,10 +19,6 @@ from tiered_stream.options.parsing import Subscription
 log = logging.getLogger(__name__)
 
 _OWN = "own_topic STRING, own_target STRING, own_query STRING, finished BIGINT"
-_NOT_CERTAIN = (
-    "it does not say for which table it was, since an earlier version wrote it, and the job's pattern matches only a "
-    "part of the topic's name. To bring it in, name the topic in --topics"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +51,7 @@ class _Group(NamedTuple):
     """
 
     topic: str
-    target: str | None
+    target: str
     query: str | None
     finished: int
 
@@ -68,16 +61,11 @@ class UnmarkedDeadLetters:
     """Dead letters of one job that no redrive has marked: their column `redrive` is null.
 
     `groups` has the job's dead letters by topic, target and query. `dead_letters` may contain dead letters of other
-    jobs too. Dead letters that are counted in `left` or `pending` are not redriven.
+    jobs too. Dead letters that are counted in `pending` are not redriven.
     """
 
     dead_letters: DataFrame
     groups: tuple[_Group, ...]
-    left: Mapping[tuple[str, str], int]
-    """Number of dead letters that belong to no group, by topic and reason.
-
-    The reason is a text: the topic has no table, or it is not certain to which job the dead letters belong.
-    """
     pending: Mapping[str, int]
     """Number of dead letters, by topic, whose batch is not yet in the table that the records were meant for."""
 
@@ -114,13 +102,7 @@ class JobDeadLetters:
         """
         marked = dead_letters.where(sql.col("redrive").isNotNull())
         rows = marked.select("topic", "target", "redrive").distinct().collect()
-        return sorted({(row["redrive"], row["topic"]) for row in rows if self._has_marked(*row)})
-
-    def _has_marked(self, topic: str, named: str | None, number: int) -> bool:
-        # A mark of an earlier version does not say to which table it belongs.
-        chosen = DeadLetterFilter() if is_version(number) else DeadLetterFilter(topics=[topic])
-        target = self._own_target(topic, named, chosen)
-        return isinstance(target, TableSpec) and is_number_of(number, target.key)
+        return sorted({(row["redrive"], row["topic"]) for row in rows if self._own_target(row["topic"], row["target"])})
 
     def unmarked(self, dead_letters: DataFrame, chosen: DeadLetterFilter) -> UnmarkedDeadLetters:
         """Select the job's dead letters that pass the filter `chosen` and that no redrive has marked.
@@ -133,13 +115,10 @@ class JobDeadLetters:
             sql.count("*").alias("letters"), sql.max("batch").alias("newest")
         )
         groups: list[_Group] = []
-        left: Counter[tuple[str, str]] = Counter()
         pends = False
         for row in counted.collect():
-            target = self._own_target(row["topic"], row["target"], chosen)
-            if isinstance(target, str):
-                left[row["topic"], target] += row["letters"]
-            elif target is not None:
+            target = self._own_target(row["topic"], row["target"])
+            if target is not None:
                 finished = NEWEST if row["query"] is None else self.table(target).last_finished(row["query"])
                 pends = pends or (row["newest"] is not None and row["newest"] > finished)
                 groups.append(_Group(row["topic"], row["target"], row["query"], finished))
@@ -147,32 +126,17 @@ class JobDeadLetters:
                 log.info(
                     "%d letters of topic %s are for another table: %s", row["letters"], row["topic"], row["target"]
                 )
-        return UnmarkedDeadLetters(dead_letters, tuple(groups), left, _pending(dead_letters, groups) if pends else {})
+        return UnmarkedDeadLetters(dead_letters, tuple(groups), _pending(dead_letters, groups) if pends else {})
 
-    def _own_target(self, topic: str, named: str | None, chosen: DeadLetterFilter) -> TableSpec | str | None:
-        """Return the job's table for a topic's dead letters whose column `target` has the value `named` (None: null).
-
-        Returns:
-            The table; or None if the dead letters belong to another job; or a text with the reason why the table is
-                not known. That is so if two jobs may have written them, or if `named` is None and the topic has no
-                table.
-        """
+    def _own_target(self, topic: str, named: str) -> TableSpec | None:
+        """Return the table of the job that has the key `named` and gets the topic's rows; None if there is none."""
         if not self.subscription.names(topic):
             return None
-        target = self._target(topic)
-        if named is not None:
-            return target if isinstance(target, TableSpec) and target.key == named else None
-        pattern = self.subscription.pattern
-        if pattern is None or topic in (chosen.topics or ()) or re.fullmatch(pattern, topic, re.ASCII):
-            return target
-        return _NOT_CERTAIN
-
-    def _target(self, topic: str) -> TableSpec | str:
-        """Return the table to which the topic's rows go; if the topic has no table, return the text of the error."""
         try:
-            return self.routing.target(topic)
-        except TableError as error:
-            return str(error)
+            target = self.routing.target(topic)
+        except TableError:  # the topic has no table any more
+            return None
+        return target if target.key == named else None
 
     def _read(self, dead_letters: DataFrame) -> DataFrame:
         """Return the dead letters whose records are in partitions that the job reads.

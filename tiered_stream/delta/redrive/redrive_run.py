@@ -72,7 +72,7 @@ class RedriveReport:
     left: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Number of chosen dead letters that are not redriven, by topic and reason.
 
-    The reason says why they do not decode with the settings of this redrive, or why they have no certain table.
+    The reason says why they do not decode with the settings of this redrive.
     """
     pending: Mapping[str, int] = field(default_factory=dict)
     """Number of chosen dead letters, by topic, whose batch is not yet in the table that the records were meant for."""
@@ -270,7 +270,7 @@ class _Redrive:
                     row_formats[topic] = self.row_format(topic)
                 except (ConfigurationError, TableError) as error:
                     self._failed[topic] = error
-        left, ready = Counter(unmarked.left), Counter[str]()
+        left, ready = Counter[tuple[str, str]](), Counter[str]()
         tried = self._tried(unmarked.of(row_formats), row_formats).groupBy("topic", "reason").count()
         for row in tried.collect() if row_formats else ():
             if row["reason"] is None:
@@ -288,7 +288,7 @@ class _Redrive:
 
         def ready() -> DataFrame:
             keys = {self.routing.target(topic).key for topic in tried.row_formats}
-            numbers = {key: dead_letter_marks.new_number(key) for key in keys}
+            numbers = {key: dead_letter_marks.new_number() for key in keys}
             rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.row_formats]
             by_topic = sql.broadcast(self.spark.createDataFrame(rows, "topic STRING, number BIGINT"))
             unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)

@@ -30,7 +30,7 @@ from tiered_stream.delta.commit.merge import (
     with_deleted_at,
 )
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
-from tiered_stream.delta.redrive.dead_letter_marks import Outcome, is_version
+from tiered_stream.delta.redrive.dead_letter_marks import Outcome
 from tiered_stream.delta.requirements.lane import table_rules
 from tiered_stream.delta.requirements.merge_requirements import merged_columns
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
@@ -209,17 +209,11 @@ class RedrivenTable:
     def outcome(self, number: int, topic: str) -> Outcome | None:
         """Return the outcome of the topic's dead letters whose column `redrive` is `number`, or None if there is none.
 
-        Dead letters that an earlier version of this package has marked always have an outcome.
-
         Raises:
             TableError: the table cannot be read.
         """
         begun = self._begin()
-        transaction = self._transaction(topic, None if is_version(number) else number)
-        last = None if begun is None else begun.last_batch(transaction)
-        if is_version(number):
-            # Earlier versions used one transaction for all numbers, and deleted the dead letters next.
-            return Outcome.GIVEN_UP if last is None or last < number else Outcome.APPENDED
+        last = None if begun is None else begun.last_batch(self._transaction(topic, number))
         return None if last is None else Outcome(last)
 
     def append(self, rows: DataFrame, number: int, topic: str) -> bool:
@@ -305,6 +299,5 @@ class RedrivenTable:
         address = find_address(self._spark, self._name)
         return None if address.uri is None else DeltaSparkTable(self._spark, address).find()
 
-    def _transaction(self, topic: str, number: int | None = None) -> str:
-        name = f"tiered-stream redrive {self._letters_id} {topic}"
-        return name if number is None else f"{name} {number}"
+    def _transaction(self, topic: str, number: int) -> str:
+        return f"tiered-stream redrive {self._letters_id} {topic} {number}"

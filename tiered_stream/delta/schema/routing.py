@@ -168,8 +168,7 @@ def dead_letters_of(spec: ingest.TableSpec, uri: str) -> ingest.TableSpec:
         mode=APPEND,
         columns=spark_columns(DEAD_LETTER_SCHEMA, None), row_format=None,
         on_landed_offsets=ingest.LAND,  # a record may become a dead letter of several queries
-        # With ADD, a table for dead letters that an earlier version of this package created gets the missing columns.
-        rows=replace(spec.rows, schema_evolution=Evolution.ADD),
+        rows=replace(spec.rows, schema_evolution=Evolution.NONE),
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ DEAD_LETTER_SCHEMA = pa.schema(
 Kafka's record comes first, then the reason why it is not a row, and the part of the record that failed: `key`, `value`
 or `row`. `redrive` is null except while a redrive brings the record into its table. `target` is the folder (a URI) of
 the table that the record was for. `query` and `batch` are the application transaction that commits the rows of the
-record's micro-batch to this table. Dead letters that earlier versions wrote have null in `target`, `query` and `batch`.
+record's micro-batch to this table.
 """
 
 
