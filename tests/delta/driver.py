@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -56,17 +56,24 @@ class Run:
 
     def execute(self, log_file: Path) -> int:
         """Run it in a process group of its own; the exit status, negative for the signal that ended it."""
-        command = [sys.executable, "-m", "tests.delta.driver", json.dumps(asdict(self))]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        with log_file.open("ab") as log:
-            process = subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True,
-            )  # fmt: skip
-            try:
-                return process.wait(timeout=LONG)
-            finally:
-                kill_group(process.pid)
+        return wait_for(start_driver("tests.delta.driver", asdict(self), log_file))
+
+
+def start_driver(module: str, run: Mapping[str, Any], log_file: Path) -> subprocess.Popen[bytes]:
+    """Start `python -m MODULE JSON` in a process group of its own."""
+    with log_file.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, json.dumps(run)], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+
+
+def wait_for(driver: subprocess.Popen[bytes]) -> int:
+    """The exit status, negative for the signal that ended it."""
+    try:
+        return driver.wait(timeout=LONG)
+    finally:
+        kill_group(driver.pid)
 
 
 def kill_group(leader: int) -> None:
@@ -123,17 +130,22 @@ def kill_workers() -> None:
     """Again and again, one of the Python processes that Spark has started for this driver."""
     while True:
         time.sleep(random.uniform(0, _SECONDS_BETWEEN_WORKERS))
-        workers = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_worker(pid)]
-        if workers:
-            try:
-                os.kill(random.choice(workers), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        kill_worker(os.getsid(0), random.choice)
 
 
-def _is_worker(pid: int) -> bool:
+def kill_worker(session: int, choose: Callable[[list[int]], int]) -> None:
+    """SIGKILL to one of the Python processes that Spark has started in the session, if there are any."""
+    workers = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_worker(pid, session)]
+    if workers:
+        try:
+            os.kill(choose(workers), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def _is_worker(pid: int, session: int) -> bool:
     try:
-        return os.getsid(pid) == os.getsid(0) and b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return os.getsid(pid) == session and b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

@@ -50,7 +50,7 @@ class SetAside:
             "ingest.kafkaColumns": "topic, offset", "ingest.onDecodeError": "deadLetter",
             "ingest.deadLetterTable": self.dead, **(given or {}),
         }  # fmt: skip
-        if not any(name.startswith("subscribe") or name == "assign" for name in settings):
+        if not any(name.startswith("subscribe") for name in settings):
             settings["subscribe"] = "orders"
         return redrive(self.spark, settings, self.table(table), chosen or DeadLetterFilter(), dry_run=dry_run)
 

@@ -1,4 +1,4 @@
-"""A job of `jobs/` as a user starts it: by spark-submit, in processes of its own."""
+"""The ingest job, in this process, or as a user starts it: by spark-submit, in processes of its own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import typer
+from typer.testing import CliRunner
+
 from tests.rigs.stack.jars import jar_paths
 from tests.rigs.stack.processes import LONG, Started
 from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment, write_conf
+from tiered_stream.cli.ingest_command import ingest
 
 
 def jars(*groups: str) -> dict[str, str]:
     """The property with the jars of the groups (`jar_paths`), in place of `spark.jars.packages`."""
     return {"spark.jars": ",".join(map(str, jar_paths(*groups)))}
+
+
+def run_here(*arguments: str | Path) -> tuple[int, str]:
+    """The exit status of the ingest job, and what it printed."""
+    app = typer.Typer()
+    app.command()(ingest)
+    ended = CliRunner().invoke(app, list(map(str, arguments)))
+    return ended.exit_code, ended.stdout
 
 
 class SubmittedJob(Started):

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-import typer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
-from tests.jobs.submitted import SubmittedJob
+from tests.jobs.submitted import SubmittedJob, run_here
 from tests.reading import build_segments, fill_segments, options
 from tests.rigs.stack.bulk import produce_bulk
 from tests.rigs.stack.consume import read_topic
@@ -19,7 +16,6 @@ from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
 from tests.tier.topics import topic_options
-from tiered_stream.cli.ingest_command import ingest
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, METRICS_LINES, METRICS_PROMETHEUS, TABLE
 from tiered_stream.ingest import ingest_run
 
@@ -79,7 +75,7 @@ def test_sick_topics_cost_themselves_only_and_few_start_at_once(
     metrics = tmp_path / "metrics.json"
     settings = {**options(stack, names), **by_topic(tmp_path), "fetchOffset.numRetries": "1"}
     given = [word for name, value in settings.items() for word in ("--option", f"{name}={value}")]
-    status, printed = run_main(*given, "--metrics-file", str(metrics))
+    status, printed = run_here(*given, "--metrics-file", str(metrics))
 
     assert status == 1
     for topic, count in counts.items():
@@ -100,40 +96,20 @@ def test_sick_topics_cost_themselves_only_and_few_start_at_once(
     assert orjson.loads(metrics.read_bytes())["records"] == sum(counts.values()) + sick
 
 
-def run_main(*arguments: str) -> tuple[int, str]:
-    """The exit status of the job, and what it printed."""
-    app = typer.Typer()
-    app.command()(ingest)
-    ended = CliRunner().invoke(app, arguments)
-    return ended.exit_code, ended.stdout
-
-
-@pytest.fixture
-def started() -> Iterator[list[SubmittedJob]]:
-    """Jobs to be killed after the test, whatever happens in it."""
-    jobs: list[SubmittedJob] = []
-    yield jobs
-    for job in jobs:
-        job.kill()
-
-
 def test_a_job_killed_in_mid_batch_goes_on_and_lands_every_record_once(
-    stack: TieredStack, topic: str, tmp_path: Path, started: list[SubmittedJob]
+    stack: TieredStack, topic: str, tmp_path: Path
 ) -> None:
     create_tiered_topic(stack.broker, topic, partitions=2, config={"segment.bytes": str(2 << 20)})
     produce_bulk(stack.broker, topic, records=RECORDS)
     wait_until_tiered(stack.broker, topic)
     table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
     places = {TABLE: str(table), CHECKPOINT: str(checkpoint), "maxOffsetsPerTrigger": str(RECORDS // 3)}
-    job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", {**options(stack, topic), **places})
-    started.append(job)
-
-    job.start()
-    wait_until(lambda: not job.running or _in_mid_batch(table, checkpoint), "a second batch", pause=0.01)
-    job.kill()
-    assert _in_mid_batch(table, checkpoint), job.output()
-    job.start()
-    assert job.wait() == 0, job.output()
+    with SubmittedJob("ingest_to_delta.py", tmp_path / "job", {**options(stack, topic), **places}) as job:
+        wait_until(lambda: not job.running or _in_mid_batch(table, checkpoint), "a second batch", pause=0.01)
+        job.kill()
+        assert _in_mid_batch(table, checkpoint), job.output()
+        job.start()
+        assert job.wait() == 0, job.output()
     assert "segments are located by" in job.output() and " rows read, " in job.output()
 
     landed = DeltaTable(table).to_pyarrow_table(columns=["partition", "offset", "value"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -12,12 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.delta.driver import kill_group, kill_workers
-from tests.rigs.stack.processes import LONG
-from tests.rigs.stack.spark import ROOT
-
-LOCAL_TASKS = {"spark.master": "local[2,4]"}
-"""A task may fail three times before its stage does."""
+from tests.delta.driver import LOCAL_TASKS, kill_workers, start_driver
 
 
 @dataclass(frozen=True)
@@ -28,37 +22,8 @@ class Run:
     arguments: Mapping[str, Any]
     workers_die: bool = False
 
-    def start(self, log_file: Path) -> Driver:
-        words = [sys.executable, "-m", "tests.replay.driver", json.dumps(asdict(self))]
-        with log_file.open("ab") as log:
-            process = subprocess.Popen(
-                words, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log, start_new_session=True,
-            )  # fmt: skip
-        return Driver(process)
-
-
-class Driver:
-    """A `Run` under way."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    @property
-    def running(self) -> bool:
-        return self._process.poll() is None
-
-    def kill(self) -> None:
-        """SIGKILL to the driver's Python, its JVM, and with them the workers."""
-        kill_group(self._process.pid)
-        self._process.wait()
-
-    def wait(self) -> int:
-        """The exit status."""
-        try:
-            return self._process.wait(timeout=LONG)
-        finally:
-            kill_group(self._process.pid)
+    def start(self, log_file: Path) -> subprocess.Popen[bytes]:
+        return start_driver("tests.replay.driver", asdict(self), log_file)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ python -m tests.replay.soak [KILLS] [SEED]
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -17,7 +18,8 @@ from deltalake import DeltaTable
 from rich.console import Console
 
 from tests.delta.archive import in_order, landed
-from tests.replay.driver import Driver, Run
+from tests.delta.driver import kill_group, wait_for
+from tests.replay.driver import Run
 from tests.replay.topics import TOPICS, ReplayedTopics, fill_topics
 from tests.rigs.stack.build import build_folder
 from tests.rigs.stack.processes import wait_until
@@ -55,22 +57,23 @@ def soak(stack: TieredStack, topics: ReplayedTopics, folder: Path, kinds: list[s
         time.sleep(chance.uniform(0, 2))
         if kind == STORAGE:
             stack.s3proxy.stop()
-            status = driver.wait()
+            status = wait_for(driver)
             stack.s3proxy.start()
             assert status != 0, "everything has landed already: lower LIMIT"
         else:
-            assert driver.running or kind == WORKERS, log.read_text()[-4000:]
-            driver.kill()
+            assert driver.poll() is None or kind == WORKERS, log.read_text()[-4000:]
+            kill_group(driver.pid)
+            driver.wait()
         console.print(f"{number:3}  {kind}, {lane} lane: {_commits(table) - before} micro-batches")
     for _ in range(2):
-        assert Run(options, arguments).start(log).wait() == 0, log.read_text()[-4000:]
+        assert wait_for(Run(options, arguments).start(log)) == 0, log.read_text()[-4000:]
     version = DeltaTable(table).version()
     assert landed(table).equals(in_order(_expected(topics, table)))
-    assert Run(options, arguments).start(log).wait() == 0 and DeltaTable(table).version() == version
+    assert wait_for(Run(options, arguments).start(log)) == 0 and DeltaTable(table).version() == version
 
 
-def _reached(table: Path, commits: int, driver: Driver) -> Callable[[], bool]:
-    return lambda: _commits(table) >= commits or not driver.running
+def _reached(table: Path, commits: int, driver: subprocess.Popen[bytes]) -> Callable[[], bool]:
+    return lambda: _commits(table) >= commits or driver.poll() is not None
 
 
 def _commits(table: Path) -> int:

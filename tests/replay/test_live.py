@@ -47,7 +47,6 @@ def test_a_dry_run_says_what_storage_and_brokers_then_give(
     assert (figures.total("broker_offsets") > 0) is (metrics.broker_fetch_requests > 0) is exact
     assert {each.broker_reason for each in figures.partitions if each.broker_offsets} <= {NOT_TIERED_YET}
     assert landed(tmp_path / "table").num_rows == metrics.records <= figures.total("offsets")
-    assert any("--exact" in note for note in figures.notes())
 
 
 def test_without_a_locator_a_dry_run_says_why_all_comes_from_brokers(

@@ -170,13 +170,6 @@ def test_replacing_touches_no_other_partition_and_no_other_time(spark: SparkSess
     assert spark.sql(rows).where(replace_where(all_times)).count() == 3
 
 
-def test_an_exact_replay_takes_the_records_of_its_times_up_to_the_logs_end(replayer: Replayer) -> None:
-    report = replayer.run(exact=True)
-    (offsets,) = report.plan.ranges.values()
-    assert (offsets.start, offsets.end) == (FROM, RECORDS) and report.records == TO - FROM
-    assert replayer.rows().equals(between(FROM, TO))
-
-
 @LANES
 @pytest.mark.parametrize("tasks", [1, 2])
 def test_tasks_at_once_are_limited(replayer: Replayer, lane: str, tasks: int) -> None:
@@ -202,8 +195,6 @@ def test_a_dry_run_says_what_the_run_then_takes(spark: SparkSession, tmp_path: P
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "to before from": ({"to_time": str(FIRST_MS)}, ConfigurationError, "is not after --from"),
-    "the future": ({"to_time": "2999-01-01T00:00:00Z"}, ConfigurationError, "is in the future"),
-    "no zone": ({"from_time": "2023-11-14T00:00:00"}, ConfigurationError, "has no zone"),
     "a name that is none": ({"name": "a/b"}, ConfigurationError, "--name"),
     "no topic": ({"options": {"subscribe": "absent"}}, UnknownTopicError, "absent"),
     "a pattern of none": (
@@ -275,13 +266,6 @@ def test_a_damaged_plan_and_a_checkpoint_out_of_reach_are_said(replayer: Replaye
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(TableError, match=f"checkpoint .*{tmp_path}/file/checkpoint"):
         replayer.run(name="other", checkpoint=f"{tmp_path}/file/checkpoint")
-
-
-def test_the_package_itself_is_the_function(spark: SparkSession, tmp_path: Path) -> None:
-    report = tiered_stream.replay(
-        spark, options=options(LONG), from_time=str(FIRST_MS), to_time=str(FIRST_MS + 10), into=str(tmp_path / "table")
-    )
-    assert report.records == 10 and callable(tiered_stream.replay)
 
 
 def test_a_table_by_name_and_by_day_is_replayed_into(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -33,11 +35,8 @@ ON_ONE_STACK = settings(
 def plan(stack: TieredStack, times: TimeRange, exact: bool = False) -> ReplayPlan:
     reads = {"subscribe": ",".join(TOPICS)}
     options = parse_options({**stack.options(), **reads}, streaming=True)
-    tier = open_log_source(options)
-    try:
+    with closing(open_log_source(options)) as tier:
         ranges, topic_ids = resolve(options, tier, times, exact=exact)
-    finally:
-        tier.close()
     arguments = ReplayArguments(("subscribe", reads["subscribe"]), "", None, "", exact)
     return ReplayPlan("test", arguments, times, ranges, topic_ids)
 
@@ -46,11 +45,8 @@ def replayed(stack: TieredStack, planned: ReplayPlan) -> dict[str, list[Row]]:
     """What the tasks of a query of the plan give."""
     given = {**stack.options(), "includeHeaders": "true"}
     options = parse_options(batch_options(planned, given), streaming=False)
-    tier = open_log_source(options)
-    try:
+    with closing(open_log_source(options)) as tier:
         splits = plan_batch(options, tier)
-    finally:
-        tier.close()
     rows: dict[str, list[Row]] = {topic: [] for topic in TOPICS}
     for split in splits:
         for batch in read_split(split, options):

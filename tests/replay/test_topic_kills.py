@@ -11,8 +11,8 @@ from random import Random
 import pytest
 from kafka.protocol.consumer.offsets import OffsetSpec
 
-from tests.delta.driver import kill_group
-from tests.replay.topic_driver import TopicRun, kill_a_worker
+from tests.delta.driver import kill_group, kill_worker
+from tests.replay.driver import Run
 from tests.replay.topic_rows import check_topic
 from tests.rigs.stack.consume import READ_UNCOMMITTED, read_topic
 from tests.rigs.stack.processes import LONG, log_end, wait_until
@@ -54,7 +54,7 @@ def test_killed_at_random_it_ends_with_every_record_once(
         **stack.options(), "subscribe": source, "target.transactional": "true",
         "target.kafka.transaction.timeout.ms": "10000", "remote.max.bytes.per.second": PACE,
     }  # fmt: skip
-    run = TopicRun(options, topic, str(tmp_path / "checkpoint"))
+    run = Run(options, {"into": f"kafka:{topic}", "from_time": "0", "checkpoint": str(tmp_path / "checkpoint")})
     wanted = read_topic(stack.broker, source)
     points = sorted(chance.randrange(len(wanted)) for _ in range(KILLS))
     process, done = run.start(log), Counter[str]()
@@ -81,11 +81,11 @@ def produced(stack: TieredStack, topic: str) -> int:
 
 
 def strike(
-    stack: TieredStack, run: TopicRun, process: subprocess.Popen[bytes], kind: str, log: Path
+    stack: TieredStack, run: Run, process: subprocess.Popen[bytes], kind: str, log: Path
 ) -> subprocess.Popen[bytes]:
     """Something dies; who goes on."""
     if kind == WORKER:
-        kill_a_worker(process.pid)
+        kill_worker(process.pid, max)
     elif kind == STORAGE:
         stack.s3proxy.stop()
         stack.s3proxy.start()
@@ -96,7 +96,7 @@ def strike(
     return process
 
 
-def finished(run: TopicRun, process: subprocess.Popen[bytes], log: Path) -> int:
+def finished(run: Run, process: subprocess.Popen[bytes], log: Path) -> int:
     """The exit status of the run that comes to its end; a task may have failed too often for one to do so."""
     for _ in range(3):
         if process.wait(LONG) == 0:

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from tests.delta.test_latest_state import Latest
 from tests.rigs.stack.rows import Record
-from tests.verification.test_verify_latest import shown, verified
+from tests.verification.test_verify_latest import verified
+from tests.verification.test_verify_table import shown
 from tiered_stream.verification import statistics_comparison
 from tiered_stream.verification.statistics_comparison import check_statistics
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import orjson
 import pytest
 from pyspark.sql import SparkSession
-from rich.console import Console
 
 from tests.delta import toasted_rows
 from tests.delta.test_latest_state import DEBEZIUM, PLAIN, Latest, Toasted, change, tombstone
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options
+from tests.verification.test_verify_table import shown
 from tiered_stream import verify
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.verification.verify_report import Kind, LatestReport, render_verified
+from tiered_stream.verification.verify_report import Kind, LatestReport
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 NESTED = {
@@ -31,12 +30,6 @@ def verified(latest: Latest, given: dict[str, str], **more: str) -> LatestReport
     report = verify(latest.spark, options=options, table=str(latest.table))
     assert isinstance(report, LatestReport)
     return report
-
-
-def shown(report: LatestReport) -> str:
-    console = Console(file=io.StringIO(), width=250)
-    console.print(render_verified(report))
-    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
 def landed(latest: Latest, given: dict[str, str]) -> Latest:

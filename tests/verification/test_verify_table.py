@@ -18,7 +18,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.verification import record_comparison
-from tiered_stream.verification.verify_report import Difference, Kind, VerifyReport, render_verified
+from tiered_stream.verification.verify_report import Difference, Kind, TableReport, VerifyReport, render_verified
 
 CODECS, TXN = ODD.split(",")
 TOPICS = f"{ODD},{LONG}"
@@ -71,7 +71,7 @@ def offsets_of(partition: TopicPartition) -> list[int]:
     return [offset for topic, number, offset in found if TopicPartition(topic, number) == partition]
 
 
-def shown(report: VerifyReport) -> str:
+def shown(report: TableReport) -> str:
     console = Console(file=io.StringIO(), width=250)
     console.print(render_verified(report))
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
@@ -118,7 +118,7 @@ def test_a_flipped_bit_a_missing_a_doubled_record_and_an_exchanged_pair_are_foun
     assert one and two and three and four
     (value,) = one.columns
     assert value.column == "value"
-    assert all(" at byte 40 of " in each for each in (value.topic, value.table))
+    assert all(" at byte 24 of " in each for each in (value.topic, value.table))
     assert (three.copies, three.counts, four.counts) == (2, ((Kind.DUPLICATE, 1),), ((Kind.DIFFERENT, 2),))
     text = shown(report)
     assert f"offset {at[missing]} is missing from the table" in text

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyspark.errors import StreamingQueryException
@@ -166,16 +165,12 @@ class IngestQuery:
         Returns:
             The query's sum, and the exception that ended the query (None: it succeeded).
         """
-        return self.print_sum(), self._query.exception()
-
-    def print_sum(self) -> Ended:
-        """Stop receiving metrics from tasks, and print and return the query's sum, without asking Spark."""
         self._receiver.close()
         ended = self._sum()
         console.print(f"{self.name}: in all {ended}", markup=False)
         for line in ended.by_table():
             console.print(f"  {line}", markup=False)
-        return ended
+        return ended, self._query.exception()
 
     def _sum(self) -> Ended:
         """Return the sum of the lines of all micro-batches, and of what tasks have read without such a line."""
@@ -272,7 +267,7 @@ def run_all(spark: SparkSession, ingests: Sequence[Ingest], stop_timeout_s: floa
 
     If a query fails, or if its settings are refused, the reason is printed and is in the result. SIGTERM and Ctrl-C let
     the running micro-batches finish, within `ingest.stop.timeout`, and end all queries. A second signal ends the job at
-    once, after the sums of the running queries.
+    once.
 
     Raises:
         ConfigurationError: the settings of all queries were refused, so no query was started.
@@ -281,7 +276,7 @@ def run_all(spark: SparkSession, ingests: Sequence[Ingest], stop_timeout_s: floa
     running: list[IngestQuery] = []
     outcome = Outcome()
     refused: list[ConfigurationError] = []
-    with stop_requests(spark, stop_timeout_s) as stop, _sums_at_ctrl_c(running):
+    with stop_requests(spark, stop_timeout_s) as stop:
         while waiting or running:
             if stop.signal:
                 waiting.clear()
@@ -325,17 +320,6 @@ def _stop(running: Sequence[IngestQuery], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     for query in running:
         query.stop(max(0.0, deadline - time.monotonic()))
-
-
-@contextmanager
-def _sums_at_ctrl_c(running: Sequence[IngestQuery]) -> Iterator[None]:
-    """Print the sums of running queries if Ctrl-C interrupts the block, because a job without end has no other end."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        for query in running:
-            query.print_sum()
-        raise
 
 
 def _name(ingest: Ingest) -> str:

@@ -7,10 +7,34 @@ from collections.abc import Mapping
 import orjson
 
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
+from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
+from tiered_stream.options.given_options import OPTIONS
 from tiered_stream.options.offset_json import offsets_to_json
+from tiered_stream.options.positions import TimeRange
+from tiered_stream.options.settings_files import POSITIONS, without
+from tiered_stream.options.types import Queries
 
 Ranges = Mapping[TopicPartition, OffsetRange]
+STREAM_OPTIONS = tuple(option.name for option in OPTIONS if option.queries is Queries.STREAMING)
+
+
+def batch_options(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
+    """Return the options of a batch query that reads exactly `ranges`.
+
+    Args:
+        settings: options of the source. Their positions, and options for streaming only, are left out.
+    """
+    ends = {spark.ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges))}
+    return without(settings, (*POSITIONS, *STREAM_OPTIONS)) | starting_at(ranges) | ends
+
+
+def times_options(times: TimeRange | None) -> dict[str, str]:
+    """Return the options by which only records with timestamps within `times` are read; none if `times` is None."""
+    if times is None:
+        return {}
+    end = {} if times.to_ms is None else {remote.TO_TIMESTAMP.name: str(times.to_ms)}
+    return {remote.FROM_TIMESTAMP.name: str(times.from_ms), **end}
 
 
 def starting_at(ranges: Ranges) -> dict[str, str]:

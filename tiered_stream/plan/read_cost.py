@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
 import orjson
@@ -115,12 +115,9 @@ class PartitionCost:
         self.gets += sum(1 for _ in requests_of(fetcher, parts, options.fetch))
 
 
-Cost = TypeVar("Cost", bound=PartitionCost)
-
-
 def total_costs(
-    costs: Mapping[TopicPartition, Cost], splits: Iterable[Split], options: Options, source: LogSource
-) -> tuple[Cost, ...]:
+    costs: Mapping[TopicPartition, PartitionCost], splits: Iterable[Split], options: Options, source: LogSource
+) -> tuple[PartitionCost, ...]:
     """Add each split's cost to its partition's entry in `costs`, and return the entries sorted by partition.
 
     In each entry, `skipped` must be the number of all its offsets before the call. If offsets are not tiered yet, and
@@ -221,8 +218,8 @@ def _duration(seconds: float) -> str:
 _RENDERED = ("splits", "segments", "storage_bytes", "gets", "broker_offsets")
 
 
-def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> RenderableType:
-    """Return a table of the costs of partitions, the `notes`, and the estimated time and price, for a terminal."""
+def render_cost(cost: ReadCost, title: str) -> RenderableType:
+    """Return a table of the costs of partitions, and the estimated time and price, for a terminal."""
     table = Table("partition", title=title)
     for column in ("offsets", "records at most", "splits", "segments", "MiB", "GETs", "from brokers"):
         table.add_column(column, justify="right")
@@ -240,7 +237,6 @@ def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> Render
     prices = cost.prices
     lines = [
         *broker_read_lines(cost.partitions),
-        *(f"{note}." for note in notes),
         f"Reading takes {_duration(cost.seconds)} with {cost.tasks} tasks at once. Spark's start and the writing of "
         "tables take time, too.",
         f"The storage charges about ${cost.dollars:,.4f}: ${prices.per_1000_gets} for 1,000 GETs and "

@@ -74,7 +74,7 @@ class SplitReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the split's records in offset order, without records outside of the times in the options."""
-        for batch in within_times(self._read(), self._options.times):
+        for batch in _within_times(self._read(), self._options.times):
             self.metrics.records += batch.num_rows
             self.metrics.record_bytes += batch.nbytes
             last = batch.column("timestamp")[-1].value // 1000
@@ -210,7 +210,7 @@ class SplitReader:
         )  # fmt: skip
 
 
-def within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> Iterator[pa.RecordBatch]:
+def _within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> Iterator[pa.RecordBatch]:
     """Yield the rows whose timestamps lie in `times` (None: all rows); a batch without such rows is left out."""
     for batch in batches:
         matching = batch if times is None else batch.filter(_is_within(batch.column("timestamp"), times))

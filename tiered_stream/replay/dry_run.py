@@ -7,17 +7,16 @@ target's folder is read only for the plan of an earlier run.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as with_fields
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import orjson
 from rich.console import RenderableType
 
-from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.delta.checkpoint.query_tables import Folder
 from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
@@ -27,7 +26,7 @@ from tiered_stream.delta.settings.query_settings import check_settings
 from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.errors import ConfigurationError, StorageError
 from tiered_stream.locate.log_source import LogSource, open_log_source
-from tiered_stream.model import PartitionOffsets, Split, TopicPartition
+from tiered_stream.model import PartitionOffsets, Split
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.settings_files import without
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
@@ -41,44 +40,15 @@ from tiered_stream.replay.times import parse_range, show_range
 from tiered_stream.replay.times_to_offsets import new_plan, subscription
 
 
-@dataclass(slots=True)
-class PartitionEstimate(PartitionCost):
-    """Estimated cost of reading one partition in a replay.
-
-    `after_end` is the number of offsets from the first record at or after `--to` up to the log's end; 0 without `--to`.
-    `skipped` is the number of offsets that an exact replay does not read, because all their records are older than
-    `--from`.
-    """
-
-    after_end: int = 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate(ReadCost):
-    """Estimated cost of a whole replay: the replay's plan, the cost of each partition, and sums, time and price."""
+    """Estimated cost of a whole replay: the replay's plan, the cost of each partition, and sums, time and price.
+
+    In a partition, `skipped` is the number of offsets that an exact replay does not read, because all their records
+    are older than `--from`.
+    """
 
     plan: ReplayPlan = field(repr=False)
-    partitions: Sequence[PartitionEstimate]
-    TOTALS: ClassVar[tuple[str, ...]] = (*ReadCost.TOTALS, "after_end")
-
-    def notes(self) -> list[str]:
-        """Return notes on the offsets from the first record at or after `--to` on, which only an exact replay reads.
-
-        The list has at most one note. It is empty if no partition has such offsets, and the replay is exact or has no
-        `--to`.
-        """
-        exact, after_end = self.plan.arguments.exact, self.total("after_end")
-        if not after_end:
-            if exact or self.plan.times.to_ms is None:
-                return []
-            return ["--exact would read the same offsets: nothing lies behind the first record at or after --to"]
-        text = f"{after_end:,} offsets lie behind the first record at or after --to"
-        if exact:
-            return [f"{text}: --exact reads them too, and takes those records whose time is within the range"]
-        return [
-            f"{text}. Where timestamps go back and forth, some may be of earlier records: --exact takes those, too, "
-            "and none that is outside the range"
-        ]
 
     def to_json(self) -> str:
         """Return the whole estimate as JSON."""
@@ -90,7 +60,6 @@ class Estimate(ReadCost):
             "exact": plan.arguments.exact,
             "target": plan.arguments.target,
             **self.figures(),
-            "notes": self.notes(),
         }
         return orjson.dumps(figures, option=orjson.OPT_INDENT_2).decode()
 
@@ -113,9 +82,7 @@ def estimate(
     """
     options = parse_options(ingest.source_options(settings), streaming=True)
     with closing(open_log_source(options, warns=False)) as source:  # the look-up of the offsets has warned
-        costs = {partition: PartitionEstimate.of(partition, offsets) for partition, offsets in plan.ranges.items()}
-        for partition, after_end in _after_end(plan, source.offset_reader).items():
-            costs[partition].after_end = after_end
+        costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in plan.ranges.items()}
         partitions = total_costs(costs, _splits(options, source), options, source)
     return Estimate(
         plan=plan, partitions=partitions, tasks=tasks, max_bytes_per_second=max_bytes_per_second, prices=prices
@@ -132,24 +99,9 @@ def _splits(options: Options, source: LogSource) -> Iterator[Split]:
         start = end
 
 
-def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:
-    """Return the number of offsets from the first record at or after `--to` up to the log's end, by partition.
-
-    Partitions without a record at or after `--to` are left out. If the plan has no `--to`, the result is empty.
-    """
-    if plan.times.to_ms is None:
-        return {}
-    offsets = reader.for_timestamps(dict.fromkeys(plan.ranges, plan.times.to_ms))
-    latest = reader.latest(plan.ranges.keys())
-    return {
-        partition: max(0, latest[partition] - offset) for partition, offset in offsets.items() if offset is not None
-    }
-
-
 def render(estimate: Estimate) -> RenderableType:
-    """Render an estimate for a terminal: the figures of each partition, their sums, and the notes."""
-    title = f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}"
-    return render_cost(estimate, title, estimate.notes())
+    """Render an estimate for a terminal: the figures of each partition, and their sums."""
+    return render_cost(estimate, f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}")
 
 
 _ANY_TOPIC = "0any0topic0"

@@ -19,7 +19,7 @@ from tiered_stream.model import OffsetRange, uuid_from_text, uuid_to_text
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict, offsets_to_json
-from tiered_stream.options.offset_ranges import Ranges, ends_of, starting_at
+from tiered_stream.options.offset_ranges import Ranges, ends_of, starting_at, times_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.settings_files import POSITIONS, without
 
@@ -105,12 +105,9 @@ class ReplayPlan:
             **starting_at(self.ranges),
             remote.ENDING_OFFSETS.name: offsets_to_json(ends_of(self.ranges)),
             remote.TOPIC_ID.name: orjson.dumps(self._topic_ids()).decode(),
+            ON_LANDED_OFFSETS.name: LAND,  # a replay is asked for, whatever the table has
+            **times_options(self.times if self.arguments.exact else None),
         }
-        if self.arguments.exact:
-            reads[remote.FROM_TIMESTAMP.name] = str(self.times.from_ms)
-            if self.times.to_ms is not None:
-                reads[remote.TO_TIMESTAMP.name] = str(self.times.to_ms)
-        reads[ON_LANDED_OFFSETS.name] = LAND  # a replay is asked for, whatever the table has
         return without(options, (*POSITIONS, *_QUERY_OPTIONS, *reads)) | reads
 
     def check_same(self, name: str, arguments: ReplayArguments, folder: str) -> None:

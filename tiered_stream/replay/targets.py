@@ -119,8 +119,6 @@ class DeltaTarget(Target):
                 f"--replace does not go with {MODE.name}={UPSERT}, because each record replaces the row of its key: "
                 "replay without --replace"
             )
-        if plan.arguments.replace and self.lane == "direct":
-            raise ConfigurationError("the direct lane only appends: with --replace use lane auto or spark")
         if plan.arguments.replace:
             self._check_replaced(plan, parsed)
         address = find_address(self.spark, self.place)

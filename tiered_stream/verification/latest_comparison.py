@@ -7,7 +7,7 @@ bucket differ, the rows of this bucket are read again from both sides, and compa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import orjson
 from pyspark import StorageLevel
@@ -21,8 +21,7 @@ from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.row_settings import ORDER_BY
 from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, POSITION, STAGED
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options import remote_options as remote
-from tiered_stream.options.offset_ranges import Ranges
+from tiered_stream.options.offset_ranges import Ranges, times_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.verification.latest_rows_source import SOURCE
 from tiered_stream.verification.scope import narrowed
@@ -85,7 +84,8 @@ class LatestSides:
         the database did not send them (`ingest.unavailableValue`). `ties` are the hashes of the rows that the table
         could have as well, because a column orders their records alike; the text `_DELETED` stands for no row.
         """
-        read = self.spark.read.format(SOURCE).options(**self._options()).load()
+        given = narrowed(self.options, self.offsets) | times_options(self.times)
+        read = self.spark.read.format(SOURCE).options(**TaskSettings(self.routing).added_to(given)).load()
         columns = [_as_in_table(read, each) for each in self.fields]
         known = self._known_at()
         not_null = [each.name for each in self.fields if not each.nullable]
@@ -117,15 +117,6 @@ class LatestSides:
         if not any(rows.placeholder for rows in self.routing.rows.values()):
             return {}
         return key_order.columns_with_placeholders(StructType(list(self.fields)), self.keys, self.order_by)
-
-    def _options(self) -> dict[str, str]:
-        """Return the options of the source of the topics' rows."""
-        times = {}
-        if self.times is not None:
-            times[remote.FROM_TIMESTAMP.name] = str(self.times.from_ms)
-            if self.times.to_ms is not None:
-                times[remote.TO_TIMESTAMP.name] = str(self.times.to_ms)
-        return TaskSettings(self.routing).added_to(narrowed(self.options, self.offsets) | times)
 
     def _structs(self) -> tuple[str, str]:
         names = [each.name for each in self.fields]
@@ -159,20 +150,22 @@ class LatestSides:
 
 
 @dataclass(frozen=True, slots=True)
-class LatestSums:
-    """Result of comparing sums: numbers of rows, and the buckets whose sums differ.
+class LatestDifferences:
+    """Result of a comparison: number of keys for each kind of difference, and some keys of each kind.
 
-    `topic_rows` is the number of rows in the topics. `outside` has, by bucket, the number of the table's rows that are
-    not compared, because they are of earlier offsets.
+    `topic_rows` is the number of rows in the topics. `outside` is the number of the table's rows that were not
+    compared. `changed` is true if the sums differed, and the rows did not differ when they were read again.
     """
 
-    topic_rows: int
-    outside: Mapping[int, int]
-    differing: tuple[int, ...]
+    topic_rows: int = 0
+    outside: int = 0
+    counts: tuple[tuple[Kind, int], ...] = ()
+    named: tuple[RowDifference, ...] = ()
+    changed: bool = False
 
 
-def compare_sums(sides: LatestSides) -> LatestSums:
-    """Compare the sums of topics and table by bucket.
+def compare(sides: LatestSides) -> LatestDifferences:
+    """Compare the sums of topics and table by bucket, and then the rows of the buckets whose sums differ.
 
     Raises:
         ConfigurationError: a key is in several partitions, and no column orders its records.
@@ -193,8 +186,9 @@ def compare_sums(sides: LatestSides) -> LatestSums:
             f"a key of the table has records in the partitions {mixed}, and Kafka gives them no order: set "
             f"{ORDER_BY.name} to a column that does, such as timestamp"
         )
-    differing = tuple(sorted(row["bucket"] for row in rows if not row["equal"]))
-    return LatestSums(sum(row["rows"] for row in rows), {row["bucket"]: row[3] for row in rows}, differing)
+    differing = [row["bucket"] for row in rows if not row["equal"]]
+    sums = LatestDifferences(sum(row["rows"] for row in rows), sum(row[3] for row in rows if row["equal"]))
+    return _differences(sides, differing, sums) if differing else sums
 
 
 def _sums(prefix: str, value: str) -> list[Column]:
@@ -202,21 +196,8 @@ def _sums(prefix: str, value: str) -> list[Column]:
     return [sql.expr(f"{text.format(value)} AS {prefix}{name}") for name, text in texts]
 
 
-@dataclass(frozen=True, slots=True)
-class LatestDifferences:
-    """Number of keys for each kind of difference, some keys of each kind, and the number of rows not compared.
-
-    `tied` is the number of keys of which the table has another row than expected, and as good a row.
-    """
-
-    counts: tuple[tuple[Kind, int], ...]
-    named: tuple[RowDifference, ...]
-    outside: int
-    tied: int = 0
-
-
-def differences(sides: LatestSides, buckets: Sequence[int]) -> LatestDifferences:
-    """Compare the rows of `buckets` key by key, and return the differences."""
+def _differences(sides: LatestSides, buckets: Sequence[int], sums: LatestDifferences) -> LatestDifferences:
+    """Compare the rows of `buckets` key by key; return `sums` with the differences."""
     chosen = f"bucket IN ({', '.join(map(str, buckets))})"
     over = "OVER (PARTITION BY key"
     theirs = sides.table_rows().where(chosen)
@@ -238,7 +219,9 @@ def differences(sides: LatestSides, buckets: Sequence[int]) -> LatestDifferences
     finally:
         kinds.unpersist()
     found = tuple((kind, counts[kind.value][0]) for kind in Kind if kind.value in counts)
-    return LatestDifferences(found, tuple(named), counts.get(_OUTSIDE, (0, 0))[1], counts.get(_TIED, (0, 0))[0])
+    outside, tied = counts.get(_OUTSIDE, (0, 0))[1], counts.get(_TIED, (0, 0))[0]
+    changed = not (found or outside or tied)
+    return replace(sums, outside=sums.outside + outside, counts=found, named=tuple(named), changed=changed)
 
 
 def _kind(sides: LatestSides) -> str:

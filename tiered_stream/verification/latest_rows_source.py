@@ -16,7 +16,6 @@ from tiered_stream.delta.schema.routing import Routing, TaskSettings
 from tiered_stream.delta.schema.row_schema import shared_columns, spark_columns
 from tiered_stream.delta.schema.sql_types import arrow_schema
 from tiered_stream.delta.settings.ingest_settings import source_options
-from tiered_stream.errors import TableError
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.process.heap_and_gc import settle_worker
 from tiered_stream.process.logs import show_log
@@ -107,13 +106,9 @@ def _with_columns(rows: list[DayRows], schema: pa.Schema) -> Iterator[pa.RecordB
     """Yield the rows with the columns of `schema`; a topic that shares the table may lack some of them."""
     import pyarrow as pa
 
-    from tiered_stream.formats.columns.conform import conform
+    from tiered_stream.delta.landing.spark_rows import as_struct
 
-    kind = pa.struct(list(schema))
     for day in rows:
         for _, batch in day.batches:
-            struct = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
-            column, misfit = conform(struct, kind)
-            if misfit is not None and misfit.true_count:
-                raise TableError(f"rows are {struct.type}, but the table's rows {kind}: verify each topic by itself")
-            yield pa.RecordBatch.from_arrays(column.flatten(), schema=schema)
+            columns = as_struct(batch, pa.struct(list(schema))).flatten()
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 import numpy as np
 import orjson
@@ -18,7 +17,7 @@ from pyspark.sql import functions as sql
 
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.offset_ranges import Ranges
+from tiered_stream.options.offset_ranges import Ranges, times_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.row_hash import BUCKET, BUCKET_BITS, row_hash_sql
 from tiered_stream.verification.scope import Bounds, Scope, VerifiedTable, narrowed
@@ -45,11 +44,10 @@ _KIND = """CASE
     WHEN copies > topic_copies THEN 'doubled'
     WHEN least_hash <> topic_least_hash OR greatest_hash <> topic_greatest_hash THEN 'different'
 END"""
-_WINDOW = 64
+_WINDOW = 24
 """Size in bytes of the blocks in which two values are compared. Only the first block that differs is sent to the
-driver.
+driver, and shown.
 """
-_SHOWN = 24
 _TEXTS = {
     "timestamp": "CAST(CAST(unix_micros(timestamp) AS STRING) AS BINARY)",
     "key": "key",
@@ -86,8 +84,8 @@ class Sides:
 
         The columns are `SUMS` or `HASHES`. Several rows of sums may be of the same bucket; the caller must add them up.
         """
-        hashing = Hashing(self.table.columns, self.times, by_row)
-        return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()})
+        hashing = Hashing(self.table.columns, by_row)
+        return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()}, **times_options(self.times))
 
     def table_rows(self, condition: str) -> DataFrame:
         """Return the table's rows for which the SQL condition holds, and whose timestamps are within `times`."""
@@ -339,27 +337,24 @@ def _column_difference(column: str, row: Row) -> ColumnDifference:
     topic, table = (None if window is None else bytes(window) for window in (windows["topic"], windows["table"]))
     if column == "timestamp":
         return ColumnDifference(column, _time(topic), _time(table))
-    pairs = zip(topic or b"", table or b"", strict=False)
-    same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
-    topic_value = _bytes(topic, row["topic_size"], windows["start"], same)
-    return ColumnDifference(column, topic_value, _bytes(table, row["table_size"], windows["start"], same))
+    start = windows["start"]
+    return ColumnDifference(column, _bytes(topic, row["topic_size"], start), _bytes(table, row["table_size"], start))
 
 
 def _time(text: bytes | None) -> str:
     return "null" if text is None else f"{np.datetime64(int(text), 'us')}Z"
 
 
-def _bytes(window: bytes | None, size: int | None, start: int, same: int) -> str:
-    """Return a text that shows a value: all of it if it has at most 24 bytes, or 24 bytes from the first difference on.
+def _bytes(window: bytes | None, size: int | None, start: int) -> str:
+    """Return a text that shows a value: all of it if it has at most 24 bytes, or the block with the first difference.
 
     Args:
         window: the block of the value in which the first difference is, or None if the value is null.
         size: size of the whole value in bytes.
         start: position of the block in the value.
-        same: number of equal bytes at the beginning of the block.
     """
     if window is None:
         return "null"
-    if size is not None and size <= _SHOWN:
+    if size is not None and size <= _WINDOW:
         return repr(window)
-    return f"{window[same : same + _SHOWN]!r} at byte {start + same:,} of {size:,}"
+    return f"{window!r} at byte {start:,} of {size:,}"

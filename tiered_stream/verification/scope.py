@@ -26,12 +26,9 @@ from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import LocatorName
-from tiered_stream.options.given_options import OPTIONS
-from tiered_stream.options.offset_json import offsets_to_json
-from tiered_stream.options.offset_ranges import Ranges, ends_of, ranges_between, starting_at
+from tiered_stream.options.offset_ranges import STREAM_OPTIONS, Ranges, batch_options, ranges_between
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.options.settings_files import ENDS, POSITIONS, STARTS, gives, without
-from tiered_stream.options.types import Queries
+from tiered_stream.options.settings_files import ENDS, STARTS, gives, without
 from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.starting import batch_ranges
 from tiered_stream.records.row_hash import HASHED
@@ -41,7 +38,6 @@ from tiered_stream.spark.source import spark_schema
 NO_END = 2**63 - 1
 
 _FAIL_ON_DATA_LOSS = spark.FAIL_ON_DATA_LOSS.name
-_STREAM_OPTIONS = tuple(option.name for option in OPTIONS if option.queries is Queries.STREAMING)
 
 Bounds = Mapping[TopicPartition, tuple[int, int]]
 """Start offset and end offset (exclusive) of each partition. They may be negative, because a table may have any
@@ -207,7 +203,7 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
     elif _start_has_moved(settings):
         settings = without(settings, [spark.STARTING_OFFSETS.name])
     # Offsets that the logs no longer hold are left out with a warning. Offsets that are lost later fail the read.
-    batch = {**without(settings, (*_STREAM_OPTIONS, _FAIL_ON_DATA_LOSS)), _FAIL_ON_DATA_LOSS: "false"}
+    batch = {**without(settings, (*STREAM_OPTIONS, _FAIL_ON_DATA_LOSS)), _FAIL_ON_DATA_LOSS: "false"}
     options = parse_options(batch, streaming=False)
     with closing(open_log_source(options)) as source:
         lookup = OffsetLookup.of(options, source.offset_reader)
@@ -229,8 +225,7 @@ def narrowed(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
     Args:
         settings: options of the source. Their positions, options for streaming only, and `failOnDataLoss` are left out.
     """
-    ends = {spark.ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges))}
-    return without(settings, (*POSITIONS, *_STREAM_OPTIONS, _FAIL_ON_DATA_LOSS)) | starting_at(ranges) | ends
+    return batch_options(without(settings, [_FAIL_ON_DATA_LOSS]), ranges)
 
 
 def _start_has_moved(settings: Mapping[str, str]) -> bool:

@@ -9,7 +9,7 @@ the storage, the comparison checks this package's reading against the brokers' r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +18,6 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 from rich.console import Group, RenderableType
@@ -34,7 +33,6 @@ from tiered_stream.model import OffsetRange, PartitionRanges, Split, TopicPartit
 from tiered_stream.options.choices import Fallback, LocatorName, Prefer
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.remote_options import LOCATOR
-from tiered_stream.options.types import LONG_MAX
 from tiered_stream.plan.batch import batch_offsets
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.process.resources import usable_cores
@@ -318,11 +316,13 @@ class _Comparison:
         (segment,) = {str(location.segment) for location in record.locations}
         return StorageDifference(offset, kind, detail, segment)
 
-    def _rows(self, split: Split) -> tuple[Numbers, Numbers]:
-        """Read a split, and return two arrays: the offsets of its rows, and the hashes of its rows."""
-        parts = list(self._hashed(split)) or [(np.empty(0, np.int64), np.empty(0, np.int64))]
-        offsets, hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return offsets, hashes
+    def _rows(self, split: Split) -> dict[int, int]:
+        """Read a split, and return the hashes of its rows, by offset."""
+        return {
+            offset: row_hash
+            for offsets, hashes in self._hashed(split)
+            for offset, row_hash in zip(offsets.tolist(), hashes.tolist(), strict=True)
+        }
 
     def _column_difference(self, record: Split) -> str:
         ours, theirs = (self._record(side) for side in (record, replace(record, locations=())))
@@ -345,19 +345,18 @@ def part_of(split: Split, offsets: OffsetRange) -> Split:
     return replace(split, offsets=common, locations=tuple(within(split.locations, common)))
 
 
-def first_difference(ours: tuple[Numbers, Numbers], theirs: tuple[Numbers, Numbers]) -> tuple[int, Kind] | None:
+def first_difference(ours: Mapping[int, int], theirs: Mapping[int, int]) -> tuple[int, Kind] | None:
     """Return the first offset at which storage (`ours`) and brokers (`theirs`) differ, and the kind of difference.
 
-    The result is None if storage and brokers are equal. Each argument is a pair of arrays: the rows' offsets in
-    ascending order, and the rows' hashes.
+    The result is None if storage and brokers are equal. Each argument has the hashes of rows, by offset.
     """
-    common = min(len(ours[0]), len(theirs[0]))
-    same = (ours[0][:common] == theirs[0][:common]) & (ours[1][:common] == theirs[1][:common])
-    at = common if same.all() else int(np.argmin(same))
-    our_offset, their_offset = (int(side[0][at]) if at < len(side[0]) else LONG_MAX for side in (ours, theirs))
-    if our_offset == their_offset:
-        return None if our_offset == LONG_MAX else (our_offset, Kind.DIFFERENT)
-    return (our_offset, Kind.EXTRA) if our_offset < their_offset else (their_offset, Kind.MISSING)
+    offsets = ours.keys() | theirs.keys()
+    offset = min((offset for offset in offsets if ours.get(offset) != theirs.get(offset)), default=None)
+    if offset is None:
+        return None
+    if offset not in ours:
+        return offset, Kind.MISSING
+    return offset, Kind.DIFFERENT if offset in theirs else Kind.EXTRA
 
 
 def _unreadable(start: int, error: errors.TieredStreamError) -> _Compared:

@@ -14,7 +14,6 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from tiered_stream.model import Split
 from tiered_stream.observe.metrics import send
 from tiered_stream.options.parsing import Options, parse_options
-from tiered_stream.options.positions import TimeRange
 from tiered_stream.process.heap_and_gc import settle_worker
 from tiered_stream.process.logs import show_log
 from tiered_stream.records.arrow import repeated_int32, repeated_text
@@ -42,12 +41,10 @@ In a log with many gaps, a bucket has few records, so a split has many sums.
 class Hashing:
     """Selection of the rows and columns that tasks hash. A row hash covers the offset and `columns`.
 
-    Only rows with timestamps within `times` are hashed. If `times` is None, all rows are hashed. If `by_row` is true,
-    tasks return a hash for each row instead of sums.
+    If `by_row` is true, tasks return a hash for each row instead of sums.
     """
 
     columns: tuple[str, ...]
-    times: TimeRange | None = None
     by_row: bool = False
 
     @property
@@ -63,8 +60,7 @@ class Hashing:
     def from_json(cls, text: str) -> Hashing:
         """Parse the value of the option `HASHING`, which `to_json` returned."""
         values = orjson.loads(text)
-        times = values["times"]
-        return cls(tuple(values["columns"]), None if times is None else TimeRange(**times), values["by_row"])
+        return cls(tuple(values["columns"]), values["by_row"])
 
 
 class SumsDataSource(DataSource):
@@ -110,11 +106,10 @@ def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[p
         TieredStreamError: the split cannot be read (see `read_split`).
     """
     # Imported late, because only tasks read splits.
-    from tiered_stream.read.split_reader import SplitReader, within_times
+    from tiered_stream.read.split_reader import SplitReader
 
     reader, (topic, number) = SplitReader(split, options, BATCH_ROWS), split.topic_partition
-    batches = within_times(reader.batches(), hashing.times)
-    hashed = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in batches)
+    hashed = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in reader.batches())
     for columns in hashed if hashing.by_row else together(bucket_sums(*row_columns) for row_columns in hashed):
         rows = len(columns[0])
         arrays = [repeated_text(topic, rows), repeated_int32(number, rows), *map(pa.array, columns)]

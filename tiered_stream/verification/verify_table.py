@@ -209,9 +209,7 @@ def verify_latest(
 def _report(
     sides: latest.LatestSides, table: str, version: int, left_out: tuple[str, ...], scope: Scope
 ) -> LatestReport:
-    sums = latest.compare_sums(sides) if sides.offsets else latest.LatestSums(0, {}, ())
-    found = latest.differences(sides, sums.differing) if sums.differing else latest.LatestDifferences((), (), 0)
-    outside = sum(rows for bucket, rows in sums.outside.items() if bucket not in set(sums.differing))
+    found = latest.compare(sides) if sides.offsets else latest.LatestDifferences()
     return LatestReport(
         table=table,
         version=version,
@@ -221,11 +219,11 @@ def _report(
         partitions=tuple(
             ComparedOffsets(each, scope.logs[each], offsets) for each, offsets in sorted(sides.offsets.items())
         ),
-        topic_rows=sums.topic_rows,
-        table_outside=outside + found.outside,
+        topic_rows=found.topic_rows,
+        table_outside=found.outside,
         counts=found.counts,
         differences=found.named,
-        changed=bool(sums.differing) and not (found.counts or found.outside or found.tied),
+        changed=found.changed,
     )
 
 

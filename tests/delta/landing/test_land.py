@@ -237,18 +237,6 @@ def test_a_driver_that_dies_at_any_point_of_a_batch_lands_every_record_once(
     assert len(list(lander.table.glob("*.parquet"))) > len(DeltaTable(lander.table).file_uris())
 
 
-def test_a_repeated_batch_commits_nothing_in_either_lane(spark: SparkSession, tmp_path: Path) -> None:
-    lander = Lander(spark, tmp_path)
-    lander.run("direct")
-    version = DeltaTable(lander.table).version()
-    for lane in ("direct", "spark"):
-        lander.forget_last_commit()
-        lander.run(lane)
-        assert lander.committed_batches() == [0]
-    assert DeltaTable(lander.table).version() == version
-    assert landed(lander.table).equals(everything(ODD))
-
-
 def planned(spark: SparkSession, table: str, lane: str = "auto", **given: str) -> Landing:
     return plan_query(spark, options=options(given=given), table=table, checkpoint="/not/yet", lane=lane)
 

@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import LONG, ODD, everything, landed, options
-from tests.delta.landing.test_land import COLUMNS
+from tests.delta.landing.test_land import COLUMNS, DiedError
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
@@ -74,21 +74,6 @@ def test_each_topic_lands_in_its_own_table_by_one_query(spark: SparkSession, tmp
         assert rows.count() == everything(topic).num_rows and ("day" in rows.columns) == (topic == LONG)
         assert DeltaTable(lander.folder_of(topic)).metadata().configuration == {"delta.appendOnly": "true"}
     assert progress[0].observedMetrics["tiered_stream"]["records"] > 0
-
-
-def test_a_batch_that_is_repeated_commits_nothing_again(spark: SparkSession, tmp_path: Path) -> None:
-    lander = Lander(spark, tmp_path)
-    lander.run(maxOffsetsPerTrigger="4000")
-    batches = {topic: lander.batches(lander.folder_of(topic)) for topic in TOPICS}
-    lander.forget_last_commit()
-    lander.run(maxOffsetsPerTrigger="4000")
-    assert {topic: lander.batches(lander.folder_of(topic)) for topic in TOPICS} == batches
-    for topic in TOPICS:
-        assert landed(lander.folder_of(topic)).equals(everything(topic))
-
-
-class DiedError(Exception):
-    """The driver's end, as a test that has to be quick plays it."""
 
 
 def test_a_driver_that_dies_between_two_tables_commits_lands_every_record_once(
@@ -168,12 +153,6 @@ def test_a_table_by_name_that_is_elsewhere_is_told(spark: SparkSession, tmp_path
     lander = Lander(spark, tmp_path, f"{database}.long")
     with pytest.raises(StreamingQueryException, match="file:.*elsewhere, .*file:.*/long"):
         lander.run(LONG, **{"ingest.route": f"nothing={tmp_path}/nothing"})
-
-
-def test_a_name_that_the_catalog_refuses_is_told(spark: SparkSession, tmp_path: Path, database: str) -> None:
-    lander = Lander(spark, tmp_path, f"{database}.{{topic}}")
-    with pytest.raises(StreamingQueryException, match=rf"{database}.`s32-big` .*batch 0"):
-        lander.run(LONG)
 
 
 COMMENT = "orders--raw"
@@ -282,16 +261,6 @@ def test_a_folder_is_known_as_one_of_a_querys_tables(
 def test_the_spark_lane_has_a_query_for_each_topic(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"direct lane: .*\{topic\}"):
         plan_query(spark, options=options(), table="/lake/{topic}", checkpoint=str(tmp_path), lane="spark")
-
-
-def test_the_checkpoint_says_what_each_table_has(spark: SparkSession, tmp_path: Path) -> None:
-    lander = Lander(spark, tmp_path)
-    lander.run(maxOffsetsPerTrigger="4000")
-    newest = max((lander.checkpoint / "tables").glob("[0-9]*"), key=lambda file: int(file.name))
-    told = orjson.loads(newest.read_bytes())["tables"]
-    assert {key: batch for key, (batch, _) in told.items()} == {
-        lander.folder_of(topic).as_uri(): max(lander.batches(lander.folder_of(topic))) for topic in TOPICS
-    }
 
 
 # Tables that are parked

@@ -376,19 +376,11 @@ def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> O
             "Land these offsets by a separate query, then start this query once with failOnDataLoss=false. If the "
             "table is to get all records, give the query a new checkpoint instead."
         )
-        report_gap(gap, advice, fail=fail)
+        if fail:
+            raise TableError(f"{gap}. {advice}")
+        log.warning("%s; going on, since failOnDataLoss is false", gap)
 
     return report
-
-
-def report_gap(gap: str, advice: str, *, fail: bool) -> None:
-    """Report batches that a table lacks: raise TableError if `fail` is true, and otherwise log a warning.
-
-    `gap` is a text that names the table and the batches. `advice` says what the user can do; only the error has it.
-    """
-    if fail:
-        raise TableError(f"{gap}. {advice}")
-    log.warning("%s; going on, since failOnDataLoss is false", gap)
 
 
 def _end_offsets(spark: SparkSession, checkpoint: str, batch_id: int) -> str:

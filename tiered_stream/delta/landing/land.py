@@ -200,7 +200,7 @@ def _plan_table(
     replaces = bounded is not None and bounded.replace_where is not None
     if replaces and lane == "direct":
         raise ConfigurationError(
-            "the direct lane only appends: rows are replaced in the Spark lane. Use lane auto or spark."
+            "the direct lane only appends: rows are replaced (--replace) in the Spark lane. Use lane auto or spark."
         )
     check_file_system(spark, "the checkpoint", run.checkpoint)
     # A replay has the settings of its job, but no table without which it could go on.

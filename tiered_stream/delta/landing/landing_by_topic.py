@@ -41,16 +41,11 @@ from tiered_stream.delta.write.data_files import DataFile, data_files
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.model import PartitionRanges
-from tiered_stream.options.given_options import OPTIONS
-from tiered_stream.options.offset_json import offsets_to_json
-from tiered_stream.options.offset_ranges import ends_of, starting_at
+from tiered_stream.options.offset_ranges import batch_options
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.options.settings_files import POSITIONS, without
-from tiered_stream.options.spark_options import ENDING_OFFSETS
-from tiered_stream.options.types import Queries
 
 if TYPE_CHECKING:
-    from tiered_stream.delta.commit.batch_commit import OnGap, TableCommits
+    from tiered_stream.delta.commit.batch_commit import TableCommits
     from tiered_stream.delta.commit.dead_letters import DeadLetterTable
     from tiered_stream.delta.commit.query_commits import QueryCommits
 
@@ -226,11 +221,14 @@ class TopicTables:
             )
         if known.uri is None:
             addresses.register_table(self.spark, address)
-        from tiered_stream.delta.commit.batch_commit import TableCommits
+        return self.commits(opened, landed, rules_by_file=checked)
 
-        return TableCommits(
-            opened, self._on_gap(spec), landed, fail_on_data_loss=self.fail_on_data_loss, rules_by_file=checked
-        )
+    def commits(self, opened: OpenTable, landed: Landed | None = None, *, rules_by_file: bool = False) -> TableCommits:
+        """Return the commits of an open table; the arguments are the same as in `TableCommits`."""
+        from tiered_stream.delta.commit.batch_commit import TableCommits, on_gap
+
+        gap = on_gap(self.spark, self.checkpoint, opened.spec.name, fail=self.fail_on_data_loss)
+        return TableCommits(opened, gap, landed, fail_on_data_loss=self.fail_on_data_loss, rules_by_file=rules_by_file)
 
     def open_dead_letters(self, spec: TableSpec) -> DeadLetterTable:
         """Open the table for dead letters `spec`, and create it if it is missing.
@@ -257,23 +255,6 @@ class TopicTables:
                 "ingest.route by its folder's path"
             )
         return address
-
-    def _on_gap(self, spec: TableSpec) -> OnGap:
-        from tiered_stream.delta.commit.batch_commit import report_gap
-
-        def report(last: int | None, due: int) -> None:
-            has = "none" if last is None else f"batch {last} as the newest"
-            gap = (
-                f"the table {spec.name} had batch {due} of the query, as its checkpoint {self.checkpoint} has it, "
-                f"but its log has {has}. Either another writer has overwritten commits, or this is another table than "
-                "it was"
-            )
-            advice = (
-                "Land what is missing by a query of its own, then set failOnDataLoss to false for one start of this one"
-            )
-            report_gap(gap, advice, fail=self.fail_on_data_loss)
-
-        return report
 
 
 def _create(spark: SparkSession, spec: TableSpec, address: addresses.TableAddress) -> None:
@@ -322,16 +303,13 @@ def open_query(
         opened: the query's only table; None: the query has many tables.
     """
     # Imported late, because the imports load the modules that plan micro-batches, which most drivers do not need.
-    from tiered_stream.delta.commit.batch_commit import TableCommits, on_gap
     from tiered_stream.delta.commit.many_tables import ManyTables
     from tiered_stream.delta.commit.query_commits import OneTable
 
     fail, routing = parse_options(options, streaming=True).fail_on_data_loss, settings.routing
     tables_of_query = TopicTables(spark, checkpoint, fail)
     if opened is not None:
-        gap = on_gap(spark, checkpoint, opened.spec.name, fail=fail)
-        commits = TableCommits(opened, gap, fail_on_data_loss=fail)
-        one = OneTable(routing, opened.spec, commits, tables_of_query.open_dead_letters)
+        one = OneTable(routing, opened.spec, tables_of_query.commits(opened), tables_of_query.open_dead_letters)
         return settings.added_to(options), one
     folder = CheckpointFolder(spark, checkpoint)
     parked = ParkedRows(spark, options, settings)
@@ -350,7 +328,6 @@ def open_query(
 # While a table is parked, tasks of the streaming query do not write its rows. When the table is caught up, a batch
 # query reads these rows again. `ParkedRows` implements `many_tables.ParkedRowsReader`.
 
-_OF_STREAMS = [option.name for option in OPTIONS if option.queries is Queries.STREAMING]
 _MAX_NAMED = 5
 
 
@@ -380,9 +357,8 @@ class ParkedRows:
         written.replace(self._file)
 
     def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> list[DataFile]:
-        positions = {**starting_at(ranges), ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges))}
         settings = replace(self.settings, parked_file="", only=key, transaction=(query_id, batch_id))
-        options = settings.added_to(without(self._options, (*POSITIONS, *_OF_STREAMS)) | positions)
+        options = settings.added_to(batch_options(self._options, ranges))
         try:
             rows = without_idle_limit(self._spark).read.format(SOURCE).options(**options).load()
             return data_files(rows.collect())

@@ -71,16 +71,16 @@ def _classifier(
 
     def classify(batches: Batches) -> Batches:
         for _, decoded in decoded_batches(row_formats, batches):
-            rows = _as_struct(with_day(decoded.rows, day_column), row_kind)
+            rows = as_struct(with_day(decoded.rows, day_column), row_kind)
             yield pa.RecordBatch.from_arrays([rows, pa.nulls(len(rows), dead_kind)], schema=schema)
             if decoded.dead is not None:
-                dead = _as_struct(decoded.dead, dead_kind)
+                dead = as_struct(decoded.dead, dead_kind)
                 yield pa.RecordBatch.from_arrays([pa.nulls(len(dead), row_kind), dead], schema=schema)
 
     return classify
 
 
-def _as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
+def as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
     """Return the batch as an array of the struct type `kind`; fields that the batch lacks are null.
 
     The batch may lack fields, because topics that share a table may have different columns.

@@ -110,7 +110,7 @@ class JobDeadLetters:
         `dead_letters` come from `DeadLetterMarks.dead_letters`. Dead letters are not marked if the column `redrive` is
         null.
         """
-        dead_letters = chosen.of(self._read(dead_letters).where(sql.col("redrive").isNull()))
+        dead_letters = chosen.of(dead_letters.where(sql.col("redrive").isNull()))
         counted = dead_letters.groupBy("topic", "target", "query").agg(
             sql.count("*").alias("letters"), sql.max("batch").alias("newest")
         )
@@ -137,21 +137,6 @@ class JobDeadLetters:
         except TableError:  # the topic has no table any more
             return None
         return target if target.key == named else None
-
-    def _read(self, dead_letters: DataFrame) -> DataFrame:
-        """Return the dead letters whose records are in partitions that the job reads.
-
-        If the job does not name its partitions (`assign`), all dead letters are returned.
-        """
-        numbers: dict[str, list[int]] = {}
-        for partition in self.subscription.assigned:
-            numbers.setdefault(partition.topic, []).append(partition.partition)
-        if not numbers:
-            return dead_letters
-        read = sql.lit(False)
-        for topic, partitions in numbers.items():
-            read |= (sql.col("topic") == topic) & sql.col("partition").isin(partitions)
-        return dead_letters.where(read)
 
 
 def _of_groups(dead_letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:

@@ -9,7 +9,7 @@ several redrives run at once. `dead_letter_marks.py` describes how.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -147,20 +147,6 @@ def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Ro
     return Routing(replace(query.spec, uri=uri), (Route(".*", table, uri),), {}, rows, folders)
 
 
-@dataclass(frozen=True)
-class _Attempt:
-    """Result of an attempt to decode the unmarked dead letters of a job; the row formats of their topics decode them.
-
-    `left` is the number of dead letters that are not redriven, by topic and reason.
-    """
-
-    unmarked: UnmarkedDeadLetters
-    row_formats: Mapping[str, RowFormat]
-    left: Mapping[tuple[str, str], int]
-    ready: Mapping[str, int]
-    """Number of dead letters that decode, by the name of their table."""
-
-
 @dataclass(eq=False)
 class _Redrive:
     """One run of a redrive for the dead letters of one job.
@@ -187,14 +173,13 @@ class _Redrive:
         Errors of single topics are kept for `raise_first`.
         """
         if self.dry_run:
-            tried = self.attempt(chosen)
-            return RedriveReport(True, tried.ready, tried.left, tried.unmarked.pending)
+            return self.attempt(chosen)
         appended = self.finish()
         for _ in range(_ROUNDS):
             tried = self.attempt(chosen)
-            if not tried.ready:
-                return RedriveReport(False, appended, tried.left, tried.unmarked.pending)
-            self.mark(tried, chosen)
+            if not tried.appended:
+                return replace(tried, appended=appended)
+            self.mark(chosen)
             appended += self.finish()
         raise TableError(
             f"letters that decode were marked {_ROUNDS} times, and did not decode when their rows were to be appended: "
@@ -242,12 +227,13 @@ class _Redrive:
             if keyed is not None:
                 session = table.merging_session(number, topic)
                 records = marks.within(session).dead_letters().where(which)
-                rows = records.mapInArrow(_to_staged_rows(row_format), _staged_columns(row_format))
+                rows = records.mapInArrow(_converted(row_format, _staged), _staged_columns(row_format))
                 count = rows.count()
                 return count if table.merge(session, rows, keyed) else 0
             # Each record once, because two queries may have written the same record.
             records = marks.dead_letters().where(which).dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
-            rows = records.mapInArrow(_to_rows(row_format, day), written_columns(row_format, day))
+            to_rows = _converted(row_format, lambda _, rows: with_day(rows, day))
+            rows = records.mapInArrow(to_rows, written_columns(row_format, day))
             count = rows.count()
             return count if table.append(rows, number, topic) else 0
 
@@ -256,20 +242,20 @@ class _Redrive:
             partial(marks.delete, number, topic), partial(marks.clear, number, topic),
         )  # fmt: skip
 
-    def attempt(self, chosen: DeadLetterFilter) -> _Attempt:
+    def attempt(self, chosen: DeadLetterFilter) -> RedriveReport:
         """Decode the unmarked dead letters that pass the filter `chosen`; the table for dead letters does not change.
 
-        The result has the number of dead letters that decode (`ready`), and the number of dead letters that do not
-        decode, by reason (`left`). Errors of single topics are kept for `raise_first`.
+        In the result, `appended` has the number of dead letters that decode. Errors of single topics are kept for
+        `raise_first`.
         """
         unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
-        row_formats: dict[str, RowFormat] = {}
         for topic in unmarked.topics:
             if topic not in self._failed:
                 try:
-                    row_formats[topic] = self.row_format(topic)
+                    self.row_format(topic)
                 except (ConfigurationError, TableError) as error:
                     self._failed[topic] = error
+        row_formats = self._row_formats(unmarked)
         left, ready = Counter[tuple[str, str]](), Counter[str]()
         tried = self._tried(unmarked.of(row_formats), row_formats).groupBy("topic", "reason").count()
         for row in tried.collect() if row_formats else ():
@@ -277,22 +263,27 @@ class _Redrive:
                 ready[self.routing.target(row["topic"]).name] += row["count"]
             else:
                 left[row["topic"], row["reason"]] += row["count"]
-        return _Attempt(unmarked, row_formats, dict(sorted(left.items())), ready)
+        return RedriveReport(self.dry_run, ready, dict(sorted(left.items())), unmarked.pending)
 
-    def mark(self, tried: _Attempt, chosen: DeadLetterFilter) -> None:
+    def _row_formats(self, unmarked: UnmarkedDeadLetters) -> dict[str, RowFormat]:
+        """Return the row formats that `attempt` has made, by topic, for dead letters of topics that have not failed."""
+        topics = (topic for topic in unmarked.topics if topic in self._rows and topic not in self._failed)
+        return {topic: self._rows[topic] for topic in topics}
+
+    def mark(self, chosen: DeadLetterFilter) -> None:
         """Set the column `redrive` of the dead letters that pass the filter `chosen` and decode.
 
-        All dead letters whose rows go to one table get the same new number in this column. `tried` is the result of
-        `attempt`. Only dead letters of topics that have a row format in `tried` are marked.
+        All dead letters whose rows go to one table get the same new number in this column. Only dead letters of topics
+        for which `attempt` has a row format are marked.
         """
 
         def ready() -> DataFrame:
-            keys = {self.routing.target(topic).key for topic in tried.row_formats}
-            numbers = {key: dead_letter_marks.new_number() for key in keys}
-            rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.row_formats]
-            by_topic = sql.broadcast(self.spark.createDataFrame(rows, "topic STRING, number BIGINT"))
             unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
-            tried_again = self._tried(unmarked.of(tried.row_formats), tried.row_formats)
+            row_formats = self._row_formats(unmarked)
+            numbers = defaultdict[str, int](dead_letter_marks.new_number)
+            rows = [(topic, numbers[self.routing.target(topic).key]) for topic in row_formats]
+            by_topic = sql.broadcast(self.spark.createDataFrame(rows, "topic STRING, number BIGINT"))
+            tried_again = self._tried(unmarked.of(row_formats), row_formats)
             return tried_again.where("reason IS NULL").drop("reason").join(by_topic, "topic")
 
         self.marks.mark(ready)
@@ -370,24 +361,23 @@ def _try_to_decode(
     return chosen.withColumns(dead_letter_marks.identity_columns()).mapInArrow(_to_reasons(row_formats, keys), columns)
 
 
-def _to_rows(row_format: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:
-    def rows(batches: Batches) -> Batches:
-        for _, decoded in decoded_batches({"": row_format}, batches):
-            _check_decoded(decoded)
-            yield _without_metadata(with_day(decoded.rows, day_column))
+def _converted(
+    row_format: RowFormat, convert: Callable[[pa.RecordBatch, pa.RecordBatch], pa.RecordBatch]
+) -> Callable[[Batches], Batches]:
+    """Return a function for `mapInArrow` that decodes dead letters; `convert` gets their records and decoded rows."""
 
-    return rows
-
-
-def _to_staged_rows(row_format: RowFormat) -> Callable[[Batches], Batches]:
     def rows(batches: Batches) -> Batches:
         for records, decoded in decoded_batches({"": row_format}, batches):
             _check_decoded(decoded)
-            partition = TopicPartition(records.column("topic")[0].as_py(), records.column("partition")[0].as_py())
-            with_marks = staged(partition, decoded.rows)
-            yield _without_metadata(with_marks.select(table_columns(with_marks.schema).names))
+            yield _without_metadata(convert(records, decoded.rows))
 
     return rows
+
+
+def _staged(records: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
+    partition = TopicPartition(records.column("topic")[0].as_py(), records.column("partition")[0].as_py())
+    with_marks = staged(partition, rows)
+    return with_marks.select(table_columns(with_marks.schema).names)
 
 
 def _staged_columns(row_format: RowFormat) -> StructType:
