@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kafka.admin import ACLOperation
 from pyspark.sql import SparkSession
 
-from tests.broker.secure import grant
+from tests.broker.secure import grant, login_module
 from tests.delta.archive import landed
 from tests.replay.topics import APPEND_TIME, CREATE_TIME, TOPICS, ReplayedTopics
-from tests.rigs.stack.broker import KafkaBroker
 from tests.rigs.stack.produce import RawProducer
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic
+from tests.services import Cluster
 from tiered_stream.errors import BrokerAuthorizationError
 from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET
 from tiered_stream.replay.run_replay import plan_replay
@@ -24,7 +23,6 @@ from tiered_stream.replay.targets import DeltaTarget
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LATE = 4_102_444_800_000
 """2100: the topics' records are of tomorrow."""
 
@@ -71,41 +69,25 @@ def test_partitions_of_a_topic_are_replayed_alone(
     assert offsets == [row.offset for row in topics.rows[CREATE_TIME] if row.partition == 1]
 
 
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[KafkaBroker]:
-    """Bob may describe the topic `guarded`, and not read it."""
-    properties = {
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} required user_bob="bob-secret";',
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
-    (tmp_path / "tier").mkdir()
-    broker = KafkaBroker(
-        tmp_path / "broker", tmp_path / "tier", listeners={"SASL": "SASL_PLAINTEXT"}, properties=properties
-    )
-    with broker:
-        create_tiered_topic(broker, "guarded")
-        with RawProducer(broker) as producer:
-            producer.send("guarded", [Record(value=b"v")])
-        with broker.admin() as admin:
-            admin.create_acls(grant("bob", "guarded", ACLOperation.DESCRIBE))
-        yield broker
-
-
 def test_a_topic_that_may_not_be_read_is_refused_and_nothing_is_written(
-    guarded: KafkaBroker, spark: SparkSession, tmp_path: Path
+    cluster: Cluster, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
+    broker = cluster.stack.broker
+    create_tiered_topic(broker, topic)
+    with RawProducer(broker) as producer:
+        producer.send(topic, [Record(value=b"v")])
+    with broker.admin() as admin:
+        admin.create_acls(grant("heidi", topic, ACLOperation.DESCRIBE))
     given = {
-        "kafka.bootstrap.servers": guarded.address("SASL"),
+        "kafka.bootstrap.servers": broker.address("PLAIN"),
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "PLAIN",
-        "kafka.sasl.jaas.config": f'{PLAIN} required username="bob" password="bob-secret";',
+        "kafka.sasl.jaas.config": login_module("PLAIN", "heidi", "heidi-secret"),
         "remote.log.locator": "none",
-        "subscribe": "guarded",
+        "subscribe": topic,
     }
     with pytest.raises(BrokerAuthorizationError, match="READ on the topic") as refused:
         target = DeltaTarget(spark, str(tmp_path / "table"), given)
         plan_replay(spark, options=given, target=target, from_time="0")
-    assert "bob-secret" not in str(refused.value)
+    assert "heidi-secret" not in str(refused.value)
     assert not (tmp_path / "table").exists()

@@ -17,7 +17,7 @@ from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.row_hash import BUCKET, HASHED, Numbers, bucket_sums, row_hashes
 from tiered_stream.verification import sums_source
-from tiered_stream.verification.sums_source import Hashing, hashed_split, together
+from tiered_stream.verification.sums_source import Hashing, hashed_split
 
 Sums = dict[int, tuple[int, int, int]]
 ROWS = st.dictionaries(st.integers(0, 5 * BUCKET) | st.integers(0, 2**62), st.integers(-(2**63), 2**63 - 1))
@@ -49,13 +49,6 @@ def test_sums_add_up_wherever_the_rows_are_cut(rows: dict[int, int], cuts: list[
     pieces = zip(np.split(offsets, edges), np.split(hashes, edges), strict=True)
     parts = [bucket_sums(*piece) for piece in pieces]
     assert added(parts) == plain(rows)
-    assert added(list(together(iter(parts)))) == plain(rows)
-
-
-def test_waiting_sums_are_handed_over_in_time() -> None:
-    part = np.arange(sums_source.MAX_WAITING // 2, dtype=np.int64)
-    parts = list(together(iter([(part,) * 4] * 5)))
-    assert [len(each[0]) for each in parts] == [sums_source.MAX_WAITING, sums_source.MAX_WAITING, len(part)]
 
 
 def hashed(hashing: Hashing, **given: str) -> list[pa.RecordBatch]:
@@ -92,8 +85,3 @@ def test_only_rows_of_the_times_are_hashed() -> None:
     assert found["offset"].to_pylist() == [
         offset for offset, keep in zip(rows["offset"].to_pylist(), kept, strict=True) if keep
     ]
-
-
-def test_what_is_hashed_travels_as_text() -> None:
-    for hashing in (Hashing(HASHED), Hashing((), by_row=True)):
-        assert Hashing.from_json(hashing.to_json()) == hashing

@@ -6,10 +6,11 @@ of a key may come from several splits, so the reader must find the last one once
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.schema.routing import Routing, TaskSettings
@@ -17,10 +18,7 @@ from tiered_stream.delta.schema.row_schema import shared_columns, spark_columns
 from tiered_stream.delta.schema.sql_types import arrow_schema
 from tiered_stream.delta.settings.ingest_settings import source_options
 from tiered_stream.options.parsing import Options, parse_options
-from tiered_stream.process.heap_and_gc import settle_worker
-from tiered_stream.process.logs import show_log
-from tiered_stream.spark.source import BatchReader
-from tiered_stream.spark.split_partition import SplitPartition
+from tiered_stream.verification.sums_source import SplitsReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +47,8 @@ class LatestRowsDataSource(DataSource):
         return latest_schema(TaskSettings.of(self.options).routing)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return LatestRowsReader(self.options)
+        options = parse_options(source_options(self.options), streaming=False)
+        return SplitsReader(options, partial(latest_rows, routing=TaskSettings.of(self.options).routing))
 
 
 def latest_schema(routing: Routing) -> StructType:
@@ -58,22 +57,6 @@ def latest_schema(routing: Routing) -> StructType:
     from tiered_stream.delta.write.latest_rows import STAGED
 
     return StructType([*shared_columns(routing.rows.values(), None), *spark_columns(STAGED, None)])
-
-
-class LatestRowsReader(BatchReader):
-    """Batch reader that plans like `BatchReader`, and whose tasks return the last rows of keys."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        """`options` are options of a batch query, with `TaskSettings`."""
-        super().__init__(parse_options(source_options(options), streaming=False))
-        self._given = dict(options)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, SplitPartition):
-            return
-        show_log()
-        yield from latest_rows(partition.split, self.options, TaskSettings.of(self._given).routing)
-        settle_worker()
 
 
 def latest_rows(split: Split, options: Options, routing: Routing) -> Iterator[pa.RecordBatch]:

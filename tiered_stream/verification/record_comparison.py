@@ -85,7 +85,7 @@ class Sides:
         The columns are `SUMS` or `HASHES`. Several rows of sums may be of the same bucket; the caller must add them up.
         """
         hashing = Hashing(self.table.columns, by_row)
-        return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()}, **times_options(self.times))
+        return self.topic_rows(SOURCE, ranges, **{HASHING: orjson.dumps(hashing).decode()}, **times_options(self.times))
 
     def table_rows(self, condition: str) -> DataFrame:
         """Return the table's rows for which the SQL condition holds, and whose timestamps are within `times`."""
@@ -158,9 +158,8 @@ def _within_topics(partitions: Iterable[TopicPartition]) -> str:
 
 
 def _bounds_frame(spark: SparkSession, bounds: Bounds) -> DataFrame:
-    rows = [{"topic": at.topic, "partition": at.partition, "start": a, "end": b} for at, (a, b) in bounds.items()]
-    kind = "array<struct<topic: string, partition: int, start: bigint, end: bigint>>"
-    return spark.range(1).select(sql.inline(sql.from_json(sql.lit(orjson.dumps(rows).decode()), kind)))
+    rows = [(partition.topic, partition.partition, start, end) for partition, (start, end) in bounds.items()]
+    return spark.createDataFrame(rows, "topic STRING, partition INT, start BIGINT, end BIGINT")
 
 
 def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import starmap
 
-import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -17,24 +18,19 @@ from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.process.heap_and_gc import settle_worker
 from tiered_stream.process.logs import show_log
 from tiered_stream.records.arrow import repeated_int32, repeated_text
-from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, numbers, row_hashes
+from tiered_stream.records.row_hash import BATCH_ROWS, bucket_sums, numbers, row_hashes
 from tiered_stream.spark.source import BatchReader
 from tiered_stream.spark.split_partition import SplitPartition
 
 SOURCE = "tiered_stream_sums"
 HASHING = "verify.hashing"
-"""Name of the source's option whose value is the JSON of `Hashing`."""
+"""Name of the source's option whose value is a `Hashing` in JSON."""
 SUMS = ("topic", "partition", "bucket", "records", "high", "low")
 """Columns of a row with the sums over one bucket of offsets (see `row_hash.bucket_sums`).
 
 Several tasks may return rows of the same bucket, whose sums the reader must add up.
 """
 HASHES = ("topic", "partition", "offset", "hash")
-MAX_WAITING = 65_536
-"""Number of rows of sums at which a task sends an Arrow batch to the JVM. Only the last batch may have fewer rows.
-
-In a log with many gaps, a bucket has few records, so a split has many sums.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +40,13 @@ class Hashing:
     If `by_row` is true, tasks return a hash for each row instead of sums.
     """
 
-    columns: tuple[str, ...]
+    columns: Sequence[str]
     by_row: bool = False
 
     @property
     def result_columns(self) -> tuple[str, ...]:
         """Return the names of the columns that tasks return; all except `topic` and `partition` are 64-bit integers."""
         return HASHES if self.by_row else SUMS
-
-    def to_json(self) -> str:
-        """Return this object as JSON, which is the value of the source's option `HASHING`."""
-        return orjson.dumps(asdict(self)).decode()
-
-    @classmethod
-    def from_json(cls, text: str) -> Hashing:
-        """Parse the value of the option `HASHING`, which `to_json` returned."""
-        values = orjson.loads(text)
-        return cls(tuple(values["columns"]), values["by_row"])
 
 
 class SumsDataSource(DataSource):
@@ -76,25 +62,28 @@ class SumsDataSource(DataSource):
         return StructType([StructField(name, kind) for name, kind in zip(columns, types, strict=True)])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return SumsReader(parse_options(self.options, streaming=False), self._hashing())
+        options = parse_options(self.options, streaming=False)
+        return SplitsReader(options, partial(hashed_split, hashing=self._hashing()))
 
     def _hashing(self) -> Hashing:
-        return Hashing.from_json(self.options[HASHING])
+        return Hashing(**orjson.loads(self.options[HASHING]))
 
 
-class SumsReader(BatchReader):
-    """Batch reader that plans like `BatchReader`, and whose tasks return sums or hashes as `hashing` selects."""
+class SplitsReader(BatchReader):
+    """Batch reader that plans like `BatchReader`, and whose tasks return what `read_split` yields for a split.
 
-    def __init__(self, options: Options, hashing: Hashing) -> None:
+    `read_split` gets the split and the options of the source. It is pickled.
+    """
+
+    def __init__(self, options: Options, read_split: Callable[[Split, Options], Iterator[pa.RecordBatch]]) -> None:
         super().__init__(options)
-        self._hashing = hashing
+        self._read_split = read_split
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, SplitPartition):
-            return
-        show_log()
-        yield from hashed_split(partition.split, self.options, self._hashing)
-        settle_worker()
+        if isinstance(partition, SplitPartition):
+            show_log()
+            yield from self._read_split(partition.split, self.options)
+            settle_worker()
 
 
 def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
@@ -110,25 +99,8 @@ def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[p
 
     reader, (topic, number) = SplitReader(split, options, BATCH_ROWS), split.topic_partition
     hashed = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in reader.batches())
-    for columns in hashed if hashing.by_row else together(bucket_sums(*row_columns) for row_columns in hashed):
+    for columns in hashed if hashing.by_row else starmap(bucket_sums, hashed):
         rows = len(columns[0])
         arrays = [repeated_text(topic, rows), repeated_int32(number, rows), *map(pa.array, columns)]
         yield pa.RecordBatch.from_arrays(arrays, names=list(hashing.result_columns))
     send(reader.metrics, options.report_addresses)
-
-
-def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ...]]:
-    """Join tuples of columns into fewer tuples with at least `MAX_WAITING` rows, because each tuple costs a transfer.
-
-    All columns of a tuple have the same number of rows. Only the last tuple may have fewer than `MAX_WAITING` rows.
-    """
-    waiting: list[tuple[Numbers, ...]] = []
-    size = 0
-    for part in parts:
-        waiting.append(part)
-        size += len(part[0])
-        if size >= MAX_WAITING:
-            yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
-            waiting, size = [], 0
-    if size:
-        yield tuple(map(np.concatenate, zip(*waiting, strict=True)))

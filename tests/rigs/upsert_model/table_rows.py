@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from tiered_stream.delta.settings.query_settings import query_settings
 from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION
 from tiered_stream.delta.write.latest_rows import DELETES, last_rows
 from tiered_stream.formats.rows.row_choices import Evolution
-from tiered_stream.options.parsing import parse_subscription
+from tiered_stream.options.parsing import parse_options, parse_subscription
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
-from tiered_stream.verification.latest_rows_source import LatestRowsReader
+from tiered_stream.verification.latest_rows_source import latest_rows
+from tiered_stream.verification.sums_source import SplitsReader
 from tiered_stream.verification.verify_table import _routing
 
 
@@ -25,7 +27,8 @@ def rows_of_topic(session: Any, options: Mapping[str, str], table: Path) -> list
     settings = ingest.with_overrides(options, {SCHEMA_EVOLUTION.name: Evolution.NONE})
     query = query_settings({**settings, INCLUDE_HEADERS.name: "false"})
     routing, _ = _routing(session, query, parse_subscription(options).topics, str(table))
-    reader = LatestRowsReader(TaskSettings(routing).added_to(query.options))
+    given = ingest.source_options(TaskSettings(routing).added_to(query.options))
+    reader = SplitsReader(parse_options(given, streaming=False), partial(latest_rows, routing=routing))
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
     if not batches:
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as sql
@@ -137,7 +137,7 @@ class SparkLane:
             transaction = self._transaction(batch)
             if has_delta_spark(self.spark) and _has(self.spark, self.address, transaction, batch_id):
                 return
-            _append(batch, self.address, transaction, batch_id, self._options | offsets.checked(transaction, batch_id))
+            _append(batch, self.address, transaction, batch_id, self._options | offsets(transaction, batch_id))
 
         tasks = self.bounded.tasks if self.bounded else None
         return self.run.start(self.spark, limited(rows, tasks).writeStream.foreachBatch(write))
@@ -146,11 +146,35 @@ class SparkLane:
         """Return the query id of the application transactions."""
         return self.bounded.transaction_id if self.bounded else query_id_of(batch)
 
-    def _offsets(self) -> _NamedOffsets:
-        checks = self.reachable and has_delta_spark(self.spark)
-        log = TableLog(self.spec) if checks else None
+    def _offsets(self) -> Callable[[str, int], dict[str, str]]:
+        """Return a function that names the offsets of a micro-batch, as commits of the direct lane do.
+
+        Its arguments are the query id of the application transaction, and the batch id. Its result is an option of
+        Delta's writer, or empty if the offsets are not known. The first call compares them with the table's log, if
+        the log can be read and the table has no batch of this query.
+
+        The function raises TableError if another query has landed the offsets (`landed_before`), and CorruptDataError
+        or UnsupportedDataError if a file in the checkpoint cannot be read.
+        """
+        log = TableLog(self.spec) if self.reachable and has_delta_spark(self.spark) else None
         checkpoint = SparkCheckpoint(CheckpointFolder(self.spark, self.run.checkpoint))
-        return _NamedOffsets(self.spark, self.address, checkpoint, log, fail=not self.spec.lands_again)
+
+        def checked(transaction: str, batch_id: int) -> dict[str, str]:
+            nonlocal log
+            offsets = micro_batch_offsets(checkpoint, batch_id)
+            if offsets is None:
+                return {}
+            ids = notes_of(offsets.ends).topic_ids
+            if log is not None:
+                opened = DeltaSparkTable(self.spark, self.address).begin()
+                if opened.last_batch(transaction) is None:
+                    name, newest = f"the table {self.address}", opened.state.version
+                    found = landed_before(log, name, transaction, offsets.ranges, ids, newest)
+                    refuse_landed_before(found, fail=not self.spec.lands_again)
+                log = None
+            return {"userMetadata": commit_metadata(offsets.ranges, ids)}
+
+        return checked
 
     def _start_with_dead_letters(self, name: str, records: DataFrame) -> StreamingQuery:
         refuse_connect(self.spark, "a table for dead letters")
@@ -168,7 +192,7 @@ class SparkLane:
             transaction = self._transaction(batch)
             landed = LandedRows(str(self.address), 0)
             if not _has(self.spark, self.address, transaction, batch_id):
-                options = self._options | offsets.checked(transaction, batch_id)
+                options = self._options | offsets(transaction, batch_id)
                 classified = self._classified(batch).persist()
                 try:
                     dead_letter_rows = dead_letters(classified, self.spec.key, transaction, batch_id)
@@ -199,46 +223,6 @@ class SparkLane:
         create_by_spark(self.spark, address, dead_letters_of(self.spec, ""))
         address = find_address(self.spark, name)
         return _DeadLetters(self.spark, address, dead_letters_of(self.spec, address.uri or ""), self.spec.key)
-
-
-@dataclass
-class _NamedOffsets:
-    """Offsets of a query's micro-batches. Its commits name them, as commits of the direct lane do.
-
-    `log` is the table's log, with which the first micro-batch is compared. It is None if the log cannot be read. If
-    `fail` is false, records that another query has landed are landed again.
-    """
-
-    spark: SparkSession
-    address: TableAddress
-    checkpoint: SparkCheckpoint
-    log: TableLog | None
-    _: KW_ONLY
-    fail: bool
-
-    def checked(self, transaction: str, batch_id: int) -> dict[str, str]:
-        """Return an option of Delta's writer that names the offsets of a micro-batch, which the table lacks.
-
-        The result is empty if the offsets are not known.
-
-        The first call checks that no other query has landed the offsets, if the table has no batch of this query.
-
-        Raises:
-            TableError: another query has landed them (`landed_before`).
-            CorruptDataError, UnsupportedDataError: a file in the checkpoint cannot be read.
-        """
-        offsets = micro_batch_offsets(self.checkpoint, batch_id)
-        if offsets is None:
-            return {}
-        ids, log = notes_of(offsets.ends).topic_ids, self.log
-        if log is not None:
-            opened = DeltaSparkTable(self.spark, self.address).begin()
-            if opened.last_batch(transaction) is None:
-                name, newest = f"the table {self.address}", opened.state.version
-                found = landed_before(log, name, transaction, offsets.ranges, ids, newest)
-                refuse_landed_before(found, fail=self.fail)
-            self.log = None
-        return {"userMetadata": commit_metadata(offsets.ranges, ids)}
 
 
 @dataclass(frozen=True)
