@@ -28,7 +28,7 @@ from tiered_stream.delta.commit.open_table import (
 from tiered_stream.delta.landing import landing_by_topic as by_topic
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.landing.spark_lane import SparkLane, check_spark_sink
-from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
+from tiered_stream.delta.requirements.lane import Lane, TableDescription
 from tiered_stream.delta.requirements.session_requirements import with_session_codec
 from tiered_stream.delta.schema.routing import Route, Routing, TaskSettings
 from tiered_stream.delta.schema.row_plan import plan_topics
@@ -119,8 +119,8 @@ def plan_query(
 class Landing:
     """Planned query for one table or for many, ready to start.
 
-    `reason` is a text for the log. It says why the query takes its lane, who commits to its only table and why, and
-    which columns get NULL. The query of the Spark lane is `by_spark`; None: the query takes the direct lane.
+    `reason` is a text for the log. It says why the query takes its lane, and who commits to its only table and why. The
+    query of the Spark lane is `by_spark`; None: the query takes the direct lane.
     """
 
     spark: SparkSession
@@ -227,38 +227,40 @@ def _plan_table(
         route = Route(".*", str(address), opened.spec.uri)
         folders = by_topic.dead_letter_folder(spark, spec.rows.dead_letter_table)
         routing = Routing(opened.spec, (route,), rows=opened.rows, dead_letter_folders=folders, has_rules=True)
-        who = f"nothing in the table forbids it; {opened.by} commits ({opened.reason})"
-        reason = who + _null_columns(opened.description, opened.spec)
+        reason = f"nothing in the table forbids it; {opened.by} commits ({opened.reason})"
         return Landing(spark, run, query.options, reason, bounded, routing=routing, opened=opened, table=str(address))
     _check_spark_lane(spec, lane, address, opened)
-    lane_of_spark = SparkLane(spark, address, spec, rows, query.options, run, bounded, reachable=unreachable is None)
-    return _plan_spark_lane(lane_of_spark, create, opened, reads_log=not (unreachable or is_connect(spark)))
+    reads_log = not (unreachable or is_connect(spark))
+    spec, fitted = _prepare_spark_lane(spark, address, spec, rows, create, reads_log=reads_log)
+    by_spark = SparkLane(spark, address, spec, fitted, query.options, run, bounded, reachable=unreachable is None)
+    return Landing(spark, run, query.options, opened, bounded, by_spark, table=str(address))
 
 
-def _plan_spark_lane(lane: SparkLane, create: Callable[[TableAddress], None], why: str, *, reads_log: bool) -> Landing:
-    """Return a planned query of the Spark lane, for the reason `why`; create the table if it is missing.
+def _prepare_spark_lane(
+    spark: SparkSession,
+    address: TableAddress,
+    spec: TableSpec,
+    rows: Mapping[str, RowFormat],
+    create: Callable[[TableAddress], None],
+    *,
+    reads_log: bool,
+) -> tuple[TableSpec, Mapping[str, RowFormat]]:
+    """Create the table if it is missing; return `spec` and the row formats `rows` with the table's types and rules.
 
-    `reads_log` is false if this process cannot read the table's log before the table is created.
+    If the table cannot be described, the row formats are returned unchanged. `reads_log` is false if this process
+    cannot read the table's log before the table is created.
     """
-    spark, address, spec = lane.spark, lane.address, lane.spec
     check_table(spark, address.path)
     known = _description(spark, address, spec) if reads_log else None
     if known is None or not replace_unused(spark, address, spec, known):
         create(address)
-    known = _description(spark, address, spec)
-    rows = _rows_for_spark(spark, lane.rows, known, spec)
-    spec = replace(spec, columns=shared_columns(rows.values(), spec.day_column))
-    reason = why + _null_columns(known, spec)
-    by_spark = replace(lane, spec=spec, rows=rows)
-    return Landing(spark, lane.run, lane.options, reason, lane.bounded, by_spark, table=str(address))
-
-
-def _null_columns(description: TableDescription | None, spec: TableSpec) -> str:
-    """Return a text for the log with the table's columns that get NULL in every row; it may be empty."""
-    own = {name.lower() for name in spec.own_columns}
-    left = columns_left_null(description, spec.schema) if description else ()
-    names = [name for name in left if name.lower() not in own]
-    return f"; NULL in {', '.join(names)}, which records do not have" if names else ""
+    known, day = _description(spark, address, spec), spec.day_column
+    if known is not None:
+        rows = fitted_rows(rows, known, spec)
+        typed = not all(row_format.is_plain for row_format in rows.values())
+        get = partial(spark.conf.get, default=None)
+        check_spark_sink(get, spec.name, known, shared_columns(rows.values(), day), day, typed=typed)
+    return replace(spec, columns=shared_columns(rows.values(), day)), rows
 
 
 def _check_spark_lane(spec: TableSpec, lane: str, address: TableAddress, why_not: str) -> None:
@@ -282,22 +284,6 @@ def _with_inferred(
     placed, _ = with_access(spark, replace(spec, uri=address.uri or ""))
     known = _description(spark, address, placed) if address.uri else None
     return with_inferred(spec, options, known, include_headers=include_headers)
-
-
-def _rows_for_spark(
-    spark: SparkSession, rows: Mapping[str, RowFormat], table: TableDescription | None, spec: TableSpec
-) -> Mapping[str, RowFormat]:
-    """Return the row formats `rows`, by topic, fitted to the table's types and with its rules, for the Spark lane.
-
-    The formats are returned unchanged if `table` is None.
-    """
-    if table is None:
-        return rows
-    rows, day = fitted_rows(rows, table, spec), spec.day_column
-    typed = not all(row_format.is_plain for row_format in rows.values())
-    get = partial(spark.conf.get, default=None)
-    check_spark_sink(get, spec.name, table, shared_columns(rows.values(), day), day, typed=typed)
-    return rows
 
 
 def _description(spark: SparkSession, address: TableAddress, spec: TableSpec) -> TableDescription | None:
