@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.rigs.stack.rows import Record
-from tests.rigs.stack.spark import configured
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, METRICS_LINES, TABLE
 from tiered_stream.ingest import ingest_run
@@ -87,18 +86,6 @@ def test_a_job_says_its_dead_letters_though_one_of_its_queries_has_nothing_new(
         ingest_run.run({**given, CHECKPOINT: f"{tmp_path}/checkpoints/{{topic}}"})
     said = capfd.readouterr().out.splitlines()[-1]
     assert said.startswith(f"in all 12 rows read, 10 rows landed, 2 dead letters in {tmp_path}/dead, "), said
-
-
-def test_a_job_misses_no_micro_batch_though_spark_is_to_keep_the_progress_of_one(
-    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    write_orders(tmp_path / "bucket", "orders", bad=2)
-    table = f"{tmp_path}/table"
-    given = {**settings(tmp_path, "orders", table, "direct"), "maxOffsetsPerTrigger": "3"}
-    with configured(spark, {"spark.sql.streaming.numRecentProgressUpdates": "1"}):
-        outcome = ingest_run.run(given)
-    assert outcome.tables() == (LandedRows(table, 10, 2, f"{tmp_path}/dead"),)
-    assert capfd.readouterr().out.count(f"ingest {table}: batch ") == 4
 
 
 def test_a_query_that_one_table_fails_says_what_the_others_have(

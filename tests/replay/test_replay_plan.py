@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.replay.plans import batch_options
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, TopicPartition, is_topic_name
 from tiered_stream.options.parsing import Options, parse_options
@@ -96,15 +95,13 @@ def test_a_name_that_could_be_no_folders_is_refused(name: str) -> None:
         check_name(name)
 
 
-def options_of(plan: ReplayPlan, *, streaming: bool) -> Options:
+def options_of(plan: ReplayPlan) -> Options:
     given = {**CLUSTER, "SubscribePattern": "ord.*", "startingTimestamp": "5000", "endingTimestamp": "9000"}
-    options = plan.stream_options(given) if streaming else batch_options(plan, given)
-    return parse_options(options, streaming=streaming)
+    return parse_options(plan.stream_options(given), streaming=True)
 
 
-@pytest.mark.parametrize("streaming", [True, False])
-def test_a_query_of_the_plan_reads_its_ranges_and_nothing_else(streaming: bool) -> None:
-    options = options_of(PLAN, streaming=streaming)
+def test_a_query_of_the_plan_reads_its_ranges_and_nothing_else() -> None:
+    options = options_of(PLAN)
     assert set(options.subscription.assigned) == PLAN.ranges.keys() and options.include_headers
     assert options.starting == AtOffsets({each: offsets.start for each, offsets in PLAN.ranges.items()})
     assert options.ending == AtOffsets({each: offsets.end for each, offsets in PLAN.ranges.items()})
@@ -122,5 +119,5 @@ def test_a_replay_takes_over_neither_the_query_s_consumer_group_nor_its_end() ->
 
 def test_an_exact_plan_reads_its_times_alone() -> None:
     exact = replace(PLAN, arguments=replace(ARGUMENTS, exact=True))
-    assert options_of(exact, streaming=True).times == TimeRange(5000, 9000)
-    assert options_of(replace(exact, times=TimeRange(5)), streaming=False).times == TimeRange(5)
+    assert options_of(exact).times == TimeRange(5000, 9000)
+    assert options_of(replace(exact, times=TimeRange(5))).times == TimeRange(5)

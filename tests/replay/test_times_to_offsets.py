@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.archives import arrow_rows
 from tests.depth import examples
-from tests.replay.plans import batch_options
 from tests.replay.topics import CREATE_TIME, DELETED_FROM, EMPTY, FIRST_KEPT, TOPICS, ReplayedTopics
 from tests.rigs.stack.rows import Row
 from tests.rigs.stack.tiered_stack import TieredStack
@@ -43,8 +42,9 @@ def plan(stack: TieredStack, times: TimeRange, exact: bool = False) -> ReplayPla
 
 def replayed(stack: TieredStack, planned: ReplayPlan) -> dict[str, list[Row]]:
     """What the tasks of a query of the plan give."""
-    given = {**stack.options(), "includeHeaders": "true"}
-    options = parse_options(batch_options(planned, given), streaming=False)
+    given = planned.stream_options({**stack.options(), "includeHeaders": "true"})
+    given["endingOffsets"] = given.pop("remote.stream.ending.offsets")
+    options = parse_options(given, streaming=False)
     with closing(open_log_source(options)) as tier:
         splits = plan_batch(options, tier)
     rows: dict[str, list[Row]] = {topic: [] for topic in TOPICS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from random import Random
 
@@ -64,23 +65,17 @@ class ReplayedTopics:
             found = consumer.beginning_offsets(self._partitions(consumer))
         return {TopicPartition(*at): start for at, start in found.items()}
 
-    def _consumer(self) -> KafkaConsumer:
+    def _consumer(self) -> closing[KafkaConsumer]:
         servers = self.broker.bootstrap_servers
-        return _Closing(bootstrap_servers=servers, isolation_level=READ_COMMITTED, enable_auto_commit=False)
+        return closing(
+            KafkaConsumer(bootstrap_servers=servers, isolation_level=READ_COMMITTED, enable_auto_commit=False)
+        )
 
     @staticmethod
     def _partitions(consumer: KafkaConsumer) -> list[KafkaTopicPartition]:
         return [
             KafkaTopicPartition(topic, at) for topic in TOPICS for at in sorted(consumer.partitions_for_topic(topic))
         ]
-
-
-class _Closing(KafkaConsumer):  # type: ignore[misc]
-    def __enter__(self) -> KafkaConsumer:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def fill_topics(stack: TieredStack, seed: int) -> ReplayedTopics:

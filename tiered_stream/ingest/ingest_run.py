@@ -47,11 +47,6 @@ MAX_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))
 Each query starts a Python process on the driver, and Spark gives up a process that waits too long for a core.
 """
 _MAX_TABLES = 100
-_RECENT_PROGRESS, _MIN_RECENT = "spark.sql.streaming.numRecentProgressUpdates", 100
-"""Spark's setting for the number of micro-batches whose progress it keeps, and its default.
-
-Lines come from there. With fewer, some would be gone before the next look.
-"""
 _RUN_TWICE = "CONCURRENT_STREAM_LOG_UPDATE"
 """Spark's error class if a checkpoint has a micro-batch already that another run has planned or committed."""
 _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
@@ -108,8 +103,6 @@ class IngestQuery:
         console.print(f"{self.name}: started, query id {self._id}", markup=False)
 
     def _start(self, spark: SparkSession, ingest: Ingest) -> StreamingQuery:
-        if int(spark.conf.get(_RECENT_PROGRESS, None) or _MIN_RECENT) < _MIN_RECENT:
-            spark.conf.set(_RECENT_PROGRESS, _MIN_RECENT)
         landing = plan_query(
             spark,
             options={REPORT_ADDRESSES.name: addresses_option(self._receiver.report_to), **ingest.options},

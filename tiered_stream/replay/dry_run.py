@@ -29,7 +29,6 @@ from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.model import PartitionOffsets, Split
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.settings_files import without
-from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.plan.read_cost import PartitionCost, Prices, ReadCost, render_cost, total_costs
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
@@ -173,8 +172,6 @@ def estimate_without_spark(
     reading = plan.stream_options(options)
     if kind == "table":
         check_settings(reading, lane)
-    if kind == "topic":
-        reading = {**reading, INCLUDE_HEADERS.name: "true"}
     return estimate(plan, ingest.source_options(in_batches(reading, tasks)), tasks, max_bytes_per_second, prices)
 
 

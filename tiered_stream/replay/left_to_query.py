@@ -8,7 +8,7 @@ table has all rows only below the first offset that it lacks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from tiered_stream.delta.checkpoint.query_tables import Folder, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
@@ -45,12 +45,12 @@ def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, range
         if ends is not None:
             end = max(offsets.start, min(offsets.end, ends.get(partition, 0)))
             limited[partition] = OffsetRange(offsets.start, end)
-    left = {
-        partition: limited[partition].end for partition in sorted(ranges) if limited[partition] != ranges[partition]
-    }
-    if not left:
+    cut = sorted(partition for partition in ranges if limited[partition] != ranges[partition])
+    if not cut:
         return ranges
-    description = _describe(left)
+    description = ", ".join(f"{partition} from {limited[partition].end} on" for partition in cut[:_MAX_NAMED])
+    if len(cut) > _MAX_NAMED:
+        description += f" and {len(cut) - _MAX_NAMED} partitions more"
     if not any(map(len, limited.values())):
         raise ConfigurationError(
             f"there is nothing to replay: the query of the checkpoint {checkpoint} has not landed these offsets yet, "
@@ -86,9 +86,3 @@ def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
         for partition, lacking in parked.tried.joined(parked.newest).ranges.items():
             landed[partition] = min(lacking.start, landed.get(partition, lacking.start))
     return landed
-
-
-def _describe(left: Mapping[TopicPartition, int]) -> str:
-    named = ", ".join(f"{partition} from {offset} on" for partition, offset in list(left.items())[:_MAX_NAMED])
-    more = len(left) - _MAX_NAMED
-    return f"{named} and {more} partitions more" if more > 0 else named

@@ -124,11 +124,7 @@ def _describe(describe: Callable[[], Mapping[Any, Future[Any]]], resource: str) 
         resource: name of the resource, for an error message.
     """
 
-    def call() -> Any:
-        (future,) = describe().values()
-        return future.result()
-
-    return retry(call, f"describing {resource}")
+    return retry(lambda: next(iter(describe().values())).result(), f"describing {resource}")
 
 
 def _settings(admin: AdminClient, topic: str) -> Mapping[str, str]:
