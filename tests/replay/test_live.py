@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka.admin import ACLOperation
@@ -18,13 +20,18 @@ from tests.rigs.stack.topics import create_tiered_topic
 from tests.services import Cluster
 from tiered_stream.errors import BrokerAuthorizationError
 from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET
-from tiered_stream.replay.run_replay import plan_replay
+from tiered_stream.replay.run_replay import Replay, plan_replay
 from tiered_stream.replay.targets import DeltaTarget
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 LATE = 4_102_444_800_000
 """2100: the topics' records are of tomorrow."""
+
+
+def planned(spark: SparkSession, folder: Path, options: Mapping[str, str], **arguments: Any) -> Replay:
+    target = DeltaTarget(spark, str(folder / "table"), options)
+    return plan_replay(spark, options=options, target=target, now_ms=LATE, **arguments)
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -35,11 +42,8 @@ def test_a_dry_run_says_what_storage_and_brokers_then_give(
     given |= {"maxOffsetsPerTrigger": "100"}
     times = topics.times()
     first, last = times[len(times) // 3], times[-len(times) // 3]
-    target = DeltaTarget(spark, str(tmp_path / "table"), given)
-    arguments = {"from_time": str(first), "to_time": str(last), "exact": exact, "now_ms": LATE}
-    planned = plan_replay(spark, options=given, target=target, **arguments)
-    figures = planned.estimate()
-    metrics = planned.run().metrics
+    replay = planned(spark, tmp_path, given, from_time=str(first), to_time=str(last), exact=exact)
+    figures, metrics = replay.estimate(), replay.run().metrics
     assert figures.total("storage_bytes") == pytest.approx(metrics.remote_fetch_bytes, rel=0.02)
     assert figures.total("gets") == pytest.approx(metrics.remote_fetch_requests, rel=0.02)
     assert (figures.total("broker_offsets") > 0) is (metrics.broker_fetch_requests > 0) is exact
@@ -51,9 +55,7 @@ def test_without_a_locator_a_dry_run_says_why_all_comes_from_brokers(
     stack: TieredStack, topics: ReplayedTopics, spark: SparkSession, tmp_path: Path
 ) -> None:
     given = {**stack.options(), "subscribe": APPEND_TIME, "remote.log.locator": "none"}
-    figures = plan_replay(
-        spark, options=given, target=DeltaTarget(spark, str(tmp_path / "table"), given), from_time="0", now_ms=LATE
-    ).estimate()
+    figures = planned(spark, tmp_path, given, from_time="0").estimate()
     (partition,) = figures.partitions
     assert (partition.broker_reason, partition.storage_bytes, partition.gets) == (NO_LOCATOR, 0, 0)
     assert partition.broker_offsets == partition.offsets > 0 and figures.seconds > 0
@@ -63,8 +65,7 @@ def test_partitions_of_a_topic_are_replayed_alone(
     stack: TieredStack, topics: ReplayedTopics, spark: SparkSession, tmp_path: Path
 ) -> None:
     given = {**stack.options(), "assign": f'{{"{CREATE_TIME}":[1]}}', "includeHeaders": "true"}
-    target = DeltaTarget(spark, str(tmp_path / "table"), given)
-    plan_replay(spark, options=given, target=target, from_time="0", now_ms=LATE).run()
+    planned(spark, tmp_path, given, from_time="0").run()
     offsets = landed(tmp_path / "table")["offset"].to_pylist()
     assert offsets == [row.offset for row in topics.rows[CREATE_TIME] if row.partition == 1]
 
@@ -87,7 +88,6 @@ def test_a_topic_that_may_not_be_read_is_refused_and_nothing_is_written(
         "subscribe": topic,
     }
     with pytest.raises(BrokerAuthorizationError, match="READ on the topic") as refused:
-        target = DeltaTarget(spark, str(tmp_path / "table"), given)
-        plan_replay(spark, options=given, target=target, from_time="0")
+        planned(spark, tmp_path, given, from_time="0")
     assert "heidi-secret" not in str(refused.value)
     assert not (tmp_path / "table").exists()

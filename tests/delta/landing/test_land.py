@@ -71,17 +71,18 @@ class Lander:
     def committed_batches(self) -> list[int]:
         return sorted(int(file.name) for file in (self.checkpoint / "commits").glob("[0-9]*"))
 
-    def forget_last_commit(self) -> None:
-        """As if the driver had died after the table's commit and before Spark's own."""
-        last = str(self.committed_batches()[-1])
-        for file in (self.checkpoint / "commits").glob(f"*{last}*"):
-            file.unlink()
 
-    def batches_in_table(self) -> list[int]:
-        """The batch of each commit, as the history tells it."""
-        history = DeltaTable(self.table).history()
-        found = (entry.get("operationParameters", {}).get("epochId") for entry in history)
-        return sorted(int(each) for each in found if each is not None)
+def forget_last_commit(checkpoint: Path) -> None:
+    """As if the driver had died after the tables' commits and before Spark's own."""
+    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name)).name
+    for file in (checkpoint / "commits").glob(f"*{last}*"):
+        file.unlink()
+
+
+def batches_in(table: Path) -> list[int]:
+    """The batch of each commit, as the history tells it."""
+    found = (entry.get("operationParameters", {}).get("epochId") for entry in DeltaTable(table).history())
+    return sorted(int(each) for each in found if each is not None)
 
 
 @pytest.mark.parametrize("given", [{}, DAY])
@@ -201,7 +202,7 @@ def test_a_job_may_change_lanes_between_runs(spark: SparkSession, tmp_path: Path
         query = lander.start(lane, trigger="0 seconds", **limit)
         wait_until(lambda at=enough: len(lander.committed_batches()) >= at, f"two batches of {lane}", pause=0.05)
         query.stop()
-        lander.forget_last_commit()
+        forget_last_commit(lander.checkpoint)
     lander.run("spark", **limit)
     assert landed(lander.table).equals(everything(ODD))
     assert len(lander.committed_batches()) > 6
@@ -228,10 +229,10 @@ def test_a_driver_that_dies_at_any_point_of_a_batch_lands_every_record_once(
         with monkeypatch.context() as patched, pytest.raises(StreamingQueryException, match="DiedError"):
             patched.setattr(TableCommits, method, death)
             lander.run(maxOffsetsPerTrigger="3000")
-    assert lander.batches_in_table() == [0] and lander.committed_batches() == []
+    assert batches_in(lander.table) == [0] and lander.committed_batches() == []
     lander.run(maxOffsetsPerTrigger="3000")
     batches = lander.committed_batches()
-    assert lander.batches_in_table() == batches == list(range(len(batches))) and len(batches) > 1
+    assert batches_in(lander.table) == batches == list(range(len(batches))) and len(batches) > 1
     assert landed(lander.table).equals(everything(ODD))
     # Between tasks and commit: files that nobody refers to.
     assert len(list(lander.table.glob("*.parquet"))) > len(DeltaTable(lander.table).file_uris())
@@ -350,7 +351,7 @@ def test_two_jobs_share_a_table_with_an_optimize_and_a_delete(spark: SparkSessio
     found = landed(one.table).to_pandas()
     keys = ["topic", "partition", "offset"]
     assert found[keys].reset_index(drop=True).equals(expected[keys].reset_index(drop=True))
-    assert len(one.batches_in_table()) == len(one.committed_batches()) + len(other.committed_batches())
+    assert len(batches_in(one.table)) == len(one.committed_batches()) + len(other.committed_batches())
 
 
 def _until_committed(statement: Any) -> None:

@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import LONG, ODD, everything, landed, options
-from tests.delta.landing.test_land import COLUMNS, DiedError
+from tests.delta.landing.test_land import COLUMNS, DiedError, batches_in, forget_last_commit
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
@@ -50,17 +50,6 @@ class Lander:
     def folder_of(self, topic: str) -> Path:
         return self.folder / topic / "raw"
 
-    def batches(self, folder: Path) -> list[int]:
-        """Of each commit in a table, as its history tells it."""
-        found = (entry.get("operationParameters", {}).get("epochId") for entry in DeltaTable(folder).history())
-        return sorted(int(each) for each in found if each is not None)
-
-    def forget_last_commit(self) -> None:
-        """As if the driver had died after the tables' commits and before Spark's own."""
-        last = max((self.checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name)).name
-        for file in (self.checkpoint / "commits").glob(f"*{last}*"):
-            file.unlink()
-
 
 @pytest.mark.parametrize("commit", ["spark", "deltalake", "auto"])
 def test_each_topic_lands_in_its_own_table_by_one_query(spark: SparkSession, tmp_path: Path, commit: str) -> None:
@@ -91,10 +80,10 @@ def test_a_driver_that_dies_between_two_tables_commits_lands_every_record_once(
     with monkeypatch.context() as patched, pytest.raises(StreamingQueryException, match="DiedError"):
         patched.setattr(TableCommits, "commit", commit_and_die)
         lander.run()
-    assert [lander.batches(lander.folder_of(topic)) for topic in TOPICS].count([0]) == 1
+    assert [batches_in(lander.folder_of(topic)) for topic in TOPICS].count([0]) == 1
     lander.run()
     for topic in TOPICS:
-        assert lander.batches(lander.folder_of(topic)) == [0]
+        assert batches_in(lander.folder_of(topic)) == [0]
         assert landed(lander.folder_of(topic)).equals(everything(topic))
 
 
@@ -139,7 +128,7 @@ def test_tables_by_name_are_in_the_catalog_in_their_databases_folder(
     given = {"ingest.commit": commit, f"ingest.topic.{LONG}.table": f"{database}.long"}
     for _ in range(2):
         lander.run(maxOffsetsPerTrigger="8000", **given)
-        lander.forget_last_commit()
+        forget_last_commit(lander.checkpoint)
     for name, topics in (("of_topics", ODD), ("long", LONG)):
         detail = spark.sql(f"DESCRIBE DETAIL {database}.{name}").first()
         assert detail is not None
@@ -219,11 +208,11 @@ def test_a_table_that_the_direct_lane_cannot_write_is_named_and_the_others_have_
     )
     with pytest.raises(StreamingQueryException, match=refusal):
         lander.run()
-    assert [lander.batches(lander.folder_of(topic)) for topic in ODD.split(",")] == [[0], [0]]
+    assert [batches_in(lander.folder_of(topic)) for topic in ODD.split(",")] == [[0], [0]]
     spark.sql(f"ALTER TABLE {name} DROP CONSTRAINT odd")
     lander.run()
     for topic in TOPICS:
-        assert lander.batches(lander.folder_of(topic)) == [0]
+        assert batches_in(lander.folder_of(topic)) == [0]
         assert landed(lander.folder_of(topic)).equals(everything(topic))
 
 
@@ -296,7 +285,7 @@ def test_a_table_that_is_parked_is_caught_up_by_a_later_run(
     lander.run(**given)
     lander.run(**given)
     assert landed(lander.folder_of(LONG)).equals(everything(LONG))
-    assert len(lander.batches(lander.folder_of(LONG))) == 1
+    assert len(batches_in(lander.folder_of(LONG))) == 1
 
 
 def test_a_folder_that_tasks_cannot_write_to_is_parked(spark: SparkSession, tmp_path: Path) -> None:
