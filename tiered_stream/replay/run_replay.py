@@ -207,7 +207,7 @@ class Replay:
         reading = plan.stream_options(self.options)
         if not store.reached(plan) and parse_options(reading, streaming=True).fail_on_data_loss:
             raise ReplayStoppedError(f"the replay {plan.name} was stopped before its end: start it again to continue")
-        store.finish(metrics.records)
+        store.finish()
         self.target.check_not_overtaken(plan)
         return ReplayReport(plan, store.folder, metrics)
 

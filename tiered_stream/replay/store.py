@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
-import orjson
-
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.errors import naming
@@ -56,9 +52,9 @@ class ReplayStore(CheckpointFolder):
         """Return True if `finish` was called for this folder."""
         return self.read(FINISHED) is not None
 
-    def finish(self, records: int) -> None:
-        """Mark the replay as finished; `records` is the number of records that the last run read."""
-        self.write(FINISHED, orjson.dumps({"finishedAtMs": time.time_ns() // 1_000_000, "records": records}))
+    def finish(self) -> None:
+        """Mark the replay as finished."""
+        self.write(FINISHED, b"{}")
 
     @property
     def begun(self) -> bool:
