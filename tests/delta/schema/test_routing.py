@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,8 @@ from tiered_stream.formats.rows.row_format import PartFormat, RowFormat, plain_r
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 
 BY_TOPIC = Route(".*", "/lake/{topic}/raw", "file:///lake/{topic}/raw")
+BY_NAME = Route(".*", "bronze.{topic}", "s3://lake/bronze.db/{topic}", in_lower_case=True)
+ROUTES = Route("a|b", "/lake/ab", "file:///lake/ab"), Route("a.*", "/lake/as", "file:///lake/as"), BY_TOPIC
 
 
 def routing(*routes: Route, **overrides: dict[str, str]) -> Routing:
@@ -25,22 +28,23 @@ def routing(*routes: Route, **overrides: dict[str, str]) -> Routing:
     return Routing(table_spec(shared), routes or (BY_TOPIC,), topics)
 
 
-def test_each_topic_has_a_table_of_its_own_where_the_place_has_its_name() -> None:
-    target = routing().target("orders.eu-1")
-    assert (target.name, target.key) == ("/lake/orders.eu-1/raw", "file:///lake/orders.eu-1/raw")
-    assert target.compression == "zstd" and "day" not in target.schema.names
-
-
-def test_the_first_route_that_matches_the_whole_name_is_taken() -> None:
-    routes = Route("a|b", "/lake/ab", "file:///lake/ab"), Route("a.*", "/lake/as", "file:///lake/as"), BY_TOPIC
-    found = {topic: routing(*routes).target(topic).name for topic in ("a", "b", "ab", "xa")}
-    assert found == {"a": "/lake/ab", "b": "/lake/ab", "ab": "/lake/as", "xa": "/lake/xa/raw"}
-
-
-def test_a_folder_that_a_catalog_has_named_is_in_lower_case() -> None:
-    route = Route(".*", "bronze.{topic}", "s3://lake/bronze.db/{topic}", in_lower_case=True)
-    target = routing(route).target("Orders")
-    assert (target.name, target.key) == ("bronze.Orders", "s3://lake/bronze.db/orders")
+@pytest.mark.parametrize(
+    ("routes", "topic", "name", "key"),
+    [
+        (ROUTES, "a", "/lake/ab", "file:///lake/ab"),
+        (ROUTES, "b", "/lake/ab", "file:///lake/ab"),
+        (ROUTES, "ab", "/lake/as", "file:///lake/as"),
+        (ROUTES, "xa.eu-1", "/lake/xa.eu-1/raw", "file:///lake/xa.eu-1/raw"),
+        ([BY_NAME], "Orders", "bronze.Orders", "s3://lake/bronze.db/orders"),
+        ([BY_NAME], "orders--raw", "bronze.`orders--raw`", "s3://lake/bronze.db/orders--raw"),
+        ([BY_NAME], "silver.orders", "bronze.`silver.orders`", "s3://lake/bronze.db/silver.orders"),
+    ],
+)
+def test_a_topic_goes_to_the_table_of_the_first_route_that_matches_its_whole_name(
+    routes: Sequence[Route], topic: str, name: str, key: str
+) -> None:
+    target = routing(*routes).target(topic)
+    assert (target.name, target.key, target.compression) == (name, key, "zstd")
 
 
 def test_a_topics_own_settings_go_before_the_querys() -> None:
@@ -72,16 +76,7 @@ def test_a_topic_with_a_name_that_kafka_forbids_leads_nowhere(topic: str) -> Non
         routing().target(topic)
 
 
-BY_NAME = Route(".*", "bronze.{topic}", "s3://lake/bronze.db/{topic}", in_lower_case=True)
 OTHERS = Route("raw.*", "bronze.old_{topic}", "s3://lake/bronze.db/old_{topic}", in_lower_case=True)
-
-
-@pytest.mark.parametrize(
-    ("topic", "name"),
-    [("orders", "bronze.orders"), ("orders--raw", "bronze.`orders--raw`"), ("silver.orders", "bronze.`silver.orders`")],
-)
-def test_a_topic_is_one_quoted_part_of_a_name_in_the_catalog(topic: str, name: str) -> None:
-    assert routing(BY_NAME).target(topic).name == name
 
 
 def test_topics_that_a_catalog_would_send_to_one_table_are_refused() -> None:
