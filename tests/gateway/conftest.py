@@ -1,7 +1,9 @@
-"""A gateway before the session's stack."""
+"""A gateway before the session's stack, and tests that are coroutines."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +15,21 @@ from tests.rigs.stack.processes import free_ports
 
 if TYPE_CHECKING:
     from tests.rigs.stack.tiered_stack import TieredStack
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+    """Run a test that is a coroutine in an event loop of its own."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return False
+
+    async def run() -> None:
+        async with asyncio.timeout(600):
+            await test(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters})
+
+    asyncio.run(run())
+    return True
 
 
 @pytest.fixture(scope="package")

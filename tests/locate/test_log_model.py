@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -149,45 +150,28 @@ SPLIT_BYTES = st.sampled_from([1, 150, 600, 1 << 20])
 
 
 @pytest.mark.parametrize("isolation", list(IsolationLevel), ids=lambda level: level.value)
-@settings(max_examples=examples(80))
-@given(data=st.data(), history=histories())
-def test_of_a_cluster_any_range_of_any_history_is_read(
+@settings(max_examples=examples(160), deadline=None)
+@given(data=st.data(), history=histories() | histories(compacted=True))
+def test_of_a_cluster_any_range_of_any_history_is_read_though_it_was_once_compacted(
     data: st.DataObject, history: History, isolation: IsolationLevel
 ) -> None:
-    check_ranges(data, history, isolation)
-
-
-@pytest.mark.parametrize("isolation", list(IsolationLevel), ids=lambda level: level.value)
-@settings(max_examples=examples(80), deadline=None)
-@given(data=st.data(), history=histories(compacted=True))
-def test_any_range_is_read_of_a_log_that_was_once_compacted(
-    data: st.DataObject, history: History, isolation: IsolationLevel
-) -> None:
-    check_ranges(data, history, isolation)
-
-
-def check_ranges(data: st.DataObject, history: History, isolation: IsolationLevel) -> None:
-    """What is tiered of any ranges is read as the model has it."""
     log, committed = history.log, isolation is IsolationLevel.READ_COMMITTED
     start = data.draw(st.integers(0, log.end))
     CurrentFetcher.fetcher = MemoryBucket([*history.segments, *history.lost]).fetcher()
-    locator = ModelLocator(history, CurrentFetcher.fetcher, isolation, start)
-    try:
+    with closing(ModelLocator(history, CurrentFetcher.fetcher, isolation, start)) as locator:
         end = log.last_stable(log.end) if committed else log.end
-        held = [offset for piece in locator.visible for offset in range(piece.offsets.start, piece.offsets.end)]
+        held = {offset for piece in locator.visible for offset in range(piece.offsets.start, piece.offsets.end)}
         of_last_leader = {
             offset
             for each in history.segments
             for offset in range(each.segment.base_offset, each.segment.end_offset + 1)
         }
-        assert {offset for offset in of_last_leader if offset >= start} <= set(held)
+        assert {offset for offset in of_last_leader if offset >= start} <= held
         for _ in range(4):
             wanted = drawn_range(data, min(start, end), end)
             rows = log.rows(max(start, wanted.start), wanted.end, committed=committed)
-            expected = [row for row in rows if row[0] in set(held)]
+            expected = [row for row in rows if row[0] in held]
             assert read(locator, wanted, isolation, data.draw(SPLIT_BYTES)) == expected
-    finally:
-        locator.close()
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -195,11 +179,11 @@ def check_ranges(data: st.DataObject, history: History, isolation: IsolationLeve
 def test_what_is_located_is_read_whichever_indexes_are_missing(data: st.DataObject, history: History) -> None:
     bucket = MemoryBucket([*history.segments, *history.lost])
     CurrentFetcher.fetcher = bucket.fetcher()
-    locator = ModelLocator(history, CurrentFetcher.fetcher, IsolationLevel.READ_COMMITTED, falls_back=True)
     indexes = sorted(key for key in bucket.objects if key.endswith(".indexes"))
     for key in data.draw(st.sets(st.sampled_from(indexes)) if indexes else st.just(set[str]())):
         del bucket.objects[key]
-    try:
+    made = ModelLocator(history, CurrentFetcher.fetcher, IsolationLevel.READ_COMMITTED, falls_back=True)
+    with closing(made) as locator:
         wanted = drawn_range(data, 0, history.log.last_stable(history.log.end))
         held = {
             offset
@@ -208,8 +192,6 @@ def test_what_is_located_is_read_whichever_indexes_are_missing(data: st.DataObje
         }
         expected = [row for row in history.log.rows(wanted.start, wanted.end, committed=True) if row[0] in held]
         assert read(locator, wanted, IsolationLevel.READ_COMMITTED, data.draw(SPLIT_BYTES)) == expected
-    finally:
-        locator.close()
 
 
 @pytest.mark.parametrize("isolation", list(IsolationLevel), ids=lambda level: level.value)
@@ -224,15 +206,13 @@ def test_of_an_archive_that_ends_anywhere_all_is_read_that_is_decided(
     bucket = MemoryBucket(left)
     CurrentFetcher.fetcher = bucket.fetcher()
     archive = Archive(bucket, CurrentFetcher.fetcher)
-    locator = ArchiveLocator(archive, CurrentFetcher.fetcher, isolation)
-    offsets = ArchiveOffsetReader(archive, CurrentFetcher.fetcher, isolation)
-    try:
+    with (
+        closing(ArchiveLocator(archive, CurrentFetcher.fetcher, isolation)) as locator,
+        closing(ArchiveOffsetReader(archive, CurrentFetcher.fetcher, isolation)) as offsets,
+    ):
         end = log.last_stable(end) if committed else end
         assert offsets.latest([PARTITION]) == {PARTITION: end}
         for _ in range(4):
             wanted = drawn_range(data, 0, end)
             expected = log.rows(wanted.start, wanted.end, committed=committed)
             assert read(locator, wanted, isolation, data.draw(SPLIT_BYTES)) == expected
-    finally:
-        locator.close()
-        offsets.close()

@@ -74,11 +74,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, answer: Any, feature_version: int 
 @pytest.mark.parametrize("locator", ["auto", "broker"])
 @pytest.mark.parametrize(("version", "storage"), [(1, True), (2, True), (2, False)])
 def test_brokers_that_say_where_segments_are_are_asked(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    locator: str,
-    version: int,
-    storage: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locator: str, version: int, storage: bool
 ) -> None:
     scripted(monkeypatch, metadata(), version)
     given = {"remote.storage.uri": tmp_path.as_uri()} if storage else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import pairwise
 from threading import Barrier
 
@@ -15,17 +15,12 @@ from tests.golden import NAMES, golden
 from tests.locate.golden_locator import PLAIN, GoldenLocator, expected, read
 from tests.locate.segments import PARTITION as SEGMENT_PARTITION
 from tests.locate.segments import segment, segment_ends
+from tests.tier.fetchers import IndexesOnly
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
-from tiered_stream.model import (
-    ByteRange,
-    OffsetRange,
-    RemoteLogSegment,
-    SegmentLocation,
-    TopicPartition,
-)
+from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.fetcher import IndexType
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 TXN = TopicPartition("s32-txn", 0)
@@ -112,18 +107,27 @@ def test_what_is_left_since_a_time_lacks_no_record_that_is_as_new(committed: Gol
     assert clipped and committed.since_all([location], 0) == [location]
 
 
-def test_beginnings_are_looked_for_side_by_side(fresh: GoldenLocator, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "look_up"),
+    [
+        ("since", lambda locator, some, newest: locator.since_all(some, newest)),
+        ("cut", lambda locator, some, _: locator.cut_all([(each, 500_000) for each in some])),
+    ],
+)
+def test_segments_are_looked_into_side_by_side(
+    fresh: GoldenLocator, monkeypatch: pytest.MonkeyPatch, name: str, look_up: Callable[..., list[object]]
+) -> None:
     locations = fresh.locate({BIG: OffsetRange(0, tier_end(fresh, BIG))})[BIG]
     newest = max(row[1] for row in golden(PLAIN).expected(BIG, "read_committed"))
-    apart = [rest for each in locations for rest in fresh.since_all([each], newest)]
-    both, since = Barrier(2, timeout=600), fresh._positions.since
+    apart = [found for each in locations for found in look_up(fresh, [each], newest)]
+    both, alone = Barrier(len(locations), timeout=600), getattr(fresh._positions, name)
 
-    def waiting(location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
+    def waiting(*arguments: object) -> object:
         both.wait()  # for the other one to be asked for
-        return since(location, timestamp)
+        return alone(*arguments)
 
-    monkeypatch.setattr(fresh._positions, "since", waiting)
-    assert fresh.since_all(locations, newest) == apart
+    monkeypatch.setattr(fresh._positions, name, waiting)
+    assert len(locations) == 2 and look_up(fresh, locations, newest) == apart
 
 
 def test_of_a_segment_that_is_not_needed_no_index_is_fetched(fresh: GoldenLocator) -> None:
@@ -131,21 +135,6 @@ def test_of_a_segment_that_is_not_needed_no_index_is_fetched(fresh: GoldenLocato
     found = fresh.locate(ranges, lambda segment: False)[TXN]
     assert not fresh.fetcher.requests and not fresh.seams
     assert [each.offsets for each in found] == [each.offsets for each in fresh.locate(ranges)[TXN]]
-
-
-def test_locations_are_cut_side_by_side(fresh: GoldenLocator, monkeypatch: pytest.MonkeyPatch) -> None:
-    locations = fresh.locate({BIG: OffsetRange(0, tier_end(fresh, BIG))})[BIG]
-    assert len(locations) == 2
-    apart = [fresh.cut(each, 500_000) for each in locations]
-    both = Barrier(2, timeout=600)
-    cut = fresh._positions.cut
-
-    def waiting(location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        both.wait()  # for the other one to be asked for
-        return cut(location, target_bytes)
-
-    monkeypatch.setattr(fresh._positions, "cut", waiting)
-    assert fresh.cut_all([(each, 500_000) for each in locations]) == apart
 
 
 def test_parts_are_about_as_large_as_wanted(fresh: GoldenLocator) -> None:
@@ -225,30 +214,18 @@ def test_segments_and_ends_inside_a_range_need_no_storage_request(fresh: GoldenL
 EARLIER, LATER = segment(1, 0, 10), segment(2, 10, 20)
 
 
-class MadeUpFetcher(RemoteStorageFetcher):
-    """Logs and transaction indexes of segments, by the segment's number; keeps whose logs were asked for."""
-
-    def __init__(self, logs: dict[int, bytes], aborted: dict[int, bytes]) -> None:
-        self.logs = logs
-        self.aborted = aborted
-        self.asked: list[int] = []
-
-    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        self.asked.append(segment.segment_id.int)
-        return self.logs[segment.segment_id.int][start:end]
-
+class WithoutIndexes(IndexesOnly):
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
-        number = segment.segment_id.int
-        return {IndexType.TRANSACTION: self.aborted[number]} if number in self.aborted else {}
+        return {}
 
 
 class MadeUpLocator(SegmentMetadataLocator):
-    """Of one partition; nothing is known beyond the tier."""
+    """Of one partition, whose indexes are empty; nothing is known beyond the tier."""
 
     name = "made up"
 
-    def __init__(self, fetcher: RemoteStorageFetcher, isolation: IsolationLevel, *visible: VisibleSegment) -> None:
-        super().__init__(fetcher, isolation)
+    def __init__(self, *visible: VisibleSegment) -> None:
+        super().__init__(WithoutIndexes(), UNCOMMITTED)
         self.visible = VisibleSegments.of(visible)
 
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
@@ -260,10 +237,7 @@ class MadeUpLocator(SegmentMetadataLocator):
         return dict.fromkeys(seams, ())
 
     def located(self, start: int, end: int) -> tuple[SegmentLocation, ...]:
-        try:
-            return self.locate({SEGMENT_PARTITION: OffsetRange(start, end)})[SEGMENT_PARTITION]
-        finally:
-            self.close()
+        return self.locate({SEGMENT_PARTITION: OffsetRange(start, end)})[SEGMENT_PARTITION]
 
 
 @pytest.mark.parametrize(
@@ -277,15 +251,14 @@ def test_where_segments_overlap_the_first_says_between_which_offsets_its_log_mus
     first, second = segment(1, 0, 15), segment(2, next_base, 30)
     visible = VisibleSegment(first, OffsetRange(0, counts_to)), VisibleSegment(second, OffsetRange(counts_to, 30))
     for end in (counts_to, 30):
-        found = MadeUpLocator(MadeUpFetcher({}, {}), UNCOMMITTED, *visible).located(0, end)
+        found = MadeUpLocator(*visible).located(0, end)
         assert [each.following for each in found] == [following, None][: len(found)]
 
 
 def test_a_part_of_a_segment_that_was_located_whole_before_is_only_that_part() -> None:
     visible = [VisibleSegment(each, each.offsets) for each in (EARLIER, LATER)]
-    locator = MadeUpLocator(MadeUpFetcher({}, {}), UNCOMMITTED, *visible)
+    locator = MadeUpLocator(*visible)
     for start, end in ((0, 20), (3, 15), (0, 9), (1, 10), (0, 20)):
-        located = locator.locate({SEGMENT_PARTITION: OffsetRange(start, end)})[SEGMENT_PARTITION]
+        located = locator.located(start, end)
         wanted = [OffsetRange(start, min(end, 10)), OffsetRange(10, end)] if end > 10 else [OffsetRange(start, end)]
         assert [each.offsets for each in located] == wanted
-    locator.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler
 from itertools import chain
@@ -104,24 +104,21 @@ def test_only_the_segments_that_are_missing_are_left_to_the_broker(
     assert f"modelled-0: {len(gone)} segment" in said and f"{gone[0] * RECORDS:020d}" in said
 
 
-@pytest.mark.parametrize("error", [StorageObjectNotFoundError, StorageAccessError, StorageReadTimeoutError])
-def test_without_a_fallback_the_missing_object_is_an_error(history: History, error: type[StorageError]) -> None:
-    with pytest.raises(error, match=f"{70:020d}"):
-        located(history, of_segment(7, error=error), falls_back=False)
-
-
-@pytest.mark.parametrize("suffix", ["", ".indexes"])
-@pytest.mark.parametrize("error", [StorageAccessError, StorageError])
-def test_an_answer_to_every_segment_that_is_not_known_to_pass_stays_an_error(
-    history: History, suffix: str, error: type[StorageError]
+@pytest.mark.parametrize(
+    ("gone", "error", "suffix", "falls_back"),
+    [
+        ((7,), StorageObjectNotFoundError, "", False),
+        ((7,), StorageAccessError, "", False),
+        ((7,), StorageReadTimeoutError, "", False),
+        *((EVERY, error, suffix, True) for error in (StorageAccessError, StorageError) for suffix in ("", ".indexes")),
+        ((7,), StorageBucketNotFoundError, "", True),
+    ],
+)
+def test_without_a_fallback_and_where_no_segment_is_given_nor_its_bucket_known_it_stays_an_error(
+    history: History, gone: Collection[int], error: type[StorageError], suffix: str, falls_back: bool
 ) -> None:
-    with pytest.raises(error):
-        located(history, of_segment(*EVERY, error=error, suffix=suffix))
-
-
-def test_a_bucket_that_is_not_there_stays_an_error(history: History) -> None:
-    with pytest.raises(StorageBucketNotFoundError):
-        located(history, of_segment(7, error=StorageBucketNotFoundError))
+    with pytest.raises(error, match=r"/\d{20}-" if gone is EVERY else f"/{70:020d}-"):
+        located(history, of_segment(*gone, error=error, suffix=suffix), falls_back=falls_back)
 
 
 def test_a_storage_that_is_out_of_reach_is_not_asked_for_every_segment(
@@ -181,17 +178,9 @@ def test_an_index_that_stalls_once_does_not_give_its_segment_to_the_broker(
     assert not [said for said in caplog.messages if "read from the broker" in said]
 
 
-def test_a_segment_that_cannot_be_cut_stays_whole(history: History, caplog: pytest.LogCaptureFixture) -> None:
-    bucket = FailingBucket(history.segments)
-    locator = ModelLocator(history, bucket.fetcher(), IsolationLevel.READ_UNCOMMITTED, falls_back=True)
-    with closing(locator):
-        (whole,) = locator.locate({PARTITION: OffsetRange(0, RECORDS)})[PARTITION]
-        bucket.fails = of_segment(0, error=StorageReadTimeoutError)  # type: ignore[method-assign]
-        assert locator.cut(whole, 10) == [whole]
-    assert str(whole.segment.segment_id) in caplog.text
-
-
-def test_a_storage_that_is_out_of_reach_is_not_asked_for_every_segment_that_is_to_be_cut(history: History) -> None:
+def test_segments_that_cannot_be_cut_stay_whole_and_a_storage_that_is_out_of_reach_is_not_asked_for_all_of_them(
+    history: History, caplog: pytest.LogCaptureFixture
+) -> None:
     bucket = FailingBucket(history.segments)
     locator = ModelLocator(history, bucket.fetcher(), IsolationLevel.READ_UNCOMMITTED, falls_back=True)
     with closing(locator):
@@ -205,6 +194,7 @@ def test_a_storage_that_is_out_of_reach_is_not_asked_for_every_segment_that_is_t
         ):
             assert list(look_up()) == whole
         assert bucket.asked - before <= 2 * 16
+        assert str(whole[0].segment.segment_id) in caplog.text
         bucket.fails = lambda key: None  # type: ignore[method-assign]
         assert locator.cut(whole[0], 10) == [whole[0]], "all splits of a micro-batch share the count"
         locator.locate(ALL)

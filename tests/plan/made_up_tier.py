@@ -29,6 +29,7 @@ class TieredLog:
     batch_offsets: int = 10
     batch_bytes: int = 100
     max_timestamp: int = -1
+    topic_id: UUID = MADE_UP_ID
 
     def bytes_of(self, offsets: OffsetRange) -> ByteRange:
         """The whole batches that hold `offsets`."""
@@ -116,5 +117,5 @@ class MadeUpTier(Locator):
     def _segment(partition: TopicPartition, log: TieredLog) -> RemoteLogSegment:
         size = log.bytes_of(OffsetRange(log.start, log.end)).end
         return described(
-            partition, log.start, log.end, log.start, topic_id=MADE_UP_ID, size=size, max_timestamp=log.max_timestamp
+            partition, log.start, log.end, log.start, topic_id=log.topic_id, size=size, max_timestamp=log.max_timestamp
         )

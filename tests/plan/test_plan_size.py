@@ -54,10 +54,7 @@ def test_a_plan_of_too_many_splits_cuts_none(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("demanded", "named"),
     [
-        (
-            {"max_records_per_partition": 1},
-            r"maxRecordsPerPartition=1 makes 1,099,511,627,776 .*raise the option",
-        ),
+        ({"max_records_per_partition": 1}, r"maxRecordsPerPartition=1 makes 1,099,511,627,776 .*raise the option"),
         ({"min_partitions": 200_000}, r"minPartitions=200000 asks for 200,000 splits.*lower the option"),
     ],
 )

@@ -20,7 +20,6 @@ from tests.golden import NAMES
 from tests.locate.golden_locator import GoldenLocator, expected, read
 from tests.plan.made_up_tier import MADE_UP_ID, SIGNED_URL, MadeUpTier, TieredLog
 from tiered_stream.errors import DataLossError
-from tiered_stream.locate.locator import SegmentFilter, every_segment
 from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, Split, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
@@ -214,11 +213,15 @@ def test_options_and_topic_ids_reach_the_splits() -> None:
 ID = UUID(int=9)
 
 
-def test_segments_of_a_topic_that_was_made_again_meanwhile_are_not_read() -> None:
-    tier = MadeUpTier({T0: [TieredLog(0, 10)]})
-    for topic_id, located in ((MADE_UP_ID, 1), (ID, 0)):
-        (split,) = plan_splits({T0: OffsetRange(0, 10)}, tier, split_bytes=MIB, topic_ids={"t": topic_id})
-        assert (split.offsets, len(split.locations)) == (OffsetRange(0, 10), located)
+@pytest.mark.parametrize(
+    ("topic_ids", "located"), [((ID, ID), 2), ((MADE_UP_ID, ID), 0), ((ID, MADE_UP_ID), 0), ((MADE_UP_ID,) * 2, 0)]
+)
+def test_segments_are_not_read_where_one_at_either_end_is_of_a_topic_of_the_same_name(
+    topic_ids: Sequence[UUID], located: int
+) -> None:
+    tier = MadeUpTier({T0: [TieredLog(10 * n, 10 * n + 10, topic_id=each) for n, each in enumerate(topic_ids)]})
+    (split,) = plan_splits({T0: OffsetRange(0, 20)}, tier, split_bytes=MIB, topic_ids={"t": ID})
+    assert (split.offsets, len(split.locations)) == (OffsetRange(0, 20), located)
 
 
 def test_a_split_is_small_survives_pickling_and_shows_no_signed_url() -> None:
@@ -294,26 +297,22 @@ def assert_located(split: Split, tier: MadeUpTier, tiered: Tiered) -> None:
 
 @settings(max_examples=examples(200))
 @given(
-    tiered=tiers,
+    tiered=st.none() | tiers,
     ranges=some_ranges,
     split_bytes=st.integers(1, 5000),
     min_partitions=st.none() | st.integers(1, 40),
     max_records=st.none() | st.integers(1, 400),
 )
 def test_each_offset_is_in_exactly_one_split_that_can_be_read(
-    tiered: Tiered, ranges: Ranges, split_bytes: int, min_partitions: int | None, max_records: int | None
+    tiered: Tiered | None, ranges: Ranges, split_bytes: int, min_partitions: int | None, max_records: int | None
 ) -> None:
-    tier = MadeUpTier(tiered)
+    tier = None if tiered is None else MadeUpTier(tiered)
     splits = plan_splits(
-        ranges,
-        tier,
-        split_bytes=split_bytes,
-        min_partitions=min_partitions,
-        max_records_per_partition=max_records,
+        ranges, tier, split_bytes=split_bytes, min_partitions=min_partitions, max_records_per_partition=max_records
     )
     assert_exactly(splits, ranges)
     for split in splits:
-        assert_located(split, tier, tiered)
+        assert_located(split, MadeUpTier(tiered or {}), tiered or {})
         assert max_records is None or len(split.offsets) <= max_records
 
 
@@ -326,48 +325,11 @@ def test_without_a_limit_no_byte_is_read_twice(tiered: Tiered, ranges: Ranges, s
     assert sum(split.storage_bytes for split in splits) == needed
 
 
-@settings(max_examples=examples(100))
-@given(ranges=some_ranges, min_partitions=st.none() | st.integers(1, 40), max_records=st.none() | st.integers(1, 400))
-def test_without_a_tier_each_offset_is_in_exactly_one_split(
-    ranges: Ranges, min_partitions: int | None, max_records: int | None
-) -> None:
-    splits = plan_splits(
-        ranges, None, split_bytes=MIB, min_partitions=min_partitions, max_records_per_partition=max_records
-    )
-    assert_exactly(splits, ranges)
-
-
 @given(st.lists(st.integers(1, 2**40), max_size=20), st.integers(1, 1000))
 def test_every_range_has_a_part_and_there_are_about_as_many_as_wanted(sizes: list[int], min_partitions: int) -> None:
     parts = split_counts(sizes, min_partitions)
     assert len(parts) == len(sizes) and all(count >= 1 for count in parts)
     assert not sizes or abs(sum(parts) - max(min_partitions, len(sizes))) <= len(sizes)
-
-
-class PartlyRecreatedTier(MadeUpTier):
-    """Knows the segments from an offset on as another topic's."""
-
-    def __init__(self, logs: Tiered, new_from: int) -> None:
-        super().__init__(logs)
-        self._new_from = new_from
-
-    def find_locations(
-        self, ranges: Mapping[TopicPartition, OffsetRange], needed: SegmentFilter = every_segment
-    ) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
-        found = super().find_locations(ranges, needed)
-        return {each: tuple(map(self._renamed, locations)) for each, locations in found.items()}
-
-    def _renamed(self, location: SegmentLocation) -> SegmentLocation:
-        if location.offsets.start < self._new_from:
-            return location
-        return replace(location, segment=replace(location.segment, topic_id=ID))
-
-
-@pytest.mark.parametrize("topic_id", [MADE_UP_ID, ID], ids=["the first is meant", "the last is meant"])
-def test_segments_are_not_read_where_one_at_either_end_is_of_another_topic(topic_id: UUID) -> None:
-    tier = PartlyRecreatedTier({T0: [TieredLog(0, 10), TieredLog(10, 20)]}, new_from=10)
-    (split,) = plan_splits({T0: OffsetRange(0, 20)}, tier, split_bytes=MIB, topic_ids={"t": topic_id})
-    assert (split.offsets, split.locations) == (OffsetRange(0, 20), ())
 
 
 def test_offsets_that_an_archive_lacks_are_data_loss_and_give_no_split() -> None:

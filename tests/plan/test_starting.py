@@ -38,7 +38,9 @@ def ranges(reader: InMemoryOffsets, **given: str) -> dict[TopicPartition, tuple[
 # Streams
 
 
-@pytest.mark.contract("1.5 timestamps", "1.5 timestamps -1 and -2", "2.3", "2.4", "2.5")
+@pytest.mark.contract(
+    "1.5 timestamps", "1.5 timestamps -1 and -2", "1.5 no match at the start", "2.3", "2.4", "2.5", "2.6"
+)
 @pytest.mark.parametrize(
     ("starting", "offsets", "given", "at_end"),
     [
@@ -49,6 +51,7 @@ def ranges(reader: InMemoryOffsets, **given: str) -> dict[TopicPartition, tuple[
         ({"startingOffsets": '{"t":{"0":5,"1":1,"2":0}}'}, (5, 1, 0), (T0, T1, T2), ()),
         ({"startingOffsets": '{"t":{"0":99,"1":-2,"2":-2}}'}, (99, 0, 0), (T0,), ()),
         ({"startingTimestamp": "25", "startingOffsetsByTimestampStrategy": "latest"}, (3, 1, 0), (), (T2,)),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":30,"1":99,"2":0}}', **STRATEGY_LATEST}, (3, 4, 0), (), (T1, T2)),
         ({"startingTimestamp": "-1"}, (8, 4, 0), (), (T0, T1, T2)),
         ({"startingTimestamp": "-2"}, (2, 0, 0), (), ()),
         ({"startingOffsetsByTimestamp": '{"t":{"0":31,"1":35,"2":-2}}'}, (4, 3, 0), (), ()),
@@ -82,16 +85,16 @@ def test_positions_that_do_not_fit_can_be_made_to(starting: dict[str, str], offs
     assert found.at_end == {T1, T2}
 
 
-def test_a_relative_start_counts_back_from_when_the_query_is_planned() -> None:
-    options = parse_options({**BASE, "startingTimestamp": "-1s", **STRATEGY_LATEST}, streaming=True)
+@pytest.mark.parametrize(
+    ("ago", "offsets"),
+    [("-1s", (4, 3, 0)), ("-1w", (2, 0, 0))],
+    ids=["counted from when the query is planned", "before 1970"],
+)
+def test_a_relative_start(ago: str, offsets: tuple[int, ...]) -> None:
+    options = parse_options({**BASE, "startingTimestamp": ago, **STRATEGY_LATEST}, streaming=True)
     lookup = replace(OffsetLookup.of(options, logs()), now_ms=lambda: 1035)
-    assert initial_offsets(options, lookup) == InitialOffsets({T0: 4, T1: 3, T2: 0}, frozenset(), frozenset([T2]))
-
-
-def test_what_would_be_before_1970_starts_with_the_first_record() -> None:
-    options = parse_options({**BASE, "startingTimestamp": "-1w", **STRATEGY_LATEST}, streaming=True)
-    lookup = replace(OffsetLookup.of(options, logs()), now_ms=lambda: 1035)
-    assert initial_offsets(options, lookup).offsets == {T0: 2, T1: 0, T2: 0}
+    by_partition = dict(zip((T0, T1, T2), offsets, strict=True))
+    assert initial_offsets(options, lookup) == InitialOffsets(by_partition, frozenset(), frozenset([T2]))
 
 
 def test_a_query_takes_over_from_a_consumer_group() -> None:
@@ -138,13 +141,6 @@ def test_a_timestamp_without_a_match_fails_and_an_empty_partition_never_matches(
         initial(logs(), **strategy, **timestamps)
 
 
-@pytest.mark.contract("1.5 no match at the start", "2.6")
-def test_with_strategy_latest_a_partition_without_a_match_starts_at_its_end() -> None:
-    timestamps = '{"t":{"0":30,"1":99,"2":0}}'
-    found = initial(logs(), startingOffsetsByTimestamp=timestamps, startingOffsetsByTimestampStrategy="latest")
-    assert found.offsets == {T0: 3, T1: 4, T2: 0}
-
-
 @pytest.mark.contract("1.5 all partitions", "2.93")
 @pytest.mark.parametrize(
     ("given", "said"),
@@ -171,10 +167,11 @@ def test_a_position_must_name_the_assigned_partitions(given: dict[str, str], sai
 
 
 @pytest.mark.contract("1.4 no partitions")
-def test_a_pattern_without_a_match_starts_nowhere() -> None:
-    raw = {"kafka.bootstrap.servers": "b:9092", "subscribePattern": "none"}
-    options = parse_options(raw, streaming=True)
-    assert initial_offsets(options, OffsetLookup.of(options, logs())) == InitialOffsets({}, frozenset(), frozenset())
+def test_a_pattern_without_a_match_starts_nowhere_and_reads_nothing() -> None:
+    options = parse_options({"kafka.bootstrap.servers": "b:9092", "subscribePattern": "none"}, streaming=False)
+    lookup = OffsetLookup.of(options, logs())
+    assert initial_offsets(options, lookup) == InitialOffsets({}, frozenset(), frozenset())
+    assert batch_ranges(options, lookup) == {}
 
 
 # Batch queries
@@ -284,11 +281,6 @@ def test_offsets_out_of_the_log_fail_or_are_cut(given: dict[str, str], cut: tupl
     with pytest.raises(DataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE\].*t-0"):
         ranges(logs(), **given)
     assert ranges(logs(), **given, failOnDataLoss="false")[T0] == cut
-
-
-def test_a_pattern_without_a_match_reads_nothing() -> None:
-    options = parse_options({"kafka.bootstrap.servers": "b:9092", "subscribePattern": "none"}, streaming=False)
-    assert batch_ranges(options, OffsetLookup.of(options, logs())) == {}
 
 
 def test_an_end_before_concurrent_writes_is_no_loss() -> None:

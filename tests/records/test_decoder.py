@@ -216,7 +216,6 @@ def test_batches_whose_offsets_go_back_are_refused() -> None:
         decode([record_batch([Record(b"k", b"v")], base_offset=5) + record_batch([Record(b"k", b"v")], base_offset=5)])
 
 
-@pytest.mark.contract("2.48")
 def test_an_unknown_codec_is_refused_by_number() -> None:
     with pytest.raises(UnsupportedDataError, match="codec 7"):
         decode([with_attributes(record_batch([Record(b"k", b"v")]), 7)])

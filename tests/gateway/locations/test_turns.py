@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from tiered_stream.gateway.locations import location_workers
 from tiered_stream.gateway.locations.location_workers import RecentWork, Turns
@@ -30,60 +29,47 @@ class Clients:
         return task
 
 
-def run(work: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), 600))
-
-
 def having_had(seconds: float) -> RecentWork:
     recent_work = RecentWork()
     recent_work.add(seconds)
     return recent_work
 
 
-def test_who_has_had_the_least_goes_first() -> None:
-    async def work() -> None:
-        clients = Clients(1, 1)
-        tasks = [await clients.come("first", RecentWork())]
-        tasks += [
-            await clients.come(name, having_had(seconds)) for name, seconds in (("much", 9), ("some", 0.1), ("none", 0))
-        ]
-        assert clients.log == ["first"] and clients.turns.others_wait()
-        for end in clients.ends.values():
-            end.set()
-        await asyncio.gather(*tasks)
-        assert clients.log == ["first", "none", "some", "much"] and not clients.turns.others_wait()
-
-    run(work)
+async def test_who_has_had_the_least_goes_first() -> None:
+    clients = Clients(1, 1)
+    tasks = [await clients.come("first", RecentWork())]
+    tasks += [
+        await clients.come(name, having_had(seconds)) for name, seconds in (("much", 9), ("some", 0.1), ("none", 0))
+    ]
+    assert clients.log == ["first"] and clients.turns.others_wait()
+    for end in clients.ends.values():
+        end.set()
+    await asyncio.gather(*tasks)
+    assert clients.log == ["first", "none", "some", "much"] and not clients.turns.others_wait()
 
 
-def test_those_that_had_much_leave_turns_to_others() -> None:
-    async def work() -> None:
-        clients = Clients(3, 1)
-        tasks = [await clients.come(f"heavy {number}", having_had(9)) for number in range(5)]
-        assert clients.log == ["heavy 0"]
-        tasks.append(await clients.come("honest", RecentWork()))
-        assert clients.log == ["heavy 0", "honest"]
-        for end in clients.ends.values():
-            end.set()
-        await asyncio.gather(*tasks)
-        assert len(clients.log) == 6
-
-    run(work)
+async def test_those_that_had_much_leave_turns_to_others() -> None:
+    clients = Clients(3, 1)
+    tasks = [await clients.come(f"heavy {number}", having_had(9)) for number in range(5)]
+    assert clients.log == ["heavy 0"]
+    tasks.append(await clients.come("honest", RecentWork()))
+    assert clients.log == ["heavy 0", "honest"]
+    for end in clients.ends.values():
+        end.set()
+    await asyncio.gather(*tasks)
+    assert len(clients.log) == 6
 
 
-def test_a_client_that_goes_while_it_waits_or_works_leaves_its_turn() -> None:
-    async def work() -> None:
-        clients = Clients(1, 1)
-        working = await clients.come("working", RecentWork())
-        waiting = await clients.come("waiting", RecentWork())
-        waiting.cancel()
-        working.cancel()
-        await asyncio.gather(waiting, working, return_exceptions=True)
-        await clients.come("next", RecentWork())
-        assert clients.log == ["working", "next"]
-        assert not clients.turns.others_wait()
-
-    run(work)
+async def test_a_client_that_goes_while_it_waits_or_works_leaves_its_turn() -> None:
+    clients = Clients(1, 1)
+    working = await clients.come("working", RecentWork())
+    waiting = await clients.come("waiting", RecentWork())
+    waiting.cancel()
+    working.cancel()
+    await asyncio.gather(waiting, working, return_exceptions=True)
+    await clients.come("next", RecentWork())
+    assert clients.log == ["working", "next"]
+    assert not clients.turns.others_wait()
 
 
 def test_half_of_what_was_spent_is_forgotten_in_a_second() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -25,19 +25,17 @@ def listens(port: int) -> bool:
         return probe.connect_ex((HOST, port)) == 0
 
 
-def with_ports(work: Callable[[BrokerPorts, Endpoints], Awaitable[None]], first: int, count: int) -> None:
+@asynccontextmanager
+async def two_ports(first: int) -> AsyncIterator[tuple[BrokerPorts, Endpoints]]:
     async def serve(node_id: int, port: int) -> Listener:
         return await Listener.open(HOST, port, lambda connection, client: connection.close())
 
-    async def run() -> None:
-        endpoints = Endpoints("gateway", first, count)
-        ports = BrokerPorts(endpoints, serve)
-        try:
-            await work(ports, endpoints)
-        finally:
-            await ports.close()
-
-    asyncio.run(run())
+    endpoints = Endpoints("gateway", first, 2)
+    ports = BrokerPorts(endpoints, serve)
+    try:
+        yield ports, endpoints
+    finally:
+        await ports.close()
 
 
 @pytest.fixture
@@ -49,8 +47,8 @@ def first() -> int:
             return port
 
 
-def test_a_broker_that_has_gone_frees_its_port_for_the_one_that_replaces_it(first: int) -> None:
-    async def work(ports: BrokerPorts, endpoints: Endpoints) -> None:
+async def test_a_broker_that_has_gone_frees_its_port_for_the_one_that_replaces_it(first: int) -> None:
+    async with two_ports(first) as (ports, endpoints):
         await ports.follow(brokers(0, 1))
         assert listens(first) and listens(first + 1)
         await ports.follow(brokers(1, 100))
@@ -61,13 +59,11 @@ def test_a_broker_that_has_gone_frees_its_port_for_the_one_that_replaces_it(firs
         await ports.follow(brokers(1))
         assert not listens(first), "nobody stands behind it"
 
-    with_ports(work, first, 2)
 
-
-def test_a_taken_port_costs_its_own_broker_only_and_is_tried_again(
+async def test_a_taken_port_costs_its_own_broker_only_and_is_tried_again(
     first: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def work(ports: BrokerPorts, endpoints: Endpoints) -> None:
+    async with two_ports(first) as (ports, _):
         with socket.create_server((HOST, first)):
             for _ in range(2):
                 await ports.follow(brokers(0, 1))
@@ -81,24 +77,18 @@ def test_a_taken_port_costs_its_own_broker_only_and_is_tried_again(
         await ports.follow(brokers(0, 1))
         assert listens(first) and not ports.faults()
 
-    with_ports(work, first, 2)
 
-
-def test_two_brokers_of_one_port_cost_the_second_alone(first: int) -> None:
-    async def work(ports: BrokerPorts, endpoints: Endpoints) -> None:
+async def test_two_brokers_of_one_port_cost_the_second_alone(first: int) -> None:
+    async with two_ports(first) as (ports, _):
         await ports.follow(brokers(0, 1, 2))
         assert listens(first) and listens(first + 1)
         (fault,) = ports.faults()
         assert "brokers 0 and 2 " in fault
 
-    with_ports(work, first, 2)
 
-
-def test_a_broker_that_an_answer_names_is_listened_for_at_once(first: int) -> None:
-    async def work(ports: BrokerPorts, endpoints: Endpoints) -> None:
+async def test_a_broker_that_an_answer_names_is_listened_for_at_once(first: int) -> None:
+    async with two_ports(first) as (ports, endpoints):
         await ports.follow(brokers(0))
         endpoints.learn(1, Address("broker", 9001))
         await ports.open()
         assert listens(first + 1)
-
-    with_ports(work, first, 2)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -29,16 +30,14 @@ def given(tmp_path: Path, alone: dict[str, str]) -> dict[str, str]:
     }
 
 
-def serving(given: dict[str, str], work: Callable[[Gateway], Awaitable[None]]) -> None:
-    async def run() -> None:
-        gateway = Gateway(GatewaySettings.parse(given))
-        await gateway.start()
-        try:
-            await work(gateway)
-        finally:
-            await gateway.stop()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def serving(given: dict[str, str]) -> AsyncIterator[Gateway]:
+    gateway = Gateway(GatewaySettings.parse(given))
+    await gateway.start()
+    try:
+        yield gateway
+    finally:
+        await gateway.stop()
 
 
 async def connected(gateway: Gateway) -> socket.socket:
@@ -58,12 +57,11 @@ async def ended(client: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("name", ["gateway.max.connections", "gateway.max.connections.per.ip"])
-def test_a_connection_counts_from_when_it_is_accepted(
+async def test_a_connection_counts_from_when_it_is_accepted(
     given: dict[str, str], name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_connections.log, "filters", [])  # another test may have logged the like just now
-
-    async def work(gateway: Gateway) -> None:
+    async with serving({**given, name: "3", "gateway.shutdown.timeout.ms": "0"}) as gateway:
         clients = [await connected(gateway) for _ in range(3)]
         one_more = await connected(gateway)
         await ended(one_more)
@@ -74,54 +72,46 @@ def test_a_connection_counts_from_when_it_is_accepted(
         while sample(gateway, "connections"):
             await asyncio.sleep(0.01)
         assert sample(gateway, "closed_connections_total", reason="handshake") == 3
-
-    serving({**given, name: "3", "gateway.shutdown.timeout.ms": "0"}, work)
     assert [said for said in caplog.messages if "127.0.0.1 is refused" in said and said.endswith(f": {name} is 3")]
 
 
-def test_a_tls_handshake_that_does_not_end_is_ended(given: dict[str, str]) -> None:
-    async def work(gateway: Gateway) -> None:
+async def test_a_tls_handshake_that_does_not_end_is_ended(given: dict[str, str]) -> None:
+    async with serving({**given, "gateway.socket.connection.setup.timeout.ms": "50"}) as gateway:
         with await connected(gateway) as client:
             await ended(client)
         assert sample(gateway, "closed_connections_total", reason="handshake") == 1
 
-    serving({**given, "gateway.socket.connection.setup.timeout.ms": "50"}, work)
 
-
-def test_an_evicted_connection_leaves_nothing_for_the_garbage_collector(
+async def test_an_evicted_connection_leaves_nothing_for_the_garbage_collector(
     given: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 0.01)
+    settings = {
+        **given,
+        "gateway.listener.security.protocol": "PLAINTEXT",
+        "gateway.queued.max.bytes": "180m",  # one of the two fits
+        "gateway.shutdown.timeout.ms": "0",
+        "kafka.default.api.timeout.ms": "1000",
+        "kafka.request.timeout.ms": "500",
+    }
     unfinished = frame(location_fetch({0: (0, 1)}).ljust(4 << 20, b"\0"))[:-1]
-
-    async def work(gateway: Gateway) -> None:
-        loop = asyncio.get_running_loop()
-        clients = [await connected(gateway) for _ in range(2)]
-        sending = [asyncio.create_task(loop.sock_sendall(client, unfinished)) for client in clients]
-        while not sample(gateway, "closed_connections_total", reason="memory"):
-            await asyncio.sleep(0.01)
-        assert sum(isinstance(each, asyncio.StreamReader) for each in gc.get_objects()) == 2, "of the other connection"
-        for each in sending:  # before its socket is closed: of that the event loop would never hear
-            each.cancel()
-        await asyncio.gather(*sending, return_exceptions=True)
-        for client in clients:
-            client.close()
-
+    loop = asyncio.get_running_loop()
     host, _, port = given["kafka.bootstrap.servers"].partition(":")
     gc.collect()
     gc.disable()
     try:
         with socket.create_server((host, int(port))):  # a broker that says nothing
-            serving(
-                {
-                    **given,
-                    "gateway.listener.security.protocol": "PLAINTEXT",
-                    "gateway.queued.max.bytes": "180m",  # one of the two fits
-                    "gateway.shutdown.timeout.ms": "0",
-                    "kafka.default.api.timeout.ms": "1000",
-                    "kafka.request.timeout.ms": "500",
-                },
-                work,
-            )
+            async with serving(settings) as gateway:
+                clients = [await connected(gateway) for _ in range(2)]
+                sending = [asyncio.create_task(loop.sock_sendall(client, unfinished)) for client in clients]
+                while not sample(gateway, "closed_connections_total", reason="memory"):
+                    await asyncio.sleep(0.01)
+                readers = sum(isinstance(each, asyncio.StreamReader) for each in gc.get_objects())
+                assert readers == 2, "of the other connection"
+                for each in sending:  # before its socket is closed: of that the event loop would never hear
+                    each.cancel()
+                await asyncio.gather(*sending, return_exceptions=True)
+                for client in clients:
+                    client.close()
     finally:
         gc.enable()

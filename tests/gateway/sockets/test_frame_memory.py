@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
@@ -49,20 +49,18 @@ class Connections:
         return [name for name, end in self._ends.items() if end.done() and type(end.exception()) is MemoryShortError]
 
 
-def shared(work: Callable[[Connections], Awaitable[None]]) -> None:
-    async def run() -> None:
-        connections = Connections()
-        async with connections.held:
-            await work(connections)
-        assert connections.memory.used == 0
-
-    asyncio.run(asyncio.wait_for(run(), 600))
+@asynccontextmanager
+async def shared() -> AsyncIterator[Connections]:
+    connections = Connections()
+    async with connections.held:
+        yield connections
+    assert connections.memory.used == 0
 
 
-def test_a_connection_that_ends_just_as_memory_is_given_back_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_ends_just_as_memory_is_given_back_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 600)
 
-    async def work(connections: Connections) -> None:
+    async with shared() as connections:
         one = await connections.reserve("one", 7 * MIB)
         one.expect_gateway()
         waiting = asyncio.create_task(connections.reserve("other", 7 * MIB))
@@ -73,19 +71,15 @@ def test_a_connection_that_ends_just_as_memory_is_given_back_ends(monkeypatch: p
             await waiting
         assert connections.memory.used == 0
 
-    shared(work)
 
-
-def test_what_most_frames_need_counts_for_nothing() -> None:
-    async def work(connections: Connections) -> None:
+async def test_what_most_frames_need_counts_for_nothing() -> None:
+    async with shared() as connections:
         assert (await connections.reserve("one", 64 << 10)).size == 0
         assert connections.memory.used == 0
 
-    shared(work)
 
-
-def test_what_a_frame_reserved_is_given_back_at_its_end() -> None:
-    async def work(connections: Connections) -> None:
+async def test_what_a_frame_reserved_is_given_back_at_its_end() -> None:
+    async with shared() as connections:
         end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with pytest.raises(EOFError):
             async with connections.memory.reserve(end, 7 * MIB):
@@ -93,11 +87,9 @@ def test_what_a_frame_reserved_is_given_back_at_its_end() -> None:
                 raise EOFError
         assert connections.memory.used == 0
 
-    shared(work)
 
-
-def test_who_needs_more_than_is_left_waits_for_those_that_are_at_work() -> None:
-    async def work(connections: Connections) -> None:
+async def test_who_needs_more_than_is_left_waits_for_those_that_are_at_work() -> None:
+    async with shared() as connections:
         one = await connections.reserve("one", 7 * MIB)
         one.expect_gateway()
         waiting = asyncio.create_task(connections.reserve("other", 7 * MIB))
@@ -108,11 +100,9 @@ def test_who_needs_more_than_is_left_waits_for_those_that_are_at_work() -> None:
         assert (await waiting).size == 7 * MIB
         assert connections.memory.used == 7 * MIB
 
-    shared(work)
 
-
-def test_who_has_kept_others_waiting_longest_is_evicted_and_no_more_than_must_be() -> None:
-    async def work(connections: Connections) -> None:
+async def test_who_has_kept_others_waiting_longest_is_evicted_and_no_more_than_must_be() -> None:
+    async with shared() as connections:
         first = await connections.reserve("first", 4 * MIB)
         await connections.reserve("second", 3 * MIB)
         assert (await connections.reserve("third", 4 * MIB)).size == 4 * MIB
@@ -120,22 +110,18 @@ def test_who_has_kept_others_waiting_longest_is_evicted_and_no_more_than_must_be
         first.shrink(0)
         assert connections.memory.used == 7 * MIB, "what was taken from it is not given back again"
 
-    shared(work)
 
-
-def test_who_goes_on_is_not_the_one_that_keeps_others_waiting() -> None:
-    async def work(connections: Connections) -> None:
+async def test_who_goes_on_is_not_the_one_that_keeps_others_waiting() -> None:
+    async with shared() as connections:
         moving = await connections.reserve("moving", 4 * MIB)
         await connections.reserve("stuck", 3 * MIB)
         moving.expect_peer()
         assert (await connections.reserve("third", 3 * MIB)).size == 3 * MIB
         assert connections.evicted == ["stuck"]
 
-    shared(work)
 
-
-def test_a_connection_does_not_evict_itself() -> None:
-    async def work(connections: Connections) -> None:
+async def test_a_connection_does_not_evict_itself() -> None:
+    async with shared() as connections:
         mine = await connections.reserve("one", 4 * MIB)
         waiting = asyncio.create_task(connections.reserve("one", 4 * MIB))
         await connections.memory.wait_until_refused()
@@ -144,13 +130,13 @@ def test_a_connection_does_not_evict_itself() -> None:
         mine.shrink(0)
         assert (await waiting).size == 4 * MIB
 
-    shared(work)
 
-
-def test_who_waits_for_a_broker_or_takes_a_large_frame_is_not_slow_so_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_waits_for_a_broker_or_takes_a_large_frame_is_not_slow_so_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 0)
 
-    async def work(connections: Connections) -> None:
+    async with shared() as connections:
         asking = await connections.reserve("asking", 2 * MIB)
         asking.expect_broker()
         taking = await connections.reserve("taking", 2 * MIB)
@@ -159,37 +145,29 @@ def test_who_waits_for_a_broker_or_takes_a_large_frame_is_not_slow_so_soon(monke
         assert (await connections.reserve("other", 3 * MIB)).size == 3 * MIB
         assert connections.evicted == ["stuck"]
 
-    shared(work)
-
 
 @pytest.mark.parametrize("size", [8 * MIB, 99 * MIB])
-def test_what_can_never_fit_is_refused_at_once(size: int) -> None:
-    async def work(connections: Connections) -> None:
+async def test_what_can_never_fit_is_refused_at_once(size: int) -> None:
+    async with shared() as connections:
         with pytest.raises(MemoryShortError, match=r"raise gateway\.queued\.max\.bytes"):
             await connections.reserve("one", size)
         assert connections.memory.used == 0
 
-    shared(work)
 
-
-def test_large_reservations_leave_room_to_small_ones() -> None:
-    async def work(connections: Connections) -> None:
+async def test_large_reservations_leave_room_to_small_ones() -> None:
+    async with shared() as connections:
         large = await connections.reserve("large", 7 * MIB)
         large.expect_gateway()
         assert (await connections.reserve("small", 1 * MIB)).size == 1 * MIB
         assert large.extend(99 * MIB) == 0, "more than half is in use"
         assert connections.evicted == []
 
-    shared(work)
 
-
-def test_what_can_be_had_now_is_taken_without_waiting() -> None:
-    async def work(connections: Connections) -> None:
+async def test_what_can_be_had_now_is_taken_without_waiting() -> None:
+    async with shared() as connections:
         one, other = [await connections.reserve(name, 0) for name in ("one", "other")]
         assert one.extend(1 * MIB) == 1 * MIB
         assert other.extend(99 * MIB) == 10 * MIB // 4
         one.shrink(0)
         other.shrink(0)
         assert connections.memory.used == 0
-
-    shared(work)

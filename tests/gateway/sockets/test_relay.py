@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -116,43 +117,40 @@ def gateway(node_id: int, own: Address) -> Address:
     return Address("gateway", 1)
 
 
-def relayed(
-    work: Callable[[Ends], Awaitable[None]],
+@asynccontextmanager
+async def relayed(
     settings: GatewaySettings = SETTINGS,
     memory: FrameMemory | None = None,
     advertise: Advertise = gateway,
     metrics: GatewayMetrics | None = None,
-) -> None:
-    """Run `work` with a relay between its ends, and see that nothing is left of it."""
+) -> AsyncIterator[Ends]:
+    """A relay between two ends, of which nothing may be left."""
+    (client, outer), (inner, broker), locations = await pair(), await pair(), Locations()
 
-    async def run() -> None:
-        (client, outer), (inner, broker), locations = await pair(), await pair(), Locations()
+    async def listen() -> None:
+        return
 
-        async def listen() -> None:
-            return
-
-        budget = memory or FrameMemory(256 << 20)
-        services = RelayServices(
-            settings, advertise, listen, 2, locations, budget, metrics or GatewayMetrics()  # type: ignore[arg-type]
-        )  # fmt: skip
-        relay = Relay(outer, inner, services)
-        running = asyncio.create_task(relay.run())
-        try:
-            await asyncio.wait_for(work(Ends(client, broker, relay, running, locations)), 20)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            for streams in (client, outer, inner, broker):
-                streams.transport.abort()
-                await streams.close()
-            assert len(asyncio.all_tasks()) <= 3, "nothing of the relay goes on"
-            assert budget.used == 0
-
-    asyncio.run(run())
+    budget = memory or FrameMemory(256 << 20)
+    services = RelayServices(
+        settings, advertise, listen, 2, locations, budget, metrics or GatewayMetrics()  # type: ignore[arg-type]
+    )  # fmt: skip
+    relay = Relay(outer, inner, services)
+    running = asyncio.create_task(relay.run())
+    try:
+        async with asyncio.timeout(20):
+            yield Ends(client, broker, relay, running, locations)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        for streams in (client, outer, inner, broker):
+            streams.transport.abort()
+            await streams.close()
+        assert len(asyncio.all_tasks()) <= 3, "nothing of the relay goes on"
+        assert budget.used == 0
 
 
-def test_requests_and_responses_go_through_and_addresses_are_replaced() -> None:
-    async def work(ends: Ends) -> None:
+async def test_requests_and_responses_go_through_and_addresses_are_replaced() -> None:
+    async with relayed() as ends:
         await ends.ask(OTHER_API + b"\0\0\0\5token")
         await ends.ask(metadata_request(6))
         # The gateway has correlation ids of its own.
@@ -165,10 +163,8 @@ def test_requests_and_responses_go_through_and_addresses_are_replaced() -> None:
         (found,) = answer.brokers
         assert answer.header.correlation_id == 6 and (found.host, found.port) == ("gateway", 1)
 
-    relayed(work)
 
-
-def test_a_large_answer_is_rewritten_while_the_event_loop_goes_on() -> None:
+async def test_a_large_answer_is_rewritten_while_the_event_loop_goes_on() -> None:
     """The addresses are given out only once the loop has done something else."""
     asked, gone_on = threading.Event(), threading.Event()
 
@@ -177,7 +173,7 @@ def test_a_large_answer_is_rewritten_while_the_event_loop_goes_on() -> None:
         assert gone_on.wait(10), "the loop stood still"
         return Address("gateway", 1)
 
-    async def work(ends: Ends) -> None:
+    async with relayed(advertise=advertise) as ends:
         await ends.ask(metadata_request(6))
         await received(ends.broker)
         large = metadata_response({1: ("broker", 9092)}, correlation_id=1) + bytes(1 << 20)
@@ -187,11 +183,9 @@ def test_a_large_answer_is_rewritten_while_the_event_loop_goes_on() -> None:
         gone_on.set()
         assert len(await received(ends.client)) == len(large) + len("gateway") - len("broker")
 
-    relayed(work, advertise=advertise)
 
-
-def test_bytes_that_come_one_at_a_time_are_the_same_request() -> None:
-    async def work(ends: Ends) -> None:
+async def test_bytes_that_come_one_at_a_time_are_the_same_request() -> None:
+    async with relayed() as ends:
         requests = metadata_request(1), metadata_request(2, 9), location_fetch({0: (1, 2)}, correlation_id=3)
         for content in requests:
             for byte in frame(content):
@@ -202,10 +196,8 @@ def test_bytes_that_come_one_at_a_time_are_the_same_request() -> None:
             if content[:2] == b"\0\3":
                 await ends.answer(metadata_response({}, int(content[3]), correlation_id=content[7]))
 
-    relayed(work)
 
-
-def test_the_time_of_a_location_is_that_from_its_request_to_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_time_of_a_location_is_that_from_its_request_to_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part takes a time that tells it from the others; what comes before and after is none of it."""
     now, metrics = [0.0], GatewayMetrics()
     monkeypatch.setattr("tiered_stream.gateway.sockets.relay.time.perf_counter", lambda: now[0])
@@ -217,7 +209,7 @@ def test_the_time_of_a_location_is_that_from_its_request_to_its_answer(monkeypat
 
         return timed
 
-    async def work(ends: Ends) -> None:
+    async with relayed(metrics=metrics) as ends:
         locations = ends.locations
         for seconds, name in ((1, "decode"), (10, "authorization"), (100, "response")):
             monkeypatch.setattr(locations, name, taking(seconds, getattr(locations, name)))
@@ -232,15 +224,13 @@ def test_the_time_of_a_location_is_that_from_its_request_to_its_answer(monkeypat
             await received(ends.client)
         await ends.ask(metadata_request(3))  # whoever answers it has counted the ones before
         await received(ends.broker)
-
-    relayed(work, metrics=metrics)
     name = "tiered_stream_gateway_location_seconds"
     found = [metrics.registry.get_sample_value(f"{name}_{each}") for each in ("count", "sum")]
     assert found == [2, 2 * 1_111]
 
 
-def test_a_location_request_waits_its_turn_and_goes_on_as_one_for_authorization() -> None:
-    async def work(ends: Ends) -> None:
+async def test_a_location_request_waits_its_turn_and_goes_on_as_one_for_authorization() -> None:
+    async with relayed() as ends:
         await ends.ask(metadata_request(1))
         await ends.ask(location_fetch({0: (1, 2)}, correlation_id=2))
         await ends.ask(metadata_request(3))
@@ -257,8 +247,6 @@ def test_a_location_request_waits_its_turn_and_goes_on_as_one_for_authorization(
         assert correlation_id(await received(ends.client)) == 3
         assert len(ends.locations.answered) == 1
 
-    relayed(work)
-
 
 async def located(ends: Ends, number: int) -> list[TopicIdPartition]:
     """Answer the authorization of a location request; of which partitions the gateway asked anything itself."""
@@ -269,48 +257,41 @@ async def located(ends: Ends, number: int) -> list[TopicIdPartition]:
 
 
 @pytest.mark.parametrize("error_code", [29, 3, 100])
-def test_nothing_is_asked_for_who_has_not_shown_that_the_broker_lets_it_read(error_code: int) -> None:
+async def test_nothing_is_asked_for_who_has_not_shown_that_the_broker_lets_it_read(error_code: int) -> None:
     """TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID."""
-
-    async def work(ends: Ends) -> None:
+    async with relayed() as ends:
         for number in (1, 2):
             await ends.ask(location_fetch({0: (1, 2)}, correlation_id=number))
             await ends.let_read(error_code)
             assert await located(ends, number) == []
 
-    relayed(work)
 
-
-def test_a_topic_that_the_client_may_read_is_looked_at_once_a_connection() -> None:
-    async def work(ends: Ends) -> None:
+async def test_a_topic_that_the_client_may_read_is_looked_at_once_a_connection() -> None:
+    async with relayed() as ends:
         await ends.ask(location_fetch({0: (1, 2)}, correlation_id=1))
         await ends.let_read()
         assert len(await located(ends, 1)) == 1
         await ends.ask(location_fetch({0: (1, 2)}, correlation_id=2))
         assert len(await located(ends, 2)) == 1
 
-    relayed(work)
 
-
-def test_a_location_request_that_can_never_fit_is_refused_at_once() -> None:
+async def test_a_location_request_that_can_never_fit_is_refused_at_once() -> None:
     """It used to wait for ever for memory that it held itself."""
     content = location_fetch({0: (1, 2)}).ljust(859 << 10, b"\0")
 
-    async def work(ends: Ends) -> None:
+    async with relayed(memory=FrameMemory(16 << 20)) as ends:
         ends.client.writer.write(frame(content)[:64])  # the rest is not even waited for
         with pytest.raises(MemoryShortError, match=r"a frame needs .* bytes, of 12,582,912 at most"):
             await ends.running
 
-    relayed(work, memory=FrameMemory(16 << 20))
 
-
-def test_requests_that_do_not_fit_together_are_answered_one_after_another() -> None:
+async def test_requests_that_do_not_fit_together_are_answered_one_after_another() -> None:
     """Each reserves all that it needs, or nothing: nobody waits for what another one holds while it waits."""
     budget = WatchedMemory(64 << 20)
     content = location_fetch(dict.fromkeys(range(30_000), (1, 2)))
     assert 16 * len(content) < budget.largest < 64 * len(content)
 
-    async def work(ends: Ends) -> None:
+    async with relayed(memory=budget) as ends:
         async with budget.reserve(asyncio.get_running_loop().create_future(), 40 << 20) as holder:
             holder.expect_gateway()
             asking = asyncio.create_task(ends.ask(content))
@@ -323,13 +304,10 @@ def test_requests_that_do_not_fit_together_are_answered_one_after_another() -> N
         await ends.answer(fetch_response({0: {}}, correlation_id=correlation_id(sent[4:])))
         await received(ends.client)
 
-    relayed(work, memory=budget)
 
-
-def test_bytes_that_a_client_chose_are_not_taken_for_an_authorization() -> None:
+async def test_bytes_that_a_client_chose_are_not_taken_for_an_authorization() -> None:
     """All requests have one id; the broker answers a SyncGroup by bytes that would authorize."""
-
-    async def work(ends: Ends) -> None:
+    async with relayed() as ends:
         sync_group = bytes.fromhex("000e 0005 00000001") + b"chosen"
         await ends.ask(sync_group)
         await ends.ask(location_fetch({0: (1, 2)}, correlation_id=1))
@@ -345,13 +323,10 @@ def test_bytes_that_a_client_chose_are_not_taken_for_an_authorization() -> None:
             await ends.running
         assert ends.locations.answered == []
 
-    relayed(work)
 
-
-def test_large_frames_are_streamed_as_fast_as_they_are_taken() -> None:
+async def test_large_frames_are_streamed_as_fast_as_they_are_taken() -> None:
     """A client that sends more than the connection holds is stopped: by then its writer waits, and is not let go on."""
-
-    async def work(ends: Ends) -> None:
+    async with relayed() as ends:
         size, begin = 24 << 20, OTHER_API + b"\0\0\0\1"
         ends.client.writer.write(size.to_bytes(4, "big") + begin)
         pushed = len(begin)
@@ -373,8 +348,6 @@ def test_large_frames_are_streamed_as_fast_as_they_are_taken() -> None:
         assert len(await received(ends.broker)) == size
         await pushing
 
-    relayed(work)
-
 
 @pytest.mark.parametrize(
     "sent",
@@ -386,31 +359,27 @@ def test_large_frames_are_streamed_as_fast_as_they_are_taken() -> None:
         frame(b"\0\3\0\x63" + bytes(9)),
     ],
 )
-def test_what_is_not_kafka_ends_the_connection(sent: bytes) -> None:
-    async def work(ends: Ends) -> None:
+async def test_what_is_not_kafka_ends_the_connection(sent: bytes) -> None:
+    async with relayed() as ends:
         ends.client.writer.write(sent)
         with pytest.raises(FrameError):
             await ends.running
 
-    relayed(work)
-
 
 @pytest.mark.parametrize("answer", [b"\0\0\0\x63", b"\0\0\0\1garbage"])
-def test_a_broker_that_answers_what_was_not_asked_ends_the_connection(answer: bytes) -> None:
-    async def work(ends: Ends) -> None:
+async def test_a_broker_that_answers_what_was_not_asked_ends_the_connection(answer: bytes) -> None:
+    async with relayed() as ends:
         await ends.ask(metadata_request(1))
         await received(ends.broker)
         await ends.answer(answer)
         with pytest.raises(FrameError):
             await ends.running
 
-    relayed(work)
-
 
 @pytest.mark.parametrize("who", ["client", "broker"])
 @pytest.mark.parametrize("half", [b"", b"\0\0"])
-def test_when_one_end_hangs_up_the_connection_ends(who: str, half: bytes) -> None:
-    async def work(ends: Ends) -> None:
+async def test_when_one_end_hangs_up_the_connection_ends(who: str, half: bytes) -> None:
+    async with relayed() as ends:
         end: Streams = getattr(ends, who)
         end.writer.write(half)
         await end.writer.drain()
@@ -418,11 +387,9 @@ def test_when_one_end_hangs_up_the_connection_ends(who: str, half: bytes) -> Non
         with pytest.raises((EOFError, OSError)):
             await ends.running
 
-    relayed(work)
 
-
-def test_a_drained_connection_ends_after_the_responses_under_way() -> None:
-    async def work(ends: Ends) -> None:
+async def test_a_drained_connection_ends_after_the_responses_under_way() -> None:
+    async with relayed() as ends:
         await ends.ask(metadata_request(1))
         await received(ends.broker)
         ends.relay.drain()
@@ -430,15 +397,11 @@ def test_a_drained_connection_ends_after_the_responses_under_way() -> None:
         assert correlation_id(await received(ends.client)) == 1, "it had its response before the end"
         await ends.running
 
-    relayed(work)
 
-
-def test_an_idle_connection_is_drained_at_once() -> None:
-    async def work(ends: Ends) -> None:
+async def test_an_idle_connection_is_drained_at_once() -> None:
+    async with relayed() as ends:
         ends.relay.drain()
         await ends.running
-
-    relayed(work)
 
 
 def fetched_nothing(correlation_id: int, error_code: int = 0) -> bytes:
@@ -446,8 +409,8 @@ def fetched_nothing(correlation_id: int, error_code: int = 0) -> bytes:
     return response(message, 13, correlation_id)
 
 
-def test_no_more_requests_are_under_way_than_may_be() -> None:
-    async def work(ends: Ends) -> None:
+async def test_no_more_requests_are_under_way_than_may_be() -> None:
+    async with relayed() as ends:
         ends.client.writer.write(b"".join(frame(metadata_request(number)) for number in range(300)))
         for number in range(300):
             content = await received(ends.broker)
@@ -457,12 +420,10 @@ def test_no_more_requests_are_under_way_than_may_be() -> None:
         for number in range(300):
             assert correlation_id(await received(ends.client)) == number
 
-    relayed(work)
-
 
 @pytest.mark.parametrize("responses", [False, True])
-def test_each_request_and_each_response_that_is_there_already_is_a_turn_of_its_own(responses: bool) -> None:
-    async def work(ends: Ends) -> None:
+async def test_each_request_and_each_response_that_is_there_already_is_a_turn_of_its_own(responses: bool) -> None:
+    async with relayed(replace(SETTINGS, in_flight=1_000_000)) as ends:
         turns = 0
 
         async def count() -> None:
@@ -486,11 +447,9 @@ def test_each_request_and_each_response_that_is_there_already_is_a_turn_of_its_o
         counting.cancel()
         assert turns > flood / 2
 
-    relayed(work, replace(SETTINGS, in_flight=1_000_000))
 
-
-def test_a_client_that_sends_no_more_gets_its_responses() -> None:
-    async def work(ends: Ends) -> None:
+async def test_a_client_that_sends_no_more_gets_its_responses() -> None:
+    async with relayed() as ends:
         for number in (7, 8):
             await ends.ask(metadata_request(number))
         ends.client.writer.write_eof()
@@ -502,8 +461,6 @@ def test_a_client_that_sends_no_more_gets_its_responses() -> None:
         with pytest.raises(EOFError):
             await ends.running
 
-    relayed(work)
-
 
 LARGE = b"\0\3\0\x09\0\0\0\1" + bytes(WITH_LOGIN.login_bytes)
 BEFORE_LOGIN = [(frame(LARGE), "a request of 524,296 bytes"), (frame(location_fetch({0: (1, 2)})), "for locations")]
@@ -511,10 +468,11 @@ BEFORE_LOGIN = [(frame(LARGE), "a request of 524,296 bytes"), (frame(location_fe
 
 @pytest.mark.parametrize(("sent", "what"), BEFORE_LOGIN)
 @pytest.mark.parametrize("answer", [frame(fetched_nothing(1, error_code=34)), b""], ids=["error", "end"])
-def test_before_a_login_there_is_no_large_request_and_none_for_locations(sent: bytes, what: str, answer: bytes) -> None:
+async def test_before_a_login_there_is_no_large_request_and_none_for_locations(
+    sent: bytes, what: str, answer: bytes
+) -> None:
     """In the midst of a login brokers answer with an error, before it they end the connection at once."""
-
-    async def work(ends: Ends) -> None:
+    async with relayed(WITH_LOGIN) as ends:
         ends.client.writer.write(sent)
         probe = read(FetchRequest, await received(ends.broker), 13)
         assert probe.topics == []
@@ -524,36 +482,29 @@ def test_before_a_login_there_is_no_large_request_and_none_for_locations(sent: b
             await ends.running
         assert ends.locations.asked == []
 
-    relayed(work, WITH_LOGIN)
-
 
 @pytest.mark.parametrize("sent", [sent for sent, _ in BEFORE_LOGIN])
-def test_what_needs_a_login_goes_on_when_the_broker_has_shown_it(sent: bytes) -> None:
-    async def work(ends: Ends) -> None:
+async def test_what_needs_a_login_goes_on_when_the_broker_has_shown_it(sent: bytes) -> None:
+    async with relayed(WITH_LOGIN) as ends:
         ends.client.writer.write(sent)
         await received(ends.broker)
         await ends.answer(fetched_nothing(1))
         passed = await received(ends.broker)
         assert passed[:4] == sent[4:8] and passed[4:8] != correlation_id_bytes(1)
 
-    relayed(work, WITH_LOGIN)
 
-
-def test_small_requests_of_others_need_no_login() -> None:
+async def test_small_requests_of_others_need_no_login() -> None:
     """Brokers know which ones may come before it."""
-
-    async def work(ends: Ends) -> None:
+    async with relayed(WITH_LOGIN) as ends:
         await ends.ask(metadata_request(6))
         assert await received(ends.broker) == metadata_request(1)
 
-    relayed(work, WITH_LOGIN)
 
-
-def test_a_frame_that_never_ends_loses_its_memory_to_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_frame_that_never_ends_loses_its_memory_to_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 0.1)
     memory = FrameMemory(256 << 20)
 
-    async def work(ends: Ends) -> None:
+    async with relayed(memory=memory) as ends:
         unfinished = frame(location_fetch({0: (1, 2)}).ljust(4 << 20, b"\0"))[:-1]
         ends.client.writer.write(unfinished)
         while not memory.used:
@@ -562,5 +513,3 @@ def test_a_frame_that_never_ends_loses_its_memory_to_one_that_does(monkeypatch: 
             assert other.size == 120 << 20
         with pytest.raises(MemoryShortError, match=r"gateway\.queued\.max\.bytes"):
             await ends.running
-
-    relayed(work, memory=memory)

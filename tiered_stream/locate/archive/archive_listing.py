@@ -202,11 +202,7 @@ class UnreadPlaces:
     """
 
     def __init__(
-        self,
-        store: ObjectStore,
-        configured: Place,
-        prefixes: Sequence[str],
-        list_places: Callable[[], Sequence[Place]],
+        self, store: ObjectStore, configured: Place, prefixes: Sequence[str], list_places: Callable[[], Sequence[Place]]
     ) -> None:
         self._store = store
         self._configured = configured
