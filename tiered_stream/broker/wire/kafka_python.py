@@ -5,16 +5,14 @@ copy the rest of the message for each section of tagged fields: a response of 60
 read responses with kafka-python's decoders that are not generated, which have neither problem.
 
 We change kafka-python in three places. A new connection gets our class, with our protocol and our read of the socket.
-Our mechanisms for AWS_MSK_IAM, GSSAPI and SCRAM are registered in place of kafka-python's, for the whole process. A
-SCRAM login's client gets our class. `tests/broker/wire/test_kafka_python.py` names each attribute that we rely on, and
-fails when a release changes one of them.
+Our mechanisms for SCRAM, AWS_MSK_IAM (`aws_login`) and GSSAPI (`kerberos`) are registered in place of kafka-python's,
+for the whole process. A SCRAM login's client gets our class.
 """
 
 from __future__ import annotations
 
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from ssl import SSLWantReadError, SSLWantWriteError
@@ -38,14 +36,15 @@ from kafka.protocol.parser import KafkaProtocol
 from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 
 __all__ = [
-    "AbstractContextLogin",
-    "AbstractHostLogin",
     "AbstractTokenProvider",
     "ApiKey",
+    "AwsMskIamClient",
     "ConnectionManager",
     "NetworkSelector",
     "OwnRequest",
-    "msk_iam_message",
+    "SaslMechanismAwsMskIam",
+    "SaslMechanismGSSAPI",
+    "register_sasl_mechanism",
 ]
 
 _HEAD = Struct(">hhi")  # API key, version, correlation id
@@ -251,86 +250,6 @@ def api_name(api_key: int) -> str:
         return f"{ApiKey(api_key).name} (API {api_key})"
     except ValueError:
         return f"API {api_key}"
-
-
-class AbstractHostLogin(ABC):
-    """Source of the messages of AWS_MSK_IAM logins. It takes the place of a token provider in kafka-python's settings.
-
-    Unlike a token, the message depends on the broker's host.
-    """
-
-    @abstractmethod
-    def message(self, host: str) -> bytes:
-        """Return the only message of a login at `host`. Must not wait. Any exception that it raises ends the login."""
-
-
-def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, token: str | None) -> bytes:
-    """Return an AWS_MSK_IAM login message for `host`, signed now.
-
-    The message contains the session token, but not the secret key.
-    """
-    return bytes(AwsMskIamClient(host, access_key, secret_key, region, token).first_message())
-
-
-class _MskIam(SaslMechanismAwsMskIam):  # type: ignore[misc]
-    """AWS_MSK_IAM login of one connection, which takes its message from an `AbstractHostLogin`.
-
-    kafka-python's own mechanism requests credentials from AWS on the network thread at each login. It is used if the
-    connection has no `AbstractHostLogin`, for other clients of the user in this process.
-    """
-
-    def __init__(self, **config: Any) -> None:
-        super().__init__(**config)
-        self._login = config.get("sasl_oauth_token_provider")
-
-    def auth_bytes(self) -> bytes:
-        if isinstance(self._login, AbstractHostLogin):
-            return self._login.message(self.host)
-        return bytes(super().auth_bytes())
-
-
-register_sasl_mechanism("AWS_MSK_IAM", _MskIam, overwrite=True)
-
-
-class AbstractContextLogin(ABC):
-    """Source of the security contexts of GSSAPI logins. It takes the place of a token provider, too."""
-
-    @abstractmethod
-    def context(self, host: str) -> tuple[Any, bytes]:
-        """Return a security context (`gssapi.SecurityContext`) for a login at `host`, and its first message.
-
-        Any exception that it raises ends the login.
-        """
-
-    @abstractmethod
-    def translated(self, step: Callable[[], Any]) -> Any:
-        """Run a later step of a login, and return its result. An error of the context becomes an error of ours."""
-
-
-class _Gssapi(SaslMechanismGSSAPI):  # type: ignore[misc]
-    """GSSAPI login of one connection, which takes its security context from an `AbstractContextLogin`.
-
-    kafka-python's own mechanism knows the default user only, and waits for the KDC on the network thread. It is used if
-    the connection has no `AbstractContextLogin`, for other clients of the user in this process.
-    """
-
-    def __init__(self, **config: Any) -> None:
-        self._login = config.get("sasl_oauth_token_provider")
-        if not isinstance(self._login, AbstractContextLogin):
-            super().__init__(**config)
-            return
-        self._is_done = self._is_authenticated = False
-        self.auth_id = ""  # the broker takes the user's own principal (RFC 4752, 3.1)
-        self._client_ctx, self._next_token = self._login.context(config["host"])
-
-    def receive(self, auth_bytes: bytes) -> None:
-        if isinstance(self._login, AbstractContextLogin):
-            self._login.translated(lambda: super(_Gssapi, self).receive(auth_bytes))
-        else:
-            super().receive(auth_bytes)
-
-
-register_sasl_mechanism("GSSAPI", _Gssapi, overwrite=True)
 
 
 class _ScramClient(ScramClient):  # type: ignore[misc]
