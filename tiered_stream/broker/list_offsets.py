@@ -10,6 +10,7 @@ from kafka.protocol.consumer import ListOffsetsRequest
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
+from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.group_offsets import GroupOffsets
 from tiered_stream.broker.leader_requests import LeaderRequest, Leaders, ask_each_leader, ask_leaders, by_topic
 from tiered_stream.broker.offset_reader import OffsetReader
@@ -132,8 +133,15 @@ class BrokerOffsetReader(OffsetReader):
         self, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel | None = None
     ) -> dict[TopicPartition, int]:
         client = self._client
-        request = ListOffsets(timestamps, isolation or self._isolation, client.config.request_timeout_ms)
-        return client.run(lambda: ask_leaders(client, request, timestamps, client.deadline()))
+        return client.run(lambda: list_offsets(client, timestamps, isolation or self._isolation, client.deadline()))
+
+
+async def list_offsets(
+    client: BrokerClient, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel, deadline: Deadline
+) -> dict[TopicPartition, int]:
+    """Return the offset that `ListOffsets` gives for each partition. Runs on the network thread."""
+    request = ListOffsets(timestamps, isolation, client.config.request_timeout_ms)
+    return await ask_leaders(client, request, timestamps, deadline)
 
 
 def _described(topic: TopicMetadata) -> TopicDescription:
