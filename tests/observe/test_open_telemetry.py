@@ -105,6 +105,7 @@ def test_a_query_that_has_ended_is_left_out_once_its_last_figures_were_sent(coll
     assert (got[f"{PREFIX}rows", "orders"], got[f"{PREFIX}rows", "payments"]) == (1400, 10)
     assert got[f"{PREFIX}batch_id", "orders"] == 1
 
+    flush(sender)
     collector.requests.clear()
     flush(sender)
     kinds = [(metric.sum, metric.gauge, metric.histogram) for metric in collector.metrics()]
