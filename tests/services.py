@@ -25,7 +25,7 @@ from tests.rigs.stack.tiered_stack import TieredStack
 
 USERS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "ken", "leo")
 """Users with the password `NAME-secret` for PLAIN, without rights. A file of tests grants rights to its own users."""
-ADMINS = ("reader", "writer", "gateway", "short", "streamed", "short-on-yarn")
+ADMINS = ("reader", "writer", "gateway", "short", "short-on-yarn")
 """Users with all rights, whether a password, a token, a ticket or a certificate says who they are."""
 TICKET_SESSION_MS, TOKEN_SESSION_MS = 2_000, 4_000
 """Milliseconds after which the broker ends a session that does not log in again (KIP-368): `GSSSHORT`, `SHORT`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import ssl
 import struct
@@ -34,7 +35,11 @@ def msk_broker(
         with suppress(OSError):
             while True:
                 connection, _ = listener.accept()
-                with suppress(OSError, EOFError), tls.wrap_socket(connection, server_side=True) as stream:
+                with (
+                    suppress(OSError),
+                    tls.wrap_socket(connection, server_side=True) as secured,
+                    secured.makefile("rwb") as stream,
+                ):
                     while _answer(stream, logins, let_in, refusal):
                         pass
 
@@ -48,9 +53,11 @@ def msk_broker(
         thread.join()
 
 
-def _answer(stream: socket.socket, logins: list[bytes], let_in: bytes, refusal: str | None) -> bool:
+def _answer(stream: io.BufferedRWPair, logins: list[bytes], let_in: bytes, refusal: str | None) -> bool:
     """One request; whether another may follow."""
-    content = _read(stream, int.from_bytes(_read(stream, 4), "big"))
+    content = stream.read(int.from_bytes(stream.read(4), "big"))
+    if not content:
+        return False
     api, version, correlation_id = struct.unpack(">hhi", content[:8])
     if api == _API_VERSIONS:
         answer = api_versions_response(_VERSIONS, min(version, 3), correlation_id)
@@ -65,15 +72,6 @@ def _answer(stream: socket.socket, logins: list[bytes], let_in: bytes, refusal: 
         answer = response(said, version, correlation_id)
     else:
         answer = metadata_response({}, version, correlation_id)
-    stream.sendall(len(answer).to_bytes(4, "big") + answer)
+    stream.write(len(answer).to_bytes(4, "big") + answer)
+    stream.flush()
     return api != _METADATA and not (refusal and api == _SASL_AUTHENTICATE)
-
-
-def _read(stream: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = stream.recv(size - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data

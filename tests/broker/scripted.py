@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from kafka.protocol.consumer import FetchRequest, ListOffsetsResponse
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest
 
 from tests.broker.responses import DescribedTopic, fetch_response, fetched_partition, metadata_response
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.list_offsets import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
 
 TOPIC_ID = UUID(int=7)
@@ -57,6 +56,11 @@ def metadata(
     leader: int = 1, *, error_code: int = 0, topic_id: UUID = TOPIC_ID, epoch: int = 5, partitions: int = 1
 ) -> Any:
     leaders = [] if error_code else [leader] * partitions
+    return led(*leaders, error_code=error_code, topic_id=topic_id, epoch=epoch)
+
+
+def led(*leaders: int, error_code: int = 0, topic_id: UUID = TOPIC_ID, epoch: int = 5) -> Any:
+    """Metadata of the topic with a leader for each partition."""
     return metadata_response({"t": DescribedTopic(topic_id, leaders, error_code, epoch)}, BROKERS)
 
 
@@ -68,11 +72,9 @@ def fetched(
 
 
 def offsets(offset: int, *, error_code: int = 0, partition: int = 0) -> Any:
-    topic = ListOffsetsResponse.ListOffsetsTopicResponse
-    answer = topic.ListOffsetsPartitionResponse(
-        version=7, partition_index=partition, error_code=error_code, timestamp=-1, offset=offset, leader_epoch=5
-    )
-    return ListOffsetsResponse(version=7, throttle_time_ms=0, topics=[topic(version=7, name="t", partitions=[answer])])
+    kind = ListOffsetsResponse.ListOffsetsTopicResponse
+    answer = kind.ListOffsetsPartitionResponse(partition_index=partition, error_code=error_code, offset=offset)
+    return ListOffsetsResponse(topics=[kind(name="t", partitions=[answer])])
 
 
 __all__ = [
@@ -82,6 +84,7 @@ __all__ = [
     "ScriptedClient",
     "answering",
     "fetched",
+    "led",
     "metadata",
     "offsets",
 ]

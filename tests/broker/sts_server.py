@@ -6,7 +6,7 @@ import datetime
 import os
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -57,10 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
     sts: StsServer
 
     def do_POST(self) -> None:
-        form = {
-            name: each[0]
-            for name, each in parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()).items()
-        }
+        form = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
         respond(self, self.sts.answer({**form, "authorization": self.headers.get("Authorization", "")}))
 
 

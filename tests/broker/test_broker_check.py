@@ -18,7 +18,7 @@ from tests.broker.listener import SILENCE, listener
 from tests.broker.scripted import MetadataRequest, ScriptedClient, answering, metadata
 from tests.broker.secure import login_module
 from tests.dripping import dripping
-from tests.local_http import LocalHttp
+from tests.local_http import Answer, LocalHttp, respond
 from tests.rigs.stack.processes import free_ports
 from tiered_stream.broker import broker_check
 from tiered_stream.broker import client as client_module
@@ -31,6 +31,7 @@ from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError, UnknownTopicError
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.options.types import host_and_port
 
 FAR = 600_000
 """Milliseconds that no test waits for."""
@@ -51,6 +52,17 @@ def handshake(error_code: int, *mechanisms: str) -> Callable[[bytes], bytes]:
         return len(body).to_bytes(4, "big") + body
 
     return answer
+
+
+def mismatch(address: str, protocol: str, mechanism: str = "", seconds: float = 2.0) -> str | None:
+    host, port = host_and_port(address)
+    return broker_check.mismatch(host, port, protocol, mechanism, seconds)
+
+
+def server_tls(folder: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CertificateAuthority().issue("broker").write(folder / "broker.pem"))
+    return context
 
 
 @pytest.fixture
@@ -134,11 +146,7 @@ class _SaysNo(BaseHTTPRequestHandler):
     """As an S3 server does: a status line, whatever was asked."""
 
     def do_GET(self) -> None:
-        self.send_response(400)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
+        respond(self, Answer(400))
 
 
 @pytest.mark.usefixtures("at_once")
@@ -165,18 +173,10 @@ def test_an_http_server_that_waits_for_the_end_of_a_line_is_named() -> None:
 def test_a_kafka_listener_of_another_protocol_is_named_with_the_right_setting(
     tmp_path: Path, protocol: str, error_code: int, mechanisms: tuple[str, ...], tls: bool, said: str
 ) -> None:
-    identity = CertificateAuthority().issue("broker").write(tmp_path / "broker.pem")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(identity)
-    answer = handshake(error_code, *mechanisms)
-    with listener(answer, context if tls else None) as address:
-        host, port = address.split(":")
-        found = broker_check.mismatch(host, int(port), protocol)
-        assert found is not None
-        with pytest.raises(ConfigurationError, match=said):
-            raise ConfigurationError(found)
+    with listener(handshake(error_code, *mechanisms), server_tls(tmp_path) if tls else None) as address:
+        assert re.search(said, mismatch(address, protocol) or "")
         right = broker_check.Listener(tls, mechanisms).security_protocol
-        assert broker_check.mismatch(host, int(port), right) == ""
+        assert mismatch(address, right) == ""
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,7 @@ def test_a_response_that_anybody_may_have_sent_leads_to_no_advice_for_less_secur
     protocol: str, error_code: int, mechanisms: tuple[str, ...], seen: str
 ) -> None:
     with listener(handshake(error_code, *mechanisms)) as address:
-        host, port = address.split(":")
-        found = broker_check.mismatch(host, int(port), protocol, "SCRAM-SHA-256")
+        found = mismatch(address, protocol, "SCRAM-SHA-256")
     assert found is not None and seen in found
     assert "set kafka." not in found and "Nothing proves that a broker sent this: find out from" in found
 
@@ -202,8 +201,7 @@ def test_a_response_that_anybody_may_have_sent_leads_to_no_advice_for_less_secur
 @pytest.mark.parametrize("name", ["\x1b[31mPLAIN", "PLAIN\nset kafka.security.protocol", "PLAIN" * 50, "", "plain"])
 def test_a_mechanism_whose_name_no_standard_allows_is_not_repeated(name: str) -> None:
     with listener(handshake(33, name)) as address:
-        host, port = address.split(":")
-        assert broker_check.mismatch(host, int(port), "PLAINTEXT") == ""
+        assert mismatch(address, "PLAINTEXT") == ""
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -211,9 +209,7 @@ def test_a_peer_that_sends_byte_by_byte_does_not_hold_the_first_contact_past_its
     tmp_path: Path, tls: bool
 ) -> None:
     """Each byte comes long before a wait for one would end."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CertificateAuthority().issue("broker").write(tmp_path / "broker.pem"))
-    with dripping(b"\0\0\x0f", b"\x0f", context if tls else None, seconds=0.01) as (url, _):
+    with dripping(b"\0\0\x0f", b"\x0f", server_tls(tmp_path) if tls else None, seconds=0.01) as (url, _):
         address = urlsplit(url).netloc
         kafka = {"bootstrap.servers": address, "default.api.timeout.ms": "1500"}
         with BrokerClient(kafka) as client, pytest.raises(BrokerUnavailableError, match="1500 ms|closed"):
@@ -224,10 +220,9 @@ def test_a_peer_that_sends_byte_by_byte_does_not_hold_the_first_contact_past_its
 
 def test_a_listener_without_the_mechanism_is_named_with_its_mechanisms() -> None:
     with listener(handshake(33, "PLAIN", "OAUTHBEARER")) as address:
-        host, port = address.split(":")
         for mechanism in ("PLAIN", ""):
-            assert broker_check.mismatch(host, int(port), "SASL_PLAINTEXT", mechanism) == ""
-        found = broker_check.mismatch(host, int(port), "SASL_PLAINTEXT", "SCRAM-SHA-256")
+            assert mismatch(address, "SASL_PLAINTEXT", mechanism) == ""
+        found = mismatch(address, "SASL_PLAINTEXT", "SCRAM-SHA-256")
     assert found is not None and "no logins by kafka.sasl.mechanism = SCRAM-SHA-256, only by PLAIN or OAU" in found
 
 
@@ -254,8 +249,8 @@ def test_a_refused_login_names_the_listener_that_has_none() -> None:
 
 def test_a_listener_that_says_nothing_may_be_right_and_nobody_is_not_a_mismatch() -> None:
     with listener(lambda _: SILENCE) as address:
-        assert broker_check.mismatch("127.0.0.1", int(address.split(":")[1]), "PLAINTEXT", seconds=0.1) == ""
-    assert broker_check.mismatch("127.0.0.1", free_ports(1)[0], "PLAINTEXT") is None
+        assert mismatch(address, "PLAINTEXT", seconds=0.1) == ""
+    assert mismatch(refused(), "PLAINTEXT") is None
 
 
 @pytest.mark.parametrize("length", [0, 8, 9, 12, 14, 15])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 
 import pytest
@@ -10,7 +10,6 @@ import pytest
 from tests.broker.listener import SILENCE, listener
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic
-from tests.rigs.stack.transactions import TransactionalProducer
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.errors import BrokerError, BrokerUnavailableError, ConfigurationError, UnknownTopicError
 from tiered_stream.model import NO_TOPIC_ID
@@ -38,13 +37,6 @@ def test_a_broker_that_is_down_gives_one_error_that_names_the_option_and_its_val
     assert "within 500 ms" in str(raised.value)
     assert "connection refused" in str(raised.value)
     assert caplog.messages == []
-
-
-def test_a_host_that_has_no_address_is_named() -> None:
-    with client("no-such-host.invalid:9092") as broker, pytest.raises(BrokerUnavailableError, match="DNS") as raised:
-        broker.metadata()
-
-    assert "no-such-host.invalid:9092" in str(raised.value)
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
@@ -93,25 +85,17 @@ def test_closing_ends_a_call_that_waits() -> None:
             call.result(timeout=30)
 
 
-def test_topics_come_with_their_ids_and_leaders(stack: TieredStack, topic: str) -> None:
+def test_threads_that_share_a_client_get_topics_with_their_ids_and_leaders(stack: TieredStack, topic: str) -> None:
     create_tiered_topic(stack.broker, topic, partitions=3)
 
-    with client(stack.bootstrap_servers, default_api_timeout_ms="30000") as broker:
-        described = broker.metadata([topic])[topic]
+    with client(stack.bootstrap_servers, default_api_timeout_ms="30000") as broker, ThreadPoolExecutor(8) as threads:
+        described, *again = threads.map(lambda _: broker.metadata([topic])[topic], range(8))
         everything = broker.metadata()
 
     assert described.topic_id != NO_TOPIC_ID
     assert sorted(described.partitions) == [0, 1, 2]
     assert {partition.leader_id for partition in described.partitions.values()} == {1}
-    assert everything[topic] == described
-
-
-def test_internal_topics_are_flagged(stack: TieredStack) -> None:
-    TransactionalProducer(stack.broker, "makes-the-transaction-log").close()
-    with client(stack.bootstrap_servers, default_api_timeout_ms="30000") as broker:
-        topics = broker.metadata()
-
-    assert topics["__transaction_state"].internal
+    assert [everything[topic], *again] == [described] * 8
 
 
 def test_a_topic_that_does_not_exist_is_named_and_not_created(stack: TieredStack, topic: str) -> None:
@@ -120,19 +104,3 @@ def test_a_topic_that_does_not_exist_is_named_and_not_created(stack: TieredStack
             broker.metadata([topic])
 
         assert topic not in broker.metadata()
-
-
-def test_several_threads_may_share_a_client(stack: TieredStack, topic: str) -> None:
-    create_tiered_topic(stack.broker, topic)
-    found: list[int] = []
-    with client(stack.bootstrap_servers, default_api_timeout_ms="30000") as broker:
-        threads = [
-            threading.Thread(target=lambda: found.append(len(broker.metadata([topic])[topic].partitions)))
-            for _ in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    assert found == [1] * 8

@@ -172,19 +172,13 @@ def test_options_of_the_source_that_are_named_as_kafkas_are_accepted_in_silence(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     timeouts = {"fetch.remote.connect.timeout.ms": "1", "fetch.remote.read.timeout.ms": "1"}
-    with caplog.at_level(logging.WARNING):
-        BrokerConfig.parse({**SERVERS, **timeouts, "remote.storage.fetcher.class": "a.B"})
-
-    assert caplog.messages == []
+    assert warnings(caplog, **timeouts, **{"remote.storage.fetcher.class": "a.B"}) == []
 
 
 def test_an_unknown_name_is_logged_with_the_nearest_known_one_and_without_its_value(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with caplog.at_level(logging.WARNING):
-        BrokerConfig.parse({**SERVERS, "secuirty.protocol": "hidden"})
-
-    assert caplog.messages == [
+    assert warnings(caplog, **{"secuirty.protocol": "hidden"}) == [
         "kafka.secuirty.protocol is not a known Kafka client property (kafka.security.protocol?)"
     ]
 

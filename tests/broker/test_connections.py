@@ -91,7 +91,7 @@ def test_a_request_that_its_deadline_cuts_off_gives_the_reason_of_the_request_be
     try:
         for deadline in (Deadline(60_000), Deadline(0)):
             with pytest.raises(AbsentBrokerError, match="refused") as raised:
-                connections.run(lambda deadline=deadline: ask(deadline))
+                connections.start(lambda deadline=deadline: ask(deadline)).result()
         assert raised.value.__cause__ is None and raised.value.__suppress_context__, "the attempt cut off"
         assert "refused" in connections.unanswered(0)
     finally:

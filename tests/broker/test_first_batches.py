@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 import pytest
 from kafka.protocol.consumer import FetchResponse
 
-from tests.broker.scripted import TOPIC_ID, FetchRequest, MetadataRequest, ScriptedClient, metadata
+from tests.broker.responses import fetch_response, fetched_partition
+from tests.broker.scripted import TOPIC_ID, FetchRequest, MetadataRequest, ScriptedClient, led, metadata
 from tiered_stream.broker.location_fetch import LocationTerms, locate_segments
 from tiered_stream.broker.record_fetch import fetch_first_batches
 from tiered_stream.broker.wire.location_messages import FetchTopic, LocatedPartition, LocationFetchResponse
@@ -18,24 +18,18 @@ COMMITTED = IsolationLevel.READ_COMMITTED
 OFFSETS = {TopicPartition("t", number): 10 * number for number in range(3)}
 
 
-def answer(sizes: dict[int, int], errors: dict[int, int] | None = None, topic_id: UUID = TOPIC_ID) -> Any:
+def answer(sizes: dict[int, int], errors: dict[int, int] | None = None) -> Any:
     """A broker that has a batch of so many bytes in each partition, and gives it where it is allowed to be so large."""
-    kind = FetchResponse.FetchableTopicResponse
 
     def partition(asked: Any) -> Any:
         size = sizes[asked.partition]
-        return kind.PartitionData(
-            version=17, partition_index=asked.partition, error_code=(errors or {}).get(asked.partition, 0),
-            high_watermark=100, last_stable_offset=100, log_start_offset=0, aborted_transactions=None,
-            preferred_read_replica=-1, records=b"x" * size if size <= asked.partition_max_bytes else b"",
-        )  # fmt: skip
+        records = b"x" * size if size <= asked.partition_max_bytes else b""
+        return fetched_partition(asked.partition, 100, records, error_code=(errors or {}).get(asked.partition, 0))
 
     def give(node_id: int, message: Any) -> Any:
         if isinstance(message, MetadataRequest):
             return metadata(partitions=3)
-        found = [partition(asked) for topic in message.topics for asked in topic.partitions]
-        topics = [kind(version=17, topic_id=topic_id, partitions=found)]
-        return FetchResponse(version=17, throttle_time_ms=0, error_code=0, session_id=0, responses=topics)
+        return fetch_response({TOPIC_ID: [partition(asked) for topic in message.topics for asked in topic.partitions]})
 
     return give
 
@@ -80,13 +74,11 @@ def test_an_error_of_a_whole_answer_is_that_node_s_alone_and_is_tried_again_wher
 
     def of_two(node_id: int, message: Any) -> Any:
         if isinstance(message, MetadataRequest):
-            told = metadata(partitions=2)
-            told.topics[0].partitions[1].leader_id = 2
-            return told
+            return led(1, 2)
         refused = node_id == 2 and next(timed_out, False)
         if ask == "batches":
             if refused:
-                return FetchResponse(version=17, throttle_time_ms=0, error_code=7, session_id=0, responses=[])
+                return FetchResponse(error_code=7)
             return give(node_id, message)
         if refused:
             return LocationFetchResponse(0, 7, 0, [])

@@ -35,9 +35,7 @@ class Coordinator:
             case MetadataRequest():
                 return metadata(partitions=2)
             case FindCoordinatorRequest():
-                return FindCoordinatorResponse(
-                    version=3, throttle_time_ms=0, error_code=0, error_message=None, node_id=2, host="scripted", port=2
-                )
+                return FindCoordinatorResponse(node_id=2)
             case OffsetCommitRequest():
                 assert node_id == 2
                 return self._committed(message, self.errors.pop(0) if self.errors else 0)
@@ -52,20 +50,19 @@ class Coordinator:
         asked = [each for topic in message.topics for each in topic.partitions]
         if not error_code:
             self.offsets |= {each.partition_index: each.committed_offset for each in asked}
-        answers = [partition(version=8, partition_index=each.partition_index, error_code=error_code) for each in asked]
-        return OffsetCommitResponse(version=8, topics=[topic(version=8, name="t", partitions=answers)])
+        answers = [partition(partition_index=each.partition_index, error_code=error_code) for each in asked]
+        return OffsetCommitResponse(topics=[topic(name="t", partitions=answers)])
 
     def _fetched(self, message: Any, error_code: int) -> Any:
         topic = OffsetFetchResponse.OffsetFetchResponseTopic
         partition = topic.OffsetFetchResponsePartition
         answers = [
-            partition(version=7, partition_index=each, committed_offset=self.offsets.get(each, -1), error_code=0)
+            partition(partition_index=each, committed_offset=self.offsets.get(each, -1))
             for asked in message.topics
             for each in asked.partition_indexes
             if each in self.offsets or each < 2
         ]
-        topics = [topic(version=7, name="t", partitions=answers)]
-        return OffsetFetchResponse(version=7, topics=topics, error_code=error_code)
+        return OffsetFetchResponse(topics=[topic(name="t", partitions=answers)], error_code=error_code)
 
 
 def test_offsets_are_committed_without_joining_the_group() -> None:

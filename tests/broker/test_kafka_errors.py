@@ -30,17 +30,11 @@ def test_error_codes_have_kafkas_names() -> None:
     ]
 
 
-def test_errors_of_moving_leaders_may_be_retried_and_others_not() -> None:
-    assert all(is_retriable(code) for code in (3, 5, 6, 7, 56, 74, 75, 78, 100))
-    assert not any(is_retriable(code) for code in (0, 1, 2, 17, 29, 35))
-
-
 def test_every_code_that_kafkas_consumer_polls_again_for_may_be_retried() -> None:
     """Kafka: `FetchCollector.handleInitializeErrors`, and `FetchSessionHandler.handleResponse` for the last three."""
-    polled_again = (9, 6, 74, 56, 78, 3, 100, 103, 75, -1, 70, 71, 106)
+    polled_again = (9, 6, 74, 56, 78, 3, 100, 103, 75, -1, 5, 7, 70, 71, 106)
     assert all(is_retriable(code) for code in polled_again)
-    raised = (1, 29, 2)
-    assert not any(is_retriable(code) for code in raised)
+    assert not any(is_retriable(code) for code in (0, 1, 2, 17, 29, 35))
 
 
 def test_a_code_that_is_not_known_stands_for_an_unknown_server_error() -> None:

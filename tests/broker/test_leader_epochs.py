@@ -7,7 +7,7 @@ from tests.rigs.stack.rows import Record
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.leader_epochs import leader_epoch_end_offsets, lineages
+from tiered_stream.broker.leader_epochs import END_OF_LOG, BrokerLineages, leader_epoch_end_offsets
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.choices import IsolationLevel
@@ -39,7 +39,8 @@ def test_a_lineage_is_rebuilt_over_restarts_by_a_client_that_lived_through_them(
 
         newest = max(ends)
         assert len(ends) == 3
-        assert lineages(client, {PARTITION: range(newest + 3)}).found == {PARTITION: ends}
+        found = BrokerLineages(client).of({PARTITION: range(newest + 3)}, client.metadata([TOPIC])).found
+        assert found == {PARTITION: {**ends, newest: END_OF_LOG}}
         assert leader_epoch_end_offsets(client, {PARTITION: newest}).found == {PARTITION: (newest, 6)}
         assert leader_epoch_end_offsets(client, {PARTITION: newest + 1}).found == {PARTITION: (-1, -1)}
         assert leader_epoch_end_offsets(client, {}).found == {}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.scripted import ListOffsetsRequest, MetadataRequest, ScriptedClient, answering, metadata, offsets
+from tests.broker.scripted import ListOffsetsRequest, MetadataRequest, ScriptedClient, answering, led, metadata, offsets
 from tiered_stream.broker import client as client_module
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
@@ -116,22 +116,17 @@ def each_latest(client: ScriptedClient, patience_ms: int | None) -> Any:
 
 
 def test_what_one_partition_lacks_does_not_keep_another_from_its_answer() -> None:
-    both = metadata(partitions=2)
-    both.topics[0].partitions[1].leader_id = 2
-
     def answer(node_id: int, _: Any) -> Any:
         return offsets(42) if node_id == 1 else offsets(-1, partition=1, error_code=TOPIC_AUTHORIZATION_FAILED)
 
-    with ScriptedClient(answering(answer, lambda: both)) as client:
+    with ScriptedClient(answering(answer, lambda: led(1, 2))) as client:
         answers = each_latest(client, None)
         assert answers.found == {PARTITION: 42}
         assert isinstance(answers.faults[OTHER], BrokerAuthorizationError)
 
 
 def test_where_a_local_log_begins_is_not_known_of_a_partition_without_a_leader() -> None:
-    both = metadata(partitions=2)
-    both.topics[0].partitions[1].leader_id = -1
-    brokers = answering(lambda *_: offsets(42), lambda: both)
+    brokers = answering(lambda *_: offsets(42), lambda: led(1, -1))
     with ScriptedClient(brokers, {"default.api.timeout.ms": "3600000"}) as client:
         reader = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED)
         assert reader.earliest_local([PARTITION, OTHER], 1_800_000) == {PARTITION: 42, OTHER: None}
@@ -142,12 +137,8 @@ def test_who_has_little_patience_does_not_wait_for_a_leader_and_others_do() -> N
     long = {"default.api.timeout.ms": "3600000"}
     elections = itertools.chain([-1, -1, -1], itertools.repeat(2))
 
-    def both() -> Any:
-        found = metadata(partitions=2)
-        found.topics[0].partitions[1].leader_id = next(elections)
-        return found
-
-    with ScriptedClient(answering(lambda node, _: offsets(42, partition=node - 1), both), long) as client:
+    brokers = answering(lambda node, _: offsets(42, partition=node - 1), lambda: led(1, next(elections)))
+    with ScriptedClient(brokers, long) as client:
         answers = each_latest(client, 1_800_000)
         assert answers.found == {PARTITION: 42}
         assert "no leader" in str(answers.faults[OTHER]) and answers.faults[OTHER].retriable
@@ -155,9 +146,7 @@ def test_who_has_little_patience_does_not_wait_for_a_leader_and_others_do() -> N
 
 
 def test_a_broker_that_does_not_answer_costs_its_partitions_when_patience_ends() -> None:
-    both = metadata(partitions=2)
-    both.topics[0].partitions[1].leader_id = 2
-    with ScriptedClient(answering(lambda node, _: offsets(42) if node == 1 else None, lambda: both)) as client:
+    with ScriptedClient(answering(lambda node, _: offsets(42) if node == 1 else None, lambda: led(1, 2))) as client:
         answers = each_latest(client, 300)
         assert answers.found == {PARTITION: 42} and "closed" in str(answers.faults[OTHER])
 

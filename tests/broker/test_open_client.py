@@ -20,28 +20,11 @@ def test_one_client_serves_all_threads_that_give_the_same_properties() -> None:
     assert clients == {open_client(NOBODY)}
 
 
-def test_other_properties_have_a_client_of_their_own() -> None:
-    assert open_client({**NOBODY, "client.rack": "r"}) is not open_client(NOBODY)
-
-
 @pytest.mark.contract("2.99")
 def test_a_forked_process_does_not_go_on_with_its_parents_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     of_parent = open_client(NOBODY)
     monkeypatch.setattr(os, "getpid", lambda: -1)
     assert open_client(NOBODY) is not of_parent
-
-
-def test_other_credentials_have_a_client_of_their_own() -> None:
-    def jaas(password: str) -> dict[str, str]:
-        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        return {
-            **NOBODY,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": f'{module} required username="u" password="{password}";',
-        }
-
-    assert open_client(jaas("old")) is open_client(jaas("old")) is not open_client(jaas("new"))
 
 
 def test_a_client_is_closed_when_it_was_pushed_out_and_nobody_has_it_any_more() -> None:

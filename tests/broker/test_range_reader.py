@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.broker.scripted import (
     TOPIC_ID,
     FetchRequest,
+    ListOffsetsRequest,
     MetadataRequest,
     ScriptedClient,
     answering,
@@ -26,7 +27,6 @@ from tests.records.batches import marker_batch, transactional_batch
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.list_offsets import ListOffsetsRequest
 from tiered_stream.broker.range_reader import _Position, offset_after, read_range
 from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
 from tiered_stream.errors import (
@@ -38,6 +38,7 @@ from tiered_stream.errors import (
 )
 from tiered_stream.model import AbortedTransaction, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.options.offset_json import EARLIEST
 from tiered_stream.records.header import aborted_in_fetched, control_batches
 
 PARTITION = TopicPartition("t", 0)
@@ -57,7 +58,7 @@ def legacy_message(offset: int) -> bytes:
 
 
 def after(records: bytes, fetch_offset: int = 0) -> int | None:
-    return offset_after(FetchedRecords(PARTITION, fetch_offset, records, 100, 100, 0))
+    return offset_after(FetchedRecords(PARTITION, fetch_offset, records, 100, 100))
 
 
 def test_the_offset_after_the_last_whole_batch_is_found_wherever_the_bytes_are_cut() -> None:
@@ -212,26 +213,19 @@ def test_the_time_that_a_reader_is_busy_does_not_count() -> None:
     assert found is not None and found.records == batch(0)
 
 
-def test_a_piece_of_a_batch_is_asked_for_again_with_more_bytes() -> None:
-    whole = batch(0, value=bytes(500))
-    client = client_of(iter([fetched(whole[:100]), fetched(whole[:200]), fetched(whole)]), fetch_max_bytes="100")
-
-    assert read(client, 2) == [whole]
-    assert [message.max_bytes for _, message in client.asked(FetchRequest)] == [100, 200, 400]
-
-
-def test_a_batch_that_never_becomes_whole_is_refused() -> None:
-    client = client_of(itertools.repeat(fetched(batch(0)[:40])))
-
-    with pytest.raises(CorruptDataError, match="134217728 bytes"):
-        read(client, 2)
+def test_a_batch_that_is_cut_off_is_refused() -> None:
+    with pytest.raises(CorruptDataError, match="no whole batch in 40 bytes"):
+        read(client_of(iter([fetched(batch(0)[:40])])), 2)
 
 
 def test_an_offset_outside_the_log_is_named_with_the_bounds_of_the_log() -> None:
-    client = client_of(itertools.repeat(fetched(error_code=OFFSET_OUT_OF_RANGE)), end=7)
+    def answer(_: int, message: Any) -> Any:
+        if isinstance(message, FetchRequest):
+            return fetched(error_code=OFFSET_OUT_OF_RANGE)
+        return offsets(4 if message.topics[0].partitions[0].timestamp == EARLIEST else 7)
 
-    with pytest.raises(OffsetOutOfRangeError, match="t-0: offset 3 .* 7"):
-        read(client, 5, start=3)
+    with pytest.raises(OffsetOutOfRangeError, match="t-0: offset 3 .* 4 .* 7"):
+        read(ScriptedClient(answering(answer)), 5, start=3)
 
 
 def test_records_come_from_the_replica_that_the_leader_names() -> None:

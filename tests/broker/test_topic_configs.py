@@ -18,23 +18,19 @@ def answer(node_id: int, message: Any) -> Any:
     kind = DescribeConfigsResponse.DescribeConfigsResult
     config = kind.DescribeConfigsResourceResult
     return DescribeConfigsResponse(
-        version=4,
-        throttle_time_ms=0,
         results=[
             kind(
-                version=4, error_code=TOPIC_AUTHORIZATION_FAILED * (each.resource_name == "secret"), error_message=None,
-                resource_type=2, resource_name=each.resource_name,
+                error_code=TOPIC_AUTHORIZATION_FAILED * (each.resource_name == "secret"),
+                resource_name=each.resource_name,
                 configs=[
-                    config(
-                        version=4, name=name, value=value, read_only=False, config_source=5, is_sensitive=False,
-                        synonyms=[], config_type=5, documentation=None,
-                    )
-                    for name, value in (("retention.ms", "7"), ("empty", None)) if name in each.configuration_keys
+                    config(name=name, value=value)
+                    for name, value in (("retention.ms", "7"), ("empty", None))
+                    if name in each.configuration_keys
                 ],
             )
             for each in message.resources
-        ],
-    )  # fmt: skip
+        ]
+    )
 
 
 def test_topics_are_asked_for_together_and_those_that_are_refused_left_out() -> None:

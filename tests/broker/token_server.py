@@ -7,7 +7,7 @@ import json
 import ssl
 import time
 from http.server import BaseHTTPRequestHandler
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -91,9 +91,8 @@ class _Handler(BaseHTTPRequestHandler):
     tokens: TokenServer
 
     def do_POST(self) -> None:
-        form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        answer = self.tokens.answer(self.headers["Authorization"], {name: each[0] for name, each in form.items()})
-        respond(self, answer)
+        form = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+        respond(self, self.tokens.answer(self.headers["Authorization"], form))
 
     def do_GET(self) -> None:
         respond(self, Answer(200, self.tokens.keys()))

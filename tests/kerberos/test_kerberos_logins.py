@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,71 +83,65 @@ def test_a_key_table_logs_in_where_the_ticket_cache_has_no_valid_ticket(here: Re
     assert end_by(here.login(jaas=both)) == ROWS
 
 
-def wrong(here: Realm, what: str, folder: Path) -> tuple[dict[str, str], type[TieredStreamError], str]:
-    """A login that cannot be, its error, and a part of the error's text."""
-    none, garbage, expired = folder / "none", folder / "garbage", folder / "expired"
-    garbage.write_bytes(b"no table")
-    cache = 'useTicketCache=true ticketCache="{}"'
-    cases: dict[str, tuple[dict[str, str], type[TieredStreamError], str]] = {
-        "missing ticket cache": (
-            here.login(jaas=cache.format(none)), ConfigurationError, "No credentials cache found: get a ticket .kinit"
-        ),
-        "default ticket cache that is missing": (
-            here.login(), ConfigurationError, "user of the default ticket cache.*No Kerberos credentials.*kinit"
-        ),
-        "file that is no ticket cache": (
-            here.login(jaas=cache.format(garbage)), ConfigurationError, "this file is no ticket cache"
-        ),
-        "another user's ticket": (
-            here.login(jaas=f'{cache.format(expired)} principal="writer@{REALM}"'),
-            ConfigurationError, "principal 'writer@EXAMPLE.TEST'.*the ticket is another user's",
-        ),
-        "missing key table": (
-            here.login(jaas=here.by_keytab(keytab=none)), ConfigurationError, "keyTab = '.*none' is not a file.*--files"
-        ),
-        "principal that the key table does not have": (
-            here.login(jaas=here.by_keytab("writer")),
-            ConfigurationError, "'writer@EXAMPLE.TEST' at 'kafka/127.0.0.1': the key table .* has no key of this princ",
-        ),
-        "principal that the KDC does not have": (
-            here.login(jaas=here.by_keytab("gone", folder / "gone.keytab")),
-            BrokerAuthorizationError, "'gone@EXAMPLE.TEST'.*the KDC knows no such user",
-        ),
-        "old key": (
-            here.login(jaas=here.by_keytab("old", folder / "old.keytab")),
-            BrokerAuthorizationError, "the key table has an old key: export it",
-        ),
-        "service name": (
-            here.login(jaas=here.by_keytab(), sasl_kerberos_service_name="broker"),
-            ConfigurationError, "at 'broker/127.0.0.1': Server .* not found .*kafka.sasl.kerberos.service.name must",
-        ),
-        "old key of the broker": (
-            here.login("STALE", here.by_keytab(), sasl_kerberos_service_name="stale"),
-            BrokerAuthorizationError, "refused the login.*clocks .* differ.*the broker's key table has the KDC's curr",
-        ),
-        "realm without KDC": (
-            here.login(jaas=here.by_keytab().replace(REALM, "OTHER.TEST")), ConfigurationError, "has no key of this"
-        ),
-        "expired ticket": (
-            here.login(jaas=cache.format(expired), default_api_timeout_ms="5000"),
-            BrokerUnavailableError, "the ticket has expired: renew the ticket .kinit",
-        ),
-    }  # fmt: skip
-    return cases[what]
-
-
-WRONG = (
-    "missing ticket cache", "default ticket cache that is missing", "file that is no ticket cache",
-    "another user's ticket", "missing key table", "principal that the key table does not have",
-    "principal that the KDC does not have", "old key", "service name", "old key of the broker", "realm without KDC",
-    "expired ticket",
-)  # fmt: skip
+CACHE = 'useTicketCache=true ticketCache="{}"'
+WRONG: dict[str, tuple[Callable[[Realm, Path], dict[str, str]], type[TieredStreamError], str]] = {
+    "missing ticket cache": (
+        lambda here, folder: here.login(jaas=CACHE.format(folder / "none")),
+        ConfigurationError, "No credentials cache found: get a ticket .kinit",
+    ),
+    "default ticket cache that is missing": (
+        lambda here, _: here.login(),
+        ConfigurationError, "user of the default ticket cache.*No Kerberos credentials.*kinit",
+    ),
+    "file that is no ticket cache": (
+        lambda here, folder: here.login(jaas=CACHE.format(folder / "garbage")),
+        ConfigurationError, "this file is no ticket cache",
+    ),
+    "another user's ticket": (
+        lambda here, folder: here.login(jaas=f'{CACHE.format(folder / "expired")} principal="writer@{REALM}"'),
+        ConfigurationError, "principal 'writer@EXAMPLE.TEST'.*the ticket is another user's",
+    ),
+    "missing key table": (
+        lambda here, folder: here.login(jaas=here.by_keytab(keytab=folder / "none")),
+        ConfigurationError, "keyTab = '.*none' is not a file.*--files",
+    ),
+    "principal that the key table does not have": (
+        lambda here, _: here.login(jaas=here.by_keytab("writer")),
+        ConfigurationError, "'writer@EXAMPLE.TEST' at 'kafka/127.0.0.1': the key table .* has no key of this princ",
+    ),
+    "principal that the KDC does not have": (
+        lambda here, folder: here.login(jaas=here.by_keytab("gone", folder / "gone.keytab")),
+        BrokerAuthorizationError, "'gone@EXAMPLE.TEST'.*the KDC knows no such user",
+    ),
+    "old key": (
+        lambda here, folder: here.login(jaas=here.by_keytab("old", folder / "old.keytab")),
+        BrokerAuthorizationError, "the key table has an old key: export it",
+    ),
+    "service name": (
+        lambda here, _: here.login(jaas=here.by_keytab(), sasl_kerberos_service_name="broker"),
+        ConfigurationError, "at 'broker/127.0.0.1': Server .* not found .*kafka.sasl.kerberos.service.name must",
+    ),
+    "old key of the broker": (
+        lambda here, _: here.login("STALE", here.by_keytab(), sasl_kerberos_service_name="stale"),
+        BrokerAuthorizationError, "refused the login.*clocks .* differ.*the broker's key table has the KDC's curr",
+    ),
+    "realm without KDC": (
+        lambda here, _: here.login(jaas=here.by_keytab().replace(REALM, "OTHER.TEST")),
+        ConfigurationError, "has no key of this",
+    ),
+    "expired ticket": (
+        lambda here, folder: here.login(jaas=CACHE.format(folder / "expired"), default_api_timeout_ms="5000"),
+        BrokerUnavailableError, "the ticket has expired: renew the ticket .kinit",
+    ),
+}  # fmt: skip
+"""Logins that cannot be, their errors, and parts of the errors' texts."""
 
 
 @pytest.fixture(scope="module")
 def prepared(here: Realm, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a ticket that has expired, and with key tables that do not log in."""
+    """A folder with a ticket that has expired, a file that is none, and key tables that do not log in."""
     folder = tmp_path_factory.mktemp("wrong")
+    (folder / "garbage").write_bytes(b"no table")
     begin = time.monotonic()
     here.kdc.kinit("reader", here.keytab, folder / "expired", "-l", "1s")
     shutil.move(here.kdc.add("old"), folder / "old.keytab")
@@ -159,10 +154,10 @@ def prepared(here: Realm, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_kerberos_login_says_what_to_do(here: Realm, prepared: Path, what: str) -> None:
-    login, kind, text = wrong(here, what, prepared)
+    login, kind, text = WRONG[what]
 
     with pytest.raises(kind, match=text):
-        end_by(login)
+        end_by(login(here, prepared))
 
 
 def test_a_kdc_that_is_away_is_named_and_is_waited_for(
@@ -242,7 +237,7 @@ def test_tickets_that_run_out_are_followed_by_others_and_no_call_fails(here: Rea
     ],
 )
 def test_the_doctor_names_a_wrong_kerberos_login(here: Realm, prepared: Path, what: str, text: str) -> None:
-    login, _, _ = wrong(here, what, prepared)
+    login = WRONG[what][0](here, prepared)
     given = options(here.stack, TOPIC, {f"kafka.{name}": value for name, value in login.items()})
     arguments = [text for name, value in given.items() for text in ("--option", f"{name}={value}")]
 

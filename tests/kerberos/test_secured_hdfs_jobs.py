@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.delta.archive import LONG, PLAIN, everything, landed, options, rows_of
+from tests.delta.archive import LONG, PLAIN, everything, landed, options
 from tests.delta.committing import QUERY, offsets, planned, written
 from tests.jobs.submitted import SubmittedJob, jars
 from tests.kerberos.kdc import REALM
 from tests.kerberos.secured_hdfs import SecuredHdfs, started
-from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.spark import DELTA, SHORT_LIVED_JAVA
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import create_table
@@ -129,32 +127,3 @@ def test_a_ticket_that_runs_out_ends_new_connections_and_no_open_one(
             another.get("key", SOME)
         here.kdc.kinit("reader", here.keytab, tmp_path / "tickets")
         assert another.get("key", SOME) == DATA[SOME.start : SOME.end]
-
-
-def test_a_stream_outlives_its_tickets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with started(tmp_path / "services") as services:
-        here = replace(services, user="short", keytab=services.kdc.add("short", f"{STREAM_TICKET_SECONDS} seconds"))
-        here.use(monkeypatch)
-        own = {
-            "ingest.table": f"{here.uri}/job/table", "ingest.checkpointLocation": f"{here.uri}/job/checkpoint",
-            "ingest.trigger": "1 second", "maxOffsetsPerTrigger": "50", "ingest.lane": "direct",
-            **{f"ingest.storage.hdfs.{name}": value for name, value in here.login.items()},
-        }  # fmt: skip
-        given = {**without_storage(options(LONG)), **here.archive(PLAIN, LONG, "/job/tier"), **own}
-        job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", given, spark=spark_of(here, keytab=True))
-        job.start()
-        begin = time.monotonic()
-        here.kdc.kinit("short", here.keytab, tmp_path / "tickets")
-        monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")
-        try:
-            wait_until(lambda: not job.running or rows_of(own["ingest.table"]) > 0, "the first rows")
-            while time.monotonic() < begin + 3 * STREAM_TICKET_SECONDS:
-                here.kdc.kinit("short", here.keytab, tmp_path / "tickets")
-                before = rows_of(own["ingest.table"])
-                wait_until(lambda: not job.running or rows_of(own["ingest.table"]) > before, "rows")  # noqa: B023
-                assert job.running, job.output()
-        finally:
-            job.kill()
-        here.kdc.kinit("short", here.keytab, tmp_path / "tickets")
-        rows = landed(own["ingest.table"])
-        assert rows.equals(everything(LONG).slice(0, rows.num_rows))

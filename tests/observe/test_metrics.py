@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.rigs.stack.processes import wait_until
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, ReportAddress, Split, TopicPartition
+from tiered_stream.observe.driver_log import BatchLog
 from tiered_stream.observe.metrics import ReadMetrics, describe, send, within
 from tiered_stream.observe.metrics_receiver import MetricsReceiver, _listening
 from tiered_stream.options.parsing import parse_options
@@ -42,13 +43,13 @@ def receiver() -> Iterator[MetricsReceiver]:
         yield listening
 
 
-def send_bytes(content: bytes, to: MetricsReceiver) -> None:
+def send_bytes(content: bytes, to: MetricsReceiver | BatchLog) -> None:
     """Send a datagram of the receiver's token and the content."""
     (report_to,) = to.report_to
     send_without_token(report_to.token + content, to)
 
 
-def send_without_token(datagram: bytes, to: MetricsReceiver) -> None:
+def send_without_token(datagram: bytes, to: MetricsReceiver | BatchLog) -> None:
     host, _, port = to.address.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(datagram, (host, int(port)))
@@ -352,17 +353,3 @@ def test_ipv6_works_too(host: str) -> None:
         assert receiver.address.startswith("[::1]:")
         send(COUNTED, receiver.report_to)
         wait_for_records(receiver, COUNTED.records)
-
-
-def test_where_nothing_can_be_listened_at_a_line_says_so_and_the_query_goes_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refused(family: int, address: object, token: bytes) -> socket.socket:
-        raise OSError("too many open files")
-
-    monkeypatch.setattr("tiered_stream.observe.metrics_receiver._listening", refused)
-    with MetricsReceiver() as receiver:
-        send(COUNTED, receiver.report_to)
-        assert (receiver.address, receiver.report_to, receiver.total()) == ("", (), ReadMetrics())
-    (said,) = caplog.messages
-    assert "the costs of reading are not counted" in said and "too many open files" in said

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +11,7 @@ from types import MappingProxyType
 import pytest
 
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.process.caches import MAX_OBJECTS, PerProcess, SingleFlightCache
+from tiered_stream.process.caches import PerProcess, SingleFlightCache
 
 PATIENCE = 10.0
 
@@ -37,7 +35,7 @@ def test_what_was_loaded_is_not_loaded_again_until_others_push_it_out() -> None:
 def test_threads_that_ask_at_once_wait_for_one_load() -> None:
     cache: SingleFlightCache[str, int] = SingleFlightCache(2)
     begun, go_on = threading.Event(), threading.Event()
-    loads, got = [], []
+    loads = []
 
     def load() -> int:
         loads.append(1)
@@ -45,14 +43,11 @@ def test_threads_that_ask_at_once_wait_for_one_load() -> None:
         assert go_on.wait(PATIENCE)
         return 7
 
-    threads = [threading.Thread(target=lambda: got.append(cache.get("a", load))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    assert begun.wait(PATIENCE)
-    go_on.set()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert (got, loads) == ([7] * 4, [1])
+    with ThreadPoolExecutor(4) as threads:
+        got = [threads.submit(cache.get, "a", load) for _ in range(4)]
+        assert begun.wait(PATIENCE)
+        go_on.set()
+    assert ([each.result() for each in got], loads) == ([7] * 4, [1])
 
 
 def test_what_fails_is_tried_again() -> None:
@@ -140,32 +135,3 @@ def test_no_key_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
     assert len(kept._values) == 2
     assert SECRET not in repr((vars(things), vars(kept))) + caplog.text
     assert not any(SECRET.encode() in key for key in kept._values)
-
-
-def test_only_the_things_that_were_used_last_are_kept() -> None:
-    things: PerProcess[Thing] = PerProcess()
-    first, second = things.get(0, Thing), things.get(1, Thing)
-    for number in range(2, MAX_OBJECTS + 1):
-        things.get(number, Thing)
-        assert things.get(0, Thing) is first
-    assert things.get(1, Thing) is not second
-
-
-def test_what_cannot_be_made_is_tried_again() -> None:
-    things: PerProcess[float] = PerProcess()
-    with pytest.raises(ZeroDivisionError):
-        things.get("key", lambda: 1 / 0)
-    assert things.get("key", lambda: 2.0) == 2.0
-
-
-def test_a_forked_process_makes_its_own() -> None:
-    of_parent = _shared.get("key", os.getpid)
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply(_of_this_process) != of_parent == os.getpid() == _of_this_process()
-
-
-_shared: PerProcess[int] = PerProcess()
-
-
-def _of_this_process() -> int:
-    return _shared.get("key", os.getpid)

@@ -1,4 +1,4 @@
-"""Loggers of libraries that one thread mutes, and a process whose reader has seen its last line."""
+"""Loggers that one thread mutes, lines that are limited, and a process whose reader has seen its last line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.process.late_reader import late_reader
-from tiered_stream.process.logs import await_reader, muted
+from tiered_stream.process.logs import LogRateLimit, await_reader, muted
 
 
 def test_a_library_is_muted_in_one_thread_and_heard_in_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -35,3 +35,25 @@ def test_a_process_waits_until_its_reader_has_read_what_it_printed(monkeypatch: 
         print("a line that nobody reads", file=standard_error)
         await_reader(seconds=0)
         assert len(read) == 1
+
+
+def test_one_line_of_a_kind_passes_and_the_next_one_counts_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    log = logging.getLogger("tests.sparse")
+    sparse = LogRateLimit(lambda: now)
+    log.addFilter(sparse)
+    try:
+        for number in range(1000):
+            log.warning("closed: %s", number)
+        log.warning("refused")
+        now = 11.0
+        log.warning("closed: %s", "by the client")
+        log.warning("refused")
+    finally:
+        log.removeFilter(sparse)
+    assert [record.getMessage() for record in caplog.records] == [
+        "closed: 0",
+        "refused",
+        "closed: by the client (and 999 more since the last line like it)",
+        "refused",
+    ]

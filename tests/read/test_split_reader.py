@@ -469,7 +469,7 @@ class BrokerLog:
             if not following:
                 return
             base = min(following)
-            yield FetchedRecords(partition, at, following[base], 1000, 1000, self.start)
+            yield FetchedRecords(partition, at, following[base], 1000, 1000)
             at = base + batch_records(following[base])
 
 

@@ -214,27 +214,33 @@ def asked(
     key_file = folder / "pair.pem"
     key_file.write_text(canaries.pem("private key of a key pair", authority.issue("pair").key))
     pair = "rsm.config.encryption.key.pairs.pair.private.key.file"
+    token_endpoint = "kafka.sasl.oauthbearer.token.endpoint.url"
     return {
         "spark": {f"spark.hadoop.{name}": value for name, value in s3a.items()},
         "tables": f"s3a://{LAKE}",
         "sources": {"storage": {**direct, pair: str(key_file)}, "gateway": through, "token": by_token},
         "wrong": {
-            "wrong.jaas": login(canaries, "nobody"),
-            "malformed.jaas": f'{PLAIN} required password={canaries.of("malformed login")}"',
-            "oauthbearer": "OAUTHBEARER",
-            "wrong.client": client(canaries.of("wrong client secret")),
-            "token.endpoint": by_token["kafka.sasl.oauthbearer.token.endpoint.url"],
-            "none": "",
-            "jks": "JKS",
-            "key.store": by_token["kafka.ssl.keystore.location"],
-            "wrong.store.password": canaries.of("wrong password of the key store"),
-            "wrong.key.password": canaries.of("wrong key password"),
-            "malformed.key": other.key.replace("\n", "\n!"),
-            "wrong.secret": canaries.of("wrong secret access key"),
-            "wrong.token": f"{canaries.of('session token')}\n",
-            "endpoint.with.login": f"http://user:{canaries.of('login in an endpoint')}@127.0.0.1:1",
-            "pair": "pair",
-            "layout": "aiven",
+            "password": {"kafka.sasl.jaas.config": login(canaries, "nobody")},
+            "jaas": {"kafka.sasl.jaas.config": f'{PLAIN} required password={canaries.of("malformed login")}"'},
+            "key password": {"kafka.ssl.key.password": canaries.of("wrong key password")},
+            "client secret": {
+                "kafka.sasl.mechanism": "OAUTHBEARER",
+                "kafka.sasl.jaas.config": client(canaries.of("wrong client secret")),
+                token_endpoint: by_token[token_endpoint],
+            },
+            "store password": {
+                **dict.fromkeys(("kafka.ssl.keystore.key", "kafka.ssl.keystore.certificate.chain"), ""),
+                "kafka.ssl.keystore.type": "JKS",
+                "kafka.ssl.keystore.location": by_token["kafka.ssl.keystore.location"],
+                "kafka.ssl.keystore.password": canaries.of("wrong password of the key store"),
+            },
+            "key": {"kafka.ssl.keystore.key": other.key.replace("\n", "\n!")},
+            "storage key": {"remote.storage.aws.secret.access.key": canaries.of("wrong secret access key")},
+            "storage token": {"remote.storage.aws.session.token": f"{canaries.of('session token')}\n"},
+            "endpoint": {
+                "remote.storage.s3.endpoint.url": f"http://user:{canaries.of('login in an endpoint')}@127.0.0.1:1"
+            },
+            "plugin": {"rsm.config.encryption.key.pairs": "pair", "remote.storage.layout": "aiven"},
         },
         "wrong.table": {
             "ingest.storage.aws.access.key.id": canaries.of("wrong ingest.storage key id"),

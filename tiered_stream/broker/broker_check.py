@@ -20,6 +20,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
+
 from tiered_stream.broker.client import PATIENCE_S, BrokerClient, open_client
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.kafka_errors import TLS, foreign_protocol
@@ -36,10 +38,8 @@ PROBE_AFTER_S = 1.0
 """Seconds without a response after which the listeners are examined."""
 _PROBE_S = 2.0
 _MAX_PROBED = 10
-_CORRELATION_ID = b"tist"
-_CLIENT_ID = b"tiered-stream probe\r\n\r\n"
-_NO_MECHANISM = b"\r\n\r\n"
-_SASL_HANDSHAKE, _VERSION = 17, 1
+_MAX_MECHANISMS = 20
+_CORRELATION_ID = 0x74697374
 _ILLEGAL_SASL_STATE = 34
 """Error code of a listener without SASL."""
 _MOST_BYTES = 4096
@@ -237,28 +237,22 @@ def _wanted(received: bytes) -> int:
 
 
 def _probe() -> bytes:
-    head = _SASL_HANDSHAKE.to_bytes(2, "big") + _VERSION.to_bytes(2, "big") + _CORRELATION_ID
-    request = head + _text(_CLIENT_ID) + _text(_NO_MECHANISM)
-    return len(request).to_bytes(4, "big") + request
-
-
-def _text(value: bytes) -> bytes:
-    return len(value).to_bytes(2, "big") + value
+    request = SaslHandshakeRequest(mechanism="\r\n\r\n")
+    request.API_VERSION = 1
+    request.with_header(_CORRELATION_ID, "tiered-stream probe\r\n\r\n")
+    return bytes(request.encode(framed=True, header=True))
 
 
 def _parse(response: bytes, *, tls: bool) -> Listener | None:
     """Return the listener that has sent this response; None: it is no response to our request."""
-    if response[4:8] != _CORRELATION_ID:
+    if response[4:8] != _CORRELATION_ID.to_bytes(4, "big"):
         return None
-    error_code, position = int.from_bytes(response[8:10], "big"), 14
-    if error_code == _ILLEGAL_SASL_STATE:
+    try:
+        body = SaslHandshakeResponse.decode(response[8:], version=1)
+    except Exception:  # noqa: BLE001 - with malformed bytes, the decoder may raise any exception
+        return None
+    if body.error_code == _ILLEGAL_SASL_STATE:
         return Listener(tls, ())
-    mechanisms: list[str] = []
-    for _ in range(min(int.from_bytes(response[10:14], "big"), 20)):
-        size = int.from_bytes(response[position : position + 2], "big")
-        name = response[position + 2 : position + 2 + size].decode("ascii", "replace")
-        if not _MECHANISM.fullmatch(name):
-            return None
-        mechanisms.append(name)
-        position += 2 + size
-    return Listener(tls, tuple(mechanisms)) if mechanisms else None
+    mechanisms = tuple(body.mechanisms or ())[:_MAX_MECHANISMS]
+    are_names = mechanisms and all(map(_MECHANISM.fullmatch, mechanisms))
+    return Listener(tls, mechanisms) if are_names else None

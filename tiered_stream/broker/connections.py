@@ -104,13 +104,6 @@ class Connections:
         )
         return future
 
-    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run the coroutine that `work` makes, on the network thread. Return its result or raise its error.
-
-        The wait has no time limit, so the coroutine must end at its own deadline.
-        """
-        return self.start(work).result()
-
     async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
         """Run the coroutines that `works` make, all concurrently, and return their results in the order of `works`.
 
@@ -236,9 +229,9 @@ class Connections:
         login = self._config.renewed_login
         broker = self._manager.cluster.broker_metadata(node_id)
         host = broker.host if broker else ""
-        if login is None or login.usable_at(host) or self._manager.is_open(node_id):
+        if login is None or login.usable(host) or self._manager.is_open(node_id):
             return
-        renewal = login.renewal_at(host)
+        renewal = login.renewal(host)
         while not renewal.done():
             if not deadline.remaining_ms:
                 raise BrokerUnavailableError(f"{login.origin}: no {login.kind} came within {deadline}")

@@ -16,6 +16,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.leader_requests import LeaderRequest, Leaders, ask_each_leader, by_topic
+from tiered_stream.errors import TieredStreamError
 from tiered_stream.model import PartialAnswer, TopicPartition
 
 NO_EPOCH = -1
@@ -47,33 +48,6 @@ def leader_epoch_end_offsets(
     """
     request = _OffsetForLeaderEpoch(epochs)
     return client.run(lambda: ask_each_leader(client, request, epochs, patience_ms))
-
-
-def lineages(
-    client: BrokerClient, epochs: Mapping[TopicPartition, Collection[int]], patience_ms: int | None = None
-) -> PartialAnswer[TopicPartition, dict[int, int]]:
-    """Return, by partition, the end offset (exclusive) of each epoch in `epochs` that is in the partition's lineage.
-
-    Other epochs are left out, because none of their records is part of the log any more. A partition with an error is
-    only in `faults`. A request to a leader asks for only one epoch of each partition. So there may be several rounds of
-    requests. `patience_ms` is the time limit of one round; None: `default.api.timeout.ms`.
-
-    Raises:
-        BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
-            exist.
-    """
-    answer: PartialAnswer[TopicPartition, dict[int, int]] = PartialAnswer({partition: {} for partition in epochs}, {})
-    remaining = {partition: sorted(set(numbers)) for partition, numbers in epochs.items()}
-    while remaining := {at: numbers for at, numbers in remaining.items() if numbers and at in answer.found}:
-        requested = {partition: numbers.pop() for partition, numbers in remaining.items()}
-        ends = leader_epoch_end_offsets(client, requested, patience_ms)
-        for partition, (epoch, end_offset) in ends.found.items():
-            if epoch == requested[partition]:
-                answer.found[partition][epoch] = end_offset
-        for partition, fault in ends.faults.items():
-            answer.faults[partition] = fault
-            del answer.found[partition]
-    return answer
 
 
 class _OffsetForLeaderEpoch(LeaderRequest[tuple[int, int]]):
@@ -134,7 +108,7 @@ class BrokerLineages:
     at a time per partition.
 
     Args:
-        patience_ms: maximum time in ms to wait for a leader; None: `default.api.timeout.ms`.
+        patience_ms: maximum time in ms to wait for a leader in one round of requests; None: `default.api.timeout.ms`.
     """
 
     def __init__(self, client: BrokerClient, patience_ms: int | None = None) -> None:
@@ -156,19 +130,25 @@ class BrokerLineages:
             topics: current metadata of the partitions' topics, by topic.
         """
         known = {partition: self._of_leader(partition, topics[partition.topic]) for partition in epochs}
-        unknown = {partition: set(numbers) - known[partition].requested for partition, numbers in epochs.items()}
-        unknown = {partition: numbers for partition, numbers in unknown.items() if numbers}
-        answer = lineages(self._client, unknown, self._patience_ms)
-        for partition, ends in answer.found.items():
-            lineage, current_epoch = known[partition], known[partition].leader[1]
-            lineage.ends.update(ends)
-            if current_epoch in lineage.ends:
-                lineage.ends[current_epoch] = END_OF_LOG  # the current epoch is still growing
-            lineage.requested.update(unknown[partition])
-        found: dict[TopicPartition, Lineage] = {
-            partition: lineage.ends for partition, lineage in known.items() if partition not in answer.faults
+        remaining = {
+            partition: sorted(set(numbers) - known[partition].requested) for partition, numbers in epochs.items()
         }
-        return PartialAnswer(found, answer.faults)
+        faults: dict[TopicPartition, TieredStreamError] = {}
+        # A request to a leader asks for only one epoch of each partition.
+        while remaining := {at: numbers for at, numbers in remaining.items() if numbers and at not in faults}:
+            requested = {partition: numbers.pop() for partition, numbers in remaining.items()}
+            answer = leader_epoch_end_offsets(self._client, requested, self._patience_ms)
+            faults.update(answer.faults)
+            for partition, (epoch, end_offset) in answer.found.items():
+                lineage = known[partition]
+                lineage.requested.add(requested[partition])
+                if epoch == requested[partition]:  # otherwise none of its records is part of the log any more
+                    is_current = epoch == lineage.leader[1]
+                    lineage.ends[epoch] = END_OF_LOG if is_current else end_offset  # the current epoch is still growing
+        found: dict[TopicPartition, Lineage] = {
+            partition: lineage.ends for partition, lineage in known.items() if partition not in faults
+        }
+        return PartialAnswer(found, faults)
 
     def _of_leader(self, partition: TopicPartition, topic: TopicMetadata) -> _LeaderLineage:
         """Return the partition's cached lineage as its current leader has reported it.

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.leader_requests import ask_leaders
-from tiered_stream.broker.list_offsets import ListOffsets
+from tiered_stream.broker.list_offsets import list_offsets
 from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, FetchTimeoutError
 from tiered_stream.model import OffsetRange, TopicPartition
@@ -80,8 +79,7 @@ class _Position:
     def poll(self) -> FetchedRecords | None:
         """Wait for a response with whole batches, move the next offset past these batches, and return the response.
 
-        None: the log ends at the next offset. If a batch does not fit into `max_bytes`, the Fetch is repeated with
-        twice the limit.
+        None: the log ends at the next offset.
         """
         patience, reason = self.patience(), BrokerUnavailableError("the responses had no record")
         while True:
@@ -91,13 +89,15 @@ class _Position:
                 if following is not None:
                     self.offset = following
                     return fetched
-                if not fetched.records and self._at_log_end(fetched, patience):
+                if fetched.records:  # a broker sends the first batch whole, however large it is (KIP-74)
+                    raise _corrupt(fetched, f"no whole batch in {len(fetched.records)} bytes")
+                if self._at_log_end(fetched, patience):
                     return None
             except BrokerUnavailableError as error:
                 # A Fetch that was under way while the caller was busy may have reached its own deadline: try again.
                 reason = error
-            else:
-                self._prepare_retry(fetched)
+            else:  # for example, remote storage did not respond to the broker in time
+                time.sleep(self.client.config.retry_backoff_ms / 1000)
             if not patience.remaining_ms:
                 raise FetchTimeoutError(
                     f"partition {self.partition}: cannot fetch record for offset {self.offset} in {patience}: {reason}"
@@ -113,19 +113,8 @@ class _Position:
         if self.offset < (fetched.last_stable_offset if committed else fetched.high_watermark):
             return False
         # A new leader's high watermark lags for a moment; ListOffsets waits until it is up to date (KIP-207).
-        request = ListOffsets({partition: LATEST}, isolation, self.client.config.request_timeout_ms)
-        ends = self.client.run(lambda: ask_leaders(self.client, request, [partition], patience))
+        ends = self.client.run(lambda: list_offsets(self.client, {partition: LATEST}, isolation, patience))
         return ends[partition] <= self.offset
-
-    def _prepare_retry(self, fetched: FetchedRecords) -> None:
-        config = self.client.config
-        if not fetched.records:  # for example, remote storage did not respond to the broker in time
-            time.sleep(config.retry_backoff_ms / 1000)
-            return
-        largest = int(config.net["receive_message_max_bytes"]) // 2
-        if self.terms.max_bytes >= largest:  # even the largest possible response has no whole batch
-            raise _corrupt(fetched, f"no whole batch in {self.terms.max_bytes} bytes")
-        self.terms = replace(self.terms, max_bytes=min(2 * self.terms.max_bytes, largest))
 
 
 def offset_after(fetched: FetchedRecords) -> int | None:

@@ -24,7 +24,7 @@ from tiered_stream.broker.leader_requests import (
     ask_node,
     by_topic,
 )
-from tiered_stream.broker.list_offsets import ListOffsets, isolation_code
+from tiered_stream.broker.list_offsets import isolation_code, list_offsets
 from tiered_stream.errors import OffsetOutOfRangeError, TopicRecreatedError
 from tiered_stream.model import NO_TOPIC_ID, PartialAnswer, TopicPartition, uuid_to_text
 from tiered_stream.options.choices import IsolationLevel
@@ -39,7 +39,7 @@ _RESPONSE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
-    """Records and log bounds that one Fetch returned for a partition, from `fetch_offset` on.
+    """Records and log ends that one Fetch returned for a partition, from `fetch_offset` on.
 
     Args:
         records: record batches as they are in the log. The first may begin below `fetch_offset`, the last may be cut
@@ -56,7 +56,6 @@ class FetchedRecords:
     records: bytes | memoryview = field(repr=False)
     high_watermark: int
     last_stable_offset: int
-    log_start_offset: int
     aborted_transactions: tuple[tuple[int, int], ...] = ()
     throttled: bool = False
     read_replica: int = -1
@@ -133,13 +132,12 @@ async def fetch(
 async def _out_of_range(
     client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, deadline: Deadline
 ) -> OffsetOutOfRangeError:
-    bounds = []
-    for special in (EARLIEST, LATEST):
-        request = ListOffsets({partition: special}, terms.isolation, client.config.request_timeout_ms)
-        bounds.append((await ask_leaders(client, request, [partition], deadline))[partition])
+    begin, end = [
+        (await list_offsets(client, {partition: special}, terms.isolation, deadline))[partition]
+        for special in (EARLIEST, LATEST)
+    ]
     return OffsetOutOfRangeError(
-        f"partition {partition}: offset {offset} is not in the log, which begins at {bounds[0]} and ends before "
-        f"{bounds[1]}"
+        f"partition {partition}: offset {offset} is not in the log, which begins at {begin} and ends before {end}"
     )
 
 
@@ -211,7 +209,7 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
     def _fetched(self, partition: TopicPartition, data: Any, throttled: bool) -> FetchedRecords:
         return FetchedRecords(
             partition, self._offsets.get(partition, -1), data.records or b"",
-            data.high_watermark, data.last_stable_offset, data.log_start_offset,
+            data.high_watermark, data.last_stable_offset,
             tuple((entry.producer_id, entry.first_offset) for entry in data.aborted_transactions or ()),
             throttled, data.preferred_read_replica,
         )  # fmt: skip

@@ -39,9 +39,6 @@ _ALL_FALLBACKS = "remote_fetch_fallbacks"
 _COST = ("remote_fetch", "broker_fetch", "decode")
 """Prefixes of the counters that grow each time when records are read, also when they are read again."""
 
-FILTERED = "filtered_records"
-"""Counter of `ReadMetrics` for the records that `ingest.where` left out."""
-
 MicroBatchId = tuple[str, int]
 """Identity of a micro-batch: the streaming query's id and the batch id."""
 

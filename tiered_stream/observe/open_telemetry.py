@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from enum import Enum, auto
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -42,22 +41,15 @@ _SERIES: export.CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge
 _MAX_ENDED = 1_000
 """Maximum number of ended queries whose sums are kept. If such a query starts again, its sums continue."""
 
-_Observer = Callable[[CallbackOptions], Iterable[Observation]]
-
-
-class _LastFigures(Enum):
-    """State of the last sums of a query that has ended: not collected yet, collected to be sent, or sent."""
-
-    WAIT = auto()
-    COLLECTED = auto()
-    SENT = auto()
+_LAST_EXPORTS = 2
+"""Number of exports that have the last sums of a query that has ended; the first may be of sums from before the end."""
 
 
 class OtlpSender:
     """Reporter that sends the queries' metrics by OTLP, at OpenTelemetry's interval.
 
     A separate thread sends, so that a slow collector delays no query. After a query has ended, its last sums are sent
-    once more, and then no longer. If the collector cannot be reached, one warning is logged.
+    twice, and then no longer. If the collector cannot be reached, one warning is logged.
 
     Args:
         endpoint: `http://host:4318`, or a URL with a path, which then replaces `/v1/metrics`.
@@ -72,8 +64,8 @@ class OtlpSender:
         """Sums by the query's name, not by its id. So a counter does not decrease if the query starts again."""
         self._names: dict[str, str] = {}
         """Names of running queries, by query id."""
-        self._ended: dict[str, _LastFigures] = {}
-        """State of each query that has ended, by its name; the query that ended first comes first."""
+        self._ended: dict[str, int] = {}
+        """Number of exports that are still to have the sums of queries that have ended, by name, first ended first."""
         self._lock = threading.Lock()
         try:
             exporter = _Exporter(url, self._running_sums, self._on_sent)
@@ -91,7 +83,7 @@ class OtlpSender:
         self._sums.add(replace(batch, query_id=batch.query))
 
     def ended(self, query_id: str) -> None:
-        """Mark the query as ended: its last sums are sent once more, and then no longer.
+        """Mark the query as ended: its last sums are sent twice, and then no longer.
 
         If another running query has the same name, the sums are still sent. Beyond 1,000 ended queries, the sums of the
         query that ended first are deleted.
@@ -99,7 +91,7 @@ class OtlpSender:
         with self._lock:
             name = self._names.pop(query_id, None)
             if name is not None and name not in self._names.values():
-                self._ended[name] = _LastFigures.WAIT
+                self._ended[name] = _LAST_EXPORTS
             for forgotten in list(self._ended)[:-_MAX_ENDED]:
                 del self._ended[forgotten]
                 self._sums.ended(forgotten)
@@ -114,21 +106,12 @@ class OtlpSender:
     def _register_metrics(self) -> None:
         """Register a callback for each metric of `QueryMetrics` except the latencies, which the exporter adds."""
         meter = self._provider.get_meter(_SERVICE)
-        first: list[_Observer] = [self._begin_collection]  # for the first metric only: runs once, before all sums
         for family in self._sums.collect():
-            name, text = family.name, family.documentation
-            callbacks: list[_Observer] = [*first, partial(self._observations, name)]
+            name, text, callbacks = family.name, family.documentation, [partial(self._observations, family.name)]
             if family.type == "counter":
                 meter.create_observable_counter(name, callbacks, description=text)
             elif family.type == "gauge":
                 meter.create_observable_gauge(name, callbacks, description=text)
-            else:
-                continue
-            first = []
-
-    def _begin_collection(self, _: CallbackOptions) -> Iterable[Observation]:
-        self._advance(_LastFigures.WAIT, _LastFigures.COLLECTED)
-        return ()
 
     def _observations(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
         running = self._running_sums()
@@ -143,15 +126,12 @@ class OtlpSender:
     def _running_sums(self) -> dict[str, QuerySums]:
         """Return the sums of each query whose sums are still to be sent, by its name."""
         with self._lock:
-            sent = {query for query, state in self._ended.items() if state is _LastFigures.SENT}
+            sent = {query for query, exports in self._ended.items() if not exports}
         return {name: query for name, query in self._sums.sums().items() if name not in sent}
 
     def _on_sent(self) -> None:
-        self._advance(_LastFigures.COLLECTED, _LastFigures.SENT)
-
-    def _advance(self, before: _LastFigures, after: _LastFigures) -> None:
         with self._lock:
-            self._ended = {query: after if state is before else state for query, state in self._ended.items()}
+            self._ended = {query: max(0, exports - 1) for query, exports in self._ended.items()}
 
 
 class _Exporter(OTLPMetricExporter):

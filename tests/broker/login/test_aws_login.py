@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import queue
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -249,29 +247,6 @@ def test_kafka_python_asks_ours_for_our_connections_and_its_own_for_others(known
 
     theirs = get_sasl_mechanism("AWS_MSK_IAM")(host=MSK, sasl_oauth_token_provider=None, security_protocol="SASL_SSL")
     assert isinstance(theirs, SaslMechanismAwsMskIam)
-
-
-def test_a_call_waits_for_credentials_off_the_network_thread_and_not_beyond_its_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    threads: queue.Queue[str] = queue.Queue()
-    never = threading.Event()
-
-    def obtain(_: object) -> None:
-        threads.put(threading.current_thread().name)
-        never.wait()
-
-    monkeypatch.setattr(aws_login.AwsCredentialSource, "obtain", obtain)
-    properties = {
-        "security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM", "bootstrap.servers": "127.0.0.1:1",
-        "sasl.jaas.config": f"{MODULE} required {AS_ROLE};", "default.api.timeout.ms": "500",
-    }  # fmt: skip
-    with BrokerClient(properties) as client, pytest.raises(BrokerUnavailableError) as raised:
-        client.metadata()
-
-    assert f"awsRoleArn = '{ROLE}': " in str(raised.value) and "500 ms" in str(raised.value)
-    assert threads.get() == "tiered-stream-login"
-    never.set()
 
 
 def at(address: str, folder: Path) -> dict[str, str]:

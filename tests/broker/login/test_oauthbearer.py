@@ -203,20 +203,6 @@ def test_what_is_missing_or_wrong_is_named(properties: Mapping[str, str], jaas: 
     assert said in refused(ConfigurationError, properties, jaas)
 
 
-def test_a_login_module_of_another_mechanism_is_refused() -> None:
-    other = {PROVIDER: "time.time", "sasl.jaas.config": 'a.PlainLoginModule required username="u" password="hunter2";'}
-
-    assert "needs OAuthBearerLoginModule" in refused(ConfigurationError, other)
-
-
-def test_options_of_the_login_module_that_mean_nothing_are_named_in_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    tokens({PROVIDER: "time.time"}, 'oauth.client.id="hunter2"')
-
-    assert caplog.messages == ["kafka.sasl.jaas.config: oauth.client.id has no effect with OAUTHBEARER"]
-
-
 def test_a_file_holds_the_token(tmp_path: Path) -> None:
     file = tmp_path / "a token"
     file.write_text("opaque\n")

@@ -89,19 +89,21 @@ def test_the_repr_of_a_jaas_entry_hides_its_options() -> None:
     assert "hunter2" not in repr(parse_jaas(f'{PLAIN} required username="u" password="hunter2";'))
 
 
-def test_a_missing_password_is_named() -> None:
-    with pytest.raises(ConfigurationError, match="PLAIN .*password"):
-        settings("PLAIN", f'{PLAIN} required username="u";')
-
-
-def test_a_missing_jaas_entry_is_named() -> None:
-    with pytest.raises(ConfigurationError, match=r"kafka\.sasl\.jaas\.config .*SCRAM-SHA-512"):
-        settings("SCRAM-SHA-512", None)
-
-
-def test_a_login_module_of_another_mechanism_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'PLAIN' .*PlainLoginModule"):
-        settings("PLAIN", f'{SCRAM} required username="u" password="p";')
+@pytest.mark.parametrize(
+    ("mechanism", "jaas", "text"),
+    [
+        ("PLAIN", f'{PLAIN} required username="u";', "PLAIN .*password"),
+        ("PLAIN", f'{SCRAM} required username="u" password="p";', "'PLAIN' .*PlainLoginModule"),
+        ("OAUTHBEARER", f'{PLAIN} required username="u" password="p";', "needs OAuthBearerLoginModule"),
+        ("SCRAM-SHA-512", None, r"kafka\.sasl\.jaas\.config .*SCRAM-SHA-512"),
+        ("SCRAM-SHA-256", f'{SCRAM} required username="u" password="p" tokenauth="true";', "delegation tokens"),
+        ("GSSAPI", None, r"kafka\.sasl\.kerberos\.service\.name "),
+        ("DIGEST", None, r"kafka.sasl.mechanism = 'DIGEST'"),
+    ],
+)
+def test_a_login_that_lacks_something_or_is_not_supported_is_named(mechanism: str, jaas: str | None, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        settings(mechanism, jaas)
 
 
 def test_a_shaded_login_module_is_known_by_its_last_name() -> None:
@@ -156,16 +158,6 @@ def test_kerberos_options_that_would_let_somebody_else_log_in_are_refused(option
         settings("GSSAPI", f"{KERBEROS} required serviceName=kafka {options};")
 
 
-def test_a_kerberos_login_needs_the_service_name() -> None:
-    with pytest.raises(ConfigurationError, match=r"kafka\.sasl\.kerberos\.service\.name "):
-        settings("GSSAPI", None)
-
-
-def test_delegation_tokens_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="delegation tokens"):
-        settings("SCRAM-SHA-256", f'{SCRAM} required username="u" password="p" tokenauth="true";')
-
-
 def test_comments_and_escapes_are_those_of_java() -> None:
     entry = parse_jaas(
         f"/* for\n the reader */ {PLAIN} required // by password\n"
@@ -191,11 +183,6 @@ def test_the_callback_handler_of_msk_is_stood_in_for() -> None:
     handler = {"sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler"}
 
     assert settings("AWS_MSK_IAM", None, **handler)["sasl_mechanism"] == "AWS_MSK_IAM"
-
-
-def test_an_unknown_mechanism_is_named() -> None:
-    with pytest.raises(ConfigurationError, match=r"kafka.sasl.mechanism = 'DIGEST'"):
-        settings("DIGEST", None)
 
 
 def test_kerberos_without_its_package_names_the_extra() -> None:

@@ -193,7 +193,7 @@ class MadeUpLog(MetadataLog):
             rows = self._rows(log_partition.partition, offset // RECORDS_A_SEGMENT, 1 if max_bytes == 1 else _BLOCK)
             records = rows.tobytes() if offset % RECORDS_A_SEGMENT == 0 else rows[0, first_batch_bytes() :].tobytes()
         end = self.ends[log_partition.partition]
-        return FetchedRecords(log_partition, offset, records, end, end, 0)
+        return FetchedRecords(log_partition, offset, records, end, end)
 
     def _rows(self, log: int, first: int, most: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Return the batches of at most so many segments, from the log's segment `first` on."""

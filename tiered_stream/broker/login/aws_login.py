@@ -26,7 +26,7 @@ from botocore.parsers import ResponseParserError
 
 from tiered_stream.broker.kafka_properties import ConfigValues
 from tiered_stream.broker.login.renewed_login import Refresh, RenewedLogin
-from tiered_stream.broker.wire.kafka_python import AbstractHostLogin, msk_iam_message
+from tiered_stream.broker.wire.kafka_python import AwsMskIamClient, SaslMechanismAwsMskIam, register_sasl_mechanism
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError, TieredStreamError
 from tiered_stream.options import types
 from tiered_stream.options.types import option
@@ -152,16 +152,30 @@ class AwsCredentials:
     expires_at: float | None
 
 
-class AwsLogin(RenewedLogin[AwsCredentials], AbstractHostLogin):
-    """Source of the messages of one client's AWS_MSK_IAM logins. Its credentials are renewed before they expire."""
+def region_of(host: str) -> str | None:
+    """Return the last AWS region in a host name, such as `….kafka.eu-west-1.amazonaws.com`; None: there is none."""
+    regions = _REGION.findall(host.lower())
+    return regions[-1] if regions else None
+
+
+class AwsLogin(RenewedLogin[AwsCredentials]):
+    """Source of the messages of one client's AWS_MSK_IAM logins. Its credentials are renewed before they expire.
+
+    A role is assumed at each renewal. Without a role, botocore's credentials are kept from renewal to renewal if
+    botocore renews them by itself.
+    """
 
     kind, source = "credentials", "services that hand out AWS credentials"
 
     def __init__(self, identity: AwsIdentity, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(str(identity), AwsCredentialSource(identity).obtain, _REFRESH, clock)
+        super().__init__(str(identity), self.obtain, _REFRESH, clock)
+        self._identity = identity
+        self._session: Session | None = None
 
     def message(self, host: str) -> bytes:
-        """Return the only message of a login at `host`, from the current credentials, without waiting.
+        """Return the only message of a login at `host`, signed now by the current credentials, without waiting.
+
+        The message contains the session token, but not the secret key.
 
         Raises:
             BrokerUnavailableError: there are no credentials, or they have expired.
@@ -174,25 +188,8 @@ class AwsLogin(RenewedLogin[AwsCredentials], AbstractHostLogin):
                 f"AWS_MSK_IAM: the name of the broker {host!r} has no AWS region in it: set AWS_REGION on the driver "
                 "and on the executors"
             )
-        return msk_iam_message(host, region, credentials.access_key, credentials.secret_key, credentials.token)
-
-
-def region_of(host: str) -> str | None:
-    """Return the last AWS region in a host name, such as `….kafka.eu-west-1.amazonaws.com`; None: there is none."""
-    regions = _REGION.findall(host.lower())
-    return regions[-1] if regions else None
-
-
-class AwsCredentialSource:
-    """Source of AWS credentials for one AWS identity.
-
-    A role is assumed at each request. Without a role, botocore's credentials are kept from request to request if
-    botocore renews them by itself.
-    """
-
-    def __init__(self, identity: AwsIdentity) -> None:
-        self._identity = identity
-        self._session: Session | None = None
+        client = AwsMskIamClient(host, credentials.access_key, credentials.secret_key, region, credentials.token)
+        return bytes(client.first_message())
 
     def obtain(self) -> AwsCredentials:
         """Request credentials, and return them. Repeat a failed request after waits that grow.
@@ -265,6 +262,24 @@ class AwsCredentialSource:
         assumed = response["Credentials"]
         keys = ReadOnlyCredentials(assumed["AccessKeyId"], assumed["SecretAccessKey"], assumed["SessionToken"])
         return _with_expiry(keys, session, assumed["Expiration"].timestamp())
+
+
+class _MskIam(SaslMechanismAwsMskIam):  # type: ignore[misc]
+    """AWS_MSK_IAM login of one connection, which takes its message from an `AwsLogin`.
+
+    kafka-python's own mechanism requests credentials from AWS on the network thread at each login. It is used if the
+    connection has no `AwsLogin`, for other clients of the user in this process.
+    """
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self._login = config.get("sasl_oauth_token_provider")
+
+    def auth_bytes(self) -> bytes:
+        return self._login.message(self.host) if isinstance(self._login, AwsLogin) else bytes(super().auth_bytes())
+
+
+register_sasl_mechanism("AWS_MSK_IAM", _MskIam, overwrite=True)
 
 
 class _NoCredentialsError(ConfigurationError):

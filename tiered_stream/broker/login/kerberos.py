@@ -11,13 +11,16 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tiered_stream import kerberos_codes as codes
-from tiered_stream.broker.wire.kafka_python import AbstractContextLogin
+from tiered_stream.broker.login.renewed_login import in_thread
+from tiered_stream.broker.wire.kafka_python import SaslMechanismGSSAPI, register_sasl_mechanism
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError, TieredStreamError
 from tiered_stream.extras import naming_extras
 
@@ -106,7 +109,7 @@ def load_gssapi() -> Any:
         ) from error
 
 
-class KerberosLogin(AbstractContextLogin):
+class KerberosLogin:
     """Source of the security contexts for the GSSAPI logins of one client. Safe to share between threads.
 
     Args:
@@ -127,22 +130,21 @@ class KerberosLogin(AbstractContextLogin):
         self._prepared: dict[str, tuple[Any, bytes, float]] = {}
         """By host: a context, its first message, and the time of the monotonic clock when it was made."""
 
-    def usable_at(self, host: str) -> bool:
+    def usable(self, host: str) -> bool:
         """Return whether a context for a login at `host` is ready."""
         prepared = self._prepared.get(host)
         return prepared is not None and time.monotonic() - prepared[2] < _FRESH_SECONDS
 
-    def renewal_at(self, host: str) -> Future[None]:
-        """Start a thread that makes a context for a login at `host`, and return a future of its end or error."""
+    def renewal(self, host: str = "") -> Future[None]:
+        """Start a thread that makes a context for a login at `host`, and return a future of its end or error.
 
-        def prepare() -> None:
-            self._prepared[host] = (*self._make(host), time.monotonic())
-
-        return self._in_thread(host, prepare)
-
-    def renewal(self) -> Future[None]:
-        """Start a thread that gets the user's ticket, and return a future of its end or error."""
-        return self._in_thread("", lambda: self._translating("", lambda: self._credentials().lifetime))
+        If `host` is empty, the thread only gets the user's ticket.
+        """
+        with self._lock:
+            running = self._running.get(host)
+            if running is None or running.done():
+                running = self._running[host] = in_thread(partial(self._prepare, host))
+            return running
 
     def context(self, host: str) -> tuple[Any, bytes]:
         """Return a context for a login at `host`, and its first message.
@@ -150,60 +152,46 @@ class KerberosLogin(AbstractContextLogin):
         If none is ready, make one now, which may wait for the KDC.
         """
         with self._lock:
-            fresh = self.usable_at(host)
+            fresh = self.usable(host)
             prepared = self._prepared.pop(host, None)
         return prepared[:2] if prepared is not None and fresh else self._make(host)
 
-    def translated(self, step: Callable[[], Any]) -> Any:
-        """Run a later step of a login, and return its result. Raises as `_make`."""
-        return self._translating("", step)
+    @contextmanager
+    def translated(self, host: str = "") -> Iterator[None]:
+        """Raise an error of this package in place of an error of the package `gssapi` in the `with` block.
 
-    def _in_thread(self, key: str, work: Callable[[], Any]) -> Future[None]:
-        with self._lock:
-            running = self._running.get(key)
-            if running is not None and not running.done():
-                return running
-            future = self._running[key] = Future()
+        If `host` is given, the message names the broker's principal.
+        """
+        try:
+            yield
+        except self._gssapi.exceptions.GSSError as error:
+            raise _fault(error, self.identity, f"{self.service}/{host}" if host else "") from error
 
-        def run() -> None:
-            try:
-                work()
-            except BaseException as error:  # noqa: BLE001 - the future passes the error to its callers
-                future.set_exception(error)
-            else:
-                future.set_result(None)
-
-        threading.Thread(target=run, name="tiered-stream-login", daemon=True).start()
-        return future
+    def _prepare(self, host: str) -> None:
+        if host:
+            self._prepared[host] = (*self._make(host), time.monotonic())
+        else:
+            with self.translated():
+                self._credentials().lifetime  # noqa: B018 - the library gets the ticket when it is asked for its lifetime
 
     def _make(self, host: str) -> tuple[Any, bytes]:
         """Return a new security context for the broker at `host`, and its first message."""
-        return self._translating(host, lambda: self._first_step(host))  # type: ignore[no-any-return]
-
-    def _first_step(self, host: str) -> tuple[Any, bytes]:
         gssapi = self._gssapi
-        name = gssapi.Name(f"{self.service}@{host}", gssapi.NameType.hostbased_service)
-        context = gssapi.SecurityContext(
-            name=name.canonicalize(gssapi.MechType.kerberos), usage="initiate", creds=self._credentials()
-        )
-        return context, context.step(None)
-
-    def _translating(self, host: str, work: Callable[[], Any]) -> Any:
-        try:
-            return work()
-        except self._gssapi.exceptions.GSSError as error:
-            raise _fault(error, self.identity, f"{self.service}/{host}" if host else "") from error
+        with self.translated(host):
+            name = gssapi.Name(f"{self.service}@{host}", gssapi.NameType.hostbased_service)
+            context = gssapi.SecurityContext(
+                name=name.canonicalize(gssapi.MechType.kerberos), usage="initiate", creds=self._credentials()
+            )
+            return context, context.step(None)
 
     def _credentials(self) -> Any:
         """Return the user's credentials. The library gets a ticket for a key table, and gets it again in time."""
         identity = self.identity
         if identity.keytab is not None and identity.ticket_cache is not None:
-            try:
+            with suppress(self._gssapi.exceptions.GSSError):  # as for Java, the key table is next
                 cached = self._from_cache(identity.ticket_cache)
                 if cached.lifetime:
                     return cached
-            except self._gssapi.exceptions.GSSError:
-                pass  # as for Java, the key table is next
         if identity.keytab is None:
             return self._from_cache(identity.ticket_cache or "")
         if not os.access(identity.keytab, os.R_OK):
@@ -220,6 +208,30 @@ class KerberosLogin(AbstractContextLogin):
         gssapi, principal = self._gssapi, self.identity.principal
         name = gssapi.Name(principal, gssapi.NameType.kerberos_principal) if principal else None
         return gssapi.Credentials(name=name, usage="initiate", store=store)
+
+
+class _Gssapi(SaslMechanismGSSAPI):  # type: ignore[misc]
+    """GSSAPI login of one connection, which takes its security context from a `KerberosLogin`.
+
+    kafka-python's own mechanism knows the default user only, and waits for the KDC on the network thread. It is used if
+    the connection has no `KerberosLogin`, for other clients of the user in this process.
+    """
+
+    def __init__(self, **config: Any) -> None:
+        self._login = config.get("sasl_oauth_token_provider")
+        if not isinstance(self._login, KerberosLogin):
+            super().__init__(**config)
+            return
+        self._is_done = self._is_authenticated = False
+        self.auth_id = ""  # the broker takes the user's own principal (RFC 4752, 3.1)
+        self._client_ctx, self._next_token = self._login.context(config["host"])
+
+    def receive(self, auth_bytes: bytes) -> None:
+        with self._login.translated() if isinstance(self._login, KerberosLogin) else nullcontext():
+            super().receive(auth_bytes)
+
+
+register_sasl_mechanism("GSSAPI", _Gssapi, overwrite=True)
 
 
 def _fault(error: Any, identity: KerberosIdentity, service: str) -> TieredStreamError:

@@ -70,6 +70,22 @@ class _Current(Generic[T]):
     ends_at: float
 
 
+def in_thread(work: Callable[[], object]) -> Future[None]:
+    """Run `work` in a thread of its own, and return a future of its end or error."""
+    future: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - the future passes the error to its callers
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    threading.Thread(target=run, name="tiered-stream-login", daemon=True).start()
+    return future
+
+
 class RenewedLogin(Generic[T]):
     """Token or credentials of one client's logins, renewed before they expire. Safe to share between threads.
 
@@ -95,19 +111,10 @@ class RenewedLogin(Generic[T]):
         self._renewal: Future[None] | None = None
         self._patience, self._hung_at = _PATIENCE, 0.0
 
-    @property
-    def usable(self) -> bool:
-        """True if there is a token, or credentials, that have not expired."""
+    def usable(self, host: str = "") -> bool:
+        """Return whether there is a token, or credentials, that have not expired; `host` makes no difference."""
         current = self._current
         return current is not None and self._clock() < current.ends_at
-
-    def usable_at(self, host: str) -> bool:
-        """Return `usable`, because the token or the credentials are for every host."""
-        return self.usable
-
-    def renewal_at(self, host: str) -> Future[None]:
-        """Call `renewal`, because the token or the credentials are for every host."""
-        return self.renewal()
 
     def current(self) -> T:
         """Return the token or the credentials without waiting, and start a renewal if one is due.
@@ -122,8 +129,10 @@ class RenewedLogin(Generic[T]):
             self.renewal()
         return current.value
 
-    def renewal(self) -> Future[None]:
+    def renewal(self, host: str = "") -> Future[None]:
         """Start a thread that requests a new token or new credentials, and return a future of its end or error.
+
+        The token or the credentials are for every host, so `host` makes no difference.
 
         If a renewal is running, return its future, and start no thread. A renewal that still runs after 120 s has hung,
         for example in a user's function or on a file of a dead server. Then start another renewal. It counts as hung
@@ -139,26 +148,18 @@ class RenewedLogin(Generic[T]):
                 _log.warning("%s: nothing came in %d s; it is asked again", self.origin, self._patience)
                 self._patience *= 2
             self._hung_at = self._clock() + self._patience
-            self._renewal = Future()
-            thread = threading.Thread(
-                target=self._renew, args=(self._renewal,), name="tiered-stream-login", daemon=True
-            )
-            thread.start()
+            self._renewal = in_thread(self._renew)
             return self._renewal
 
-    def _renew(self, renewal: Future[None]) -> None:
+    def _renew(self) -> None:
         try:
             self._current, self._patience = self._as_current(self._obtain()), _PATIENCE
-        except BaseException as error:  # noqa: BLE001 - the future passes the error to its callers
+        except TieredStreamError as error:
             current = self._current
-            if current is not None and self.usable and isinstance(error, TieredStreamError):
-                _log.warning("no new %s, the one before is used until its end: %s", self.kind, error)
-                self._current = _Current(current.value, self._clock() + self._refresh.min_period, current.ends_at)
-                renewal.set_result(None)
-            else:
-                renewal.set_exception(error)
-        else:
-            renewal.set_result(None)
+            if current is None or not self.usable():
+                raise
+            _log.warning("no new %s, the one before is used until its end: %s", self.kind, error)
+            self._current = _Current(current.value, self._clock() + self._refresh.min_period, current.ends_at)
 
     def _as_current(self, value: T) -> _Current[T]:
         now = self._clock()

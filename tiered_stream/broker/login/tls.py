@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import ssl
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -177,20 +176,11 @@ def check_is_pem(values: ConfigValues, name: str) -> None:
 
 @contextmanager
 def _file_of(secret: bytes) -> Iterator[str]:
-    """Yield the path of a temporary file with the secret, for OpenSSL, and remove the file at the end of the block.
-
-    If the system supports it, the file is in memory. Otherwise it is on a disk, and only this user can read it.
-    """
-    if hasattr(os, "memfd_create"):
-        with open(os.memfd_create("tiered-stream"), "wb") as file:
-            file.write(secret)
-            file.flush()
-            yield f"/proc/self/fd/{file.fileno()}"
-    else:
-        with tempfile.NamedTemporaryFile(suffix=".pem") as file:
-            file.write(secret)
-            file.flush()
-            yield file.name
+    """Yield the path of a file in memory with the secret, for OpenSSL, and remove the file at the end of the block."""
+    with open(os.memfd_create("tiered-stream"), "wb") as file:
+        file.write(secret)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 def _both_given(first: str, second: str) -> ConfigurationError:

@@ -5,19 +5,16 @@ copy the rest of the message for each section of tagged fields: a response of 60
 read responses with kafka-python's decoders that are not generated, which have neither problem.
 
 We change kafka-python in three places. A new connection gets our class, with our protocol and our read of the socket.
-Our mechanisms for AWS_MSK_IAM, GSSAPI and SCRAM are registered in place of kafka-python's, for the whole process. A
-SCRAM login's client gets our class. `tests/broker/wire/test_kafka_python.py` names each attribute that we rely on, and
-fails when a release changes one of them.
+Our mechanisms for SCRAM, AWS_MSK_IAM (`aws_login`) and GSSAPI (`kerberos`) are registered in place of kafka-python's,
+for the whole process. A SCRAM login's client gets our class.
 """
 
 from __future__ import annotations
 
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from ssl import SSLWantReadError, SSLWantWriteError
 from struct import Struct
 from typing import Any, ClassVar
@@ -33,21 +30,21 @@ from kafka.net.sasl.scram import SaslMechanismScram, ScramClient
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.frame import KafkaBytes
-from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
+from kafka.protocol.metadata import ApiVersionsResponse
 from kafka.protocol.parser import KafkaProtocol
 
-from tiered_stream.process.caches import SingleFlightCache
 from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 
 __all__ = [
-    "AbstractContextLogin",
-    "AbstractHostLogin",
     "AbstractTokenProvider",
     "ApiKey",
+    "AwsMskIamClient",
     "ConnectionManager",
     "NetworkSelector",
     "OwnRequest",
-    "msk_iam_message",
+    "SaslMechanismAwsMskIam",
+    "SaslMechanismGSSAPI",
+    "register_sasl_mechanism",
 ]
 
 _HEAD = Struct(">hhi")  # API key, version, correlation id
@@ -55,13 +52,6 @@ _TEXT_LENGTH = Struct(">h")
 _CORRELATION_ID_BYTES = 4
 _LARGE = 64 << 10
 """Smallest size in bytes of a field or a read that is not copied. A TLS record is smaller."""
-_CACHE_BYTES = 4 << 20
-
-ResponseCache = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
-"""Cache of decoded responses, by version and encoded bytes.
-
-A value is a pair: the number of encoded bytes, and the decoded response.
-"""
 
 FEWEST_SCRAM_ITERATIONS = 4096
 """Lowest number of iterations for which a proof of the password is sent (Kafka: `ScramMechanism.minIterations`)."""
@@ -187,18 +177,7 @@ def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes,
 
 
 class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
-    """Protocol of a connection that caches Metadata responses.
-
-    It reads responses with kafka-python's decoders that are not generated.
-
-    Decoding the Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes stay the same, and the
-    response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time,
-    so `list_offsets` decodes them.
-    """
-
-    def __init__(self, **config: Any) -> None:
-        super().__init__(**config)
-        self._responses: ResponseCache = SingleFlightCache(_CACHE_BYTES, size_of=itemgetter(0))
+    """Protocol of a connection that reads responses with kafka-python's decoders that are not generated."""
 
     def room(self) -> memoryview:
         """Return the part of the buffer for the missing bytes of the response being received, except the last byte.
@@ -215,9 +194,7 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
         in_flight = len(self.in_flight_requests)
         correlation_id = super().send_request(request, correlation_id)
         if len(self.in_flight_requests) > in_flight and hasattr(request.header, "request_api_key"):
-            self.in_flight_requests[-1] = _PlainHeader(
-                request.header, correlation_id, request.API_VERSION, self._responses
-            )
+            self.in_flight_requests[-1] = _PlainHeader(request.header, correlation_id, request.API_VERSION)
         return int(correlation_id)
 
 
@@ -231,7 +208,6 @@ class _PlainHeader:
     header: Any
     correlation_id: int
     api_version: int
-    responses: ResponseCache
 
     def get_response_class(self) -> _PlainHeader:
         return self
@@ -241,17 +217,11 @@ class _PlainHeader:
         return self.header.get_response_class().parse_header(buffer)
 
     def decode(self, buffer: KafkaBytes) -> Any:
-        """Decode the response's body. A Metadata response may come from the cache, and must not be changed."""
+        """Decode the response's body."""
         kind, version = self.header.get_response_class()[None], self.api_version
         content = memoryview(buffer).toreadonly()[buffer.tell() :]
         if kind is ApiVersionsResponse and bytes(content[:2]) != b"\0\0":  # brokers send an error in version 0
             version = 0
-        if kind is not MetadataResponse:
-            return self._decoded(kind, content, version)
-        key = version, bytes(content)
-        return self.responses.get(key, lambda: (len(content), self._decoded(kind, content, version)))[1]
-
-    def _decoded(self, kind: Any, content: memoryview, version: int) -> Any:
         flexible = kind.flexible_version_q(version)
         try:
             return kind._struct.decode(
@@ -280,86 +250,6 @@ def api_name(api_key: int) -> str:
         return f"{ApiKey(api_key).name} (API {api_key})"
     except ValueError:
         return f"API {api_key}"
-
-
-class AbstractHostLogin(ABC):
-    """Source of the messages of AWS_MSK_IAM logins. It takes the place of a token provider in kafka-python's settings.
-
-    Unlike a token, the message depends on the broker's host.
-    """
-
-    @abstractmethod
-    def message(self, host: str) -> bytes:
-        """Return the only message of a login at `host`. Must not wait. Any exception that it raises ends the login."""
-
-
-def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, token: str | None) -> bytes:
-    """Return an AWS_MSK_IAM login message for `host`, signed now.
-
-    The message contains the session token, but not the secret key.
-    """
-    return bytes(AwsMskIamClient(host, access_key, secret_key, region, token).first_message())
-
-
-class _MskIam(SaslMechanismAwsMskIam):  # type: ignore[misc]
-    """AWS_MSK_IAM login of one connection, which takes its message from an `AbstractHostLogin`.
-
-    kafka-python's own mechanism requests credentials from AWS on the network thread at each login. It is used if the
-    connection has no `AbstractHostLogin`, for other clients of the user in this process.
-    """
-
-    def __init__(self, **config: Any) -> None:
-        super().__init__(**config)
-        self._login = config.get("sasl_oauth_token_provider")
-
-    def auth_bytes(self) -> bytes:
-        if isinstance(self._login, AbstractHostLogin):
-            return self._login.message(self.host)
-        return bytes(super().auth_bytes())
-
-
-register_sasl_mechanism("AWS_MSK_IAM", _MskIam, overwrite=True)
-
-
-class AbstractContextLogin(ABC):
-    """Source of the security contexts of GSSAPI logins. It takes the place of a token provider, too."""
-
-    @abstractmethod
-    def context(self, host: str) -> tuple[Any, bytes]:
-        """Return a security context (`gssapi.SecurityContext`) for a login at `host`, and its first message.
-
-        Any exception that it raises ends the login.
-        """
-
-    @abstractmethod
-    def translated(self, step: Callable[[], Any]) -> Any:
-        """Run a later step of a login, and return its result. An error of the context becomes an error of ours."""
-
-
-class _Gssapi(SaslMechanismGSSAPI):  # type: ignore[misc]
-    """GSSAPI login of one connection, which takes its security context from an `AbstractContextLogin`.
-
-    kafka-python's own mechanism knows the default user only, and waits for the KDC on the network thread. It is used if
-    the connection has no `AbstractContextLogin`, for other clients of the user in this process.
-    """
-
-    def __init__(self, **config: Any) -> None:
-        self._login = config.get("sasl_oauth_token_provider")
-        if not isinstance(self._login, AbstractContextLogin):
-            super().__init__(**config)
-            return
-        self._is_done = self._is_authenticated = False
-        self.auth_id = ""  # the broker takes the user's own principal (RFC 4752, 3.1)
-        self._client_ctx, self._next_token = self._login.context(config["host"])
-
-    def receive(self, auth_bytes: bytes) -> None:
-        if isinstance(self._login, AbstractContextLogin):
-            self._login.translated(lambda: super(_Gssapi, self).receive(auth_bytes))
-        else:
-            super().receive(auth_bytes)
-
-
-register_sasl_mechanism("GSSAPI", _Gssapi, overwrite=True)
 
 
 class _ScramClient(ScramClient):  # type: ignore[misc]

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import starmap
 from struct import Struct
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -117,12 +117,6 @@ class RemoteLogSegmentLocation(NamedTuple):
         return f"RemoteLogSegmentLocation({self.remote_log_segment_id})"  # a signed location is a secret
 
 
-# These do the same as the classes' `_make`, in half the time.
-_leader_epoch = partial(tuple.__new__, LeaderEpoch)
-_aborted_transaction = partial(tuple.__new__, AbortedTransaction)
-_location = partial(tuple.__new__, RemoteLogSegmentLocation)
-
-
 def encode_segments(segments: Sequence[RemoteLogSegmentLocation]) -> bytes:
     """Encode segments as the value of tagged field 1248 of a partition in a Fetch response."""
     return flexible.compact_array([_encode_segment(segment) for segment in segments])
@@ -161,19 +155,17 @@ def decode_segments(data: bytes) -> list[RemoteLogSegmentLocation]:
 
 
 def _decode_segment(reader: flexible.Reader) -> RemoteLogSegmentLocation:
-    segment = _location(
-        (
-            reader.uuid(),
-            reader.compact_bytes(),
-            reader.nullable_string(),
-            reader.compact_string(),
-            *reader.unpack(_SEGMENT_NUMBERS),
-            tuple(map(_leader_epoch, reader.structs(_LEADER_EPOCH))),
-            tuple(map(_aborted_transaction, reader.structs(_ABORTED_TRANSACTION))),
-        )
-    )
+    values: list[Any] = [
+        reader.uuid(),
+        reader.compact_bytes(),
+        reader.nullable_string(),
+        reader.compact_string(),
+        *reader.unpack(_SEGMENT_NUMBERS),
+        tuple(starmap(LeaderEpoch, reader.structs(_LEADER_EPOCH))),
+        tuple(starmap(AbortedTransaction, reader.structs(_ABORTED_TRANSACTION))),
+    ]
     reader.tags()
-    return segment
+    return RemoteLogSegmentLocation(*values)
 
 
 P = TypeVar("P")

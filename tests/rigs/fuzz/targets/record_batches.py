@@ -216,7 +216,7 @@ def scan(data: bytes) -> None:
     partition = TopicPartition("t", 0)
     for look in (
         lambda: _read_values(data),
-        lambda: offset_after(FetchedRecords(partition, 0, data, 9, 9, 0)),
+        lambda: offset_after(FetchedRecords(partition, 0, data, 9, 9)),
         lambda: aborted_in_fetched(data, [(5, 0), (6, 1)], 100),
     ):
         try:
