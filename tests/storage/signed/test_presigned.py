@@ -16,7 +16,7 @@ import pytest
 
 from tests.rigs.stack.processes import wait_until
 from tests.storage.conftest import s3_options
-from tests.storage.scripted_http import SILENCE, STALL, ScriptedHttp, answer, error, part, stalls_at_once
+from tests.storage.scripted_http import SILENCE, STALL, ScriptedHttp, answer, error, let_time_be, part, stalls_at_once
 from tests.storage.segment import segment
 from tiered_stream.errors import (
     BrokerUnavailableError,
@@ -149,22 +149,24 @@ def test_silence_is_a_read_timeout() -> None:
         fails(StorageReadTimeoutError, fetcher(server.url))
 
 
-def test_a_response_that_trickles_in_ends_with_the_time_of_the_request() -> None:
+def test_a_response_that_trickles_in_ends_with_the_time_of_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece that comes is 15 s after the one before it."""
     clock = itertools.count(step=15.0)
+    let_time_be(monkeypatch, lambda: next(clock))
     with ScriptedHttp([part(bytes(1 << 20))]) as server:
         options = StorageOptions(s3_endpoint_url=server.url, request_timeout_ms=60_000, read_timeout_ms=PATIENT_MS)
-        requests = SignedRequests(signed_hosts(options), RequestTimeouts.of(options), lambda: next(clock))
+        requests = SignedRequests(signed_hosts(options), RequestTimeouts.of(options))
         with pytest.raises(StorageReadTimeoutError, match=r"remote\.fetch\.request\.timeout\.ms, 60 s"):
             requests.get(f"{server.url}/key", ByteRange(0, 1 << 20))
     assert len(server.requests) == 1
 
 
-def test_each_request_has_its_own_time() -> None:
+def test_each_request_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = [0.0]
+    let_time_be(monkeypatch, lambda: seconds[0])
     with ScriptedHttp([part(b"0123456789")]) as server:
         options = StorageOptions(s3_endpoint_url=server.url, request_timeout_ms=60_000, read_timeout_ms=PATIENT_MS)
-        requests = SignedRequests(signed_hosts(options), RequestTimeouts.of(options), lambda: seconds[0])
+        requests = SignedRequests(signed_hosts(options), RequestTimeouts.of(options))
         for _ in range(3):
             assert requests.get(f"{server.url}/key", ByteRange(0, 10)) == b"0123456789"
             seconds[0] += 50.0
