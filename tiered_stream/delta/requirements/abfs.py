@@ -150,6 +150,7 @@ class AbfsStore(SessionStore):
 
     prefix = ABFS_PREFIX
     requirements = ABFS_REQUIREMENTS
+    own_settings = f"{STORAGE_PREFIX}azure.account.key or {STORAGE_PREFIX}azure.sas.token"
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
         super().__init__(hadoop, uri)
@@ -193,12 +194,12 @@ class AbfsStore(SessionStore):
             return {"azure_sas_token": self._required(FIXED_SAS)}
         if kind == "OAuth":
             return self._oauth()
-        raise _unusable(f"{AUTH_TYPE} is {kind}, which is known to Spark alone")
+        raise self.unusable(f"{ABFS_PREFIX}{AUTH_TYPE} is {kind}, which is known to Spark alone")
 
     def _oauth(self) -> dict[str, Any]:
         provider = self.text(TOKEN_PROVIDER) or ""
         if provider == _CLIENT:
-            authority, tenant = _authority_and_tenant(self._required(CLIENT_ENDPOINT))
+            authority, tenant = self._authority_and_tenant()
             return {
                 "azure_authority_url": authority,
                 "azure_tenant_id": tenant,
@@ -214,7 +215,17 @@ class AbfsStore(SessionStore):
                 "azure_client_id": self._required(CLIENT_ID),
                 "azure_token_file": self.secret(TOKEN_FILE) or _WORKLOAD_TOKEN,
             }
-        raise _unusable(f"{TOKEN_PROVIDER} is {provider or 'not set'}, which is known to Spark alone")
+        raise self.unusable(f"{ABFS_PREFIX}{TOKEN_PROVIDER} is {provider or 'not set'}, which is known to Spark alone")
+
+    def _authority_and_tenant(self) -> tuple[str, str]:
+        """Split the URL of a tenant's token endpoint, such as `https://login.microsoftonline.com/TENANT/oauth2/token`."""
+        parts = urlsplit(self._required(CLIENT_ENDPOINT))
+        tenant, _, rest = parts.path.strip("/").partition("/")
+        if not parts.netloc or rest not in ("oauth2/token", "oauth2/v2.0/token"):
+            raise self.unusable(
+                f"{ABFS_PREFIX}{CLIENT_ENDPOINT} does not have the form https://HOST/TENANT/oauth2/token"
+            )
+        return f"{parts.scheme}://{parts.netloc}", tenant
 
     def _required(self, name: str) -> str:
         value = self.secret(name)
@@ -243,19 +254,3 @@ class AbfsStore(SessionStore):
         except NotForTasksError as error:
             return storage, str(error)
         return storage, azure_place(storage.at(self.uri), TABLES).identity.why_not_deltalake()
-
-
-def _authority_and_tenant(endpoint: str) -> tuple[str, str]:
-    """Split the URL of a tenant's token endpoint, such as `https://login.microsoftonline.com/TENANT/oauth2/token`."""
-    parts = urlsplit(endpoint)
-    tenant, _, rest = parts.path.strip("/").partition("/")
-    if not parts.netloc or rest not in ("oauth2/token", "oauth2/v2.0/token"):
-        raise _unusable(f"{CLIENT_ENDPOINT} does not have the form https://HOST/TENANT/oauth2/token")
-    return f"{parts.scheme}://{parts.netloc}", tenant
-
-
-def _unusable(why: str) -> NotForTasksError:
-    return NotForTasksError(
-        f"{ABFS_PREFIX}{why}: for tasks that write files themselves, set {STORAGE_PREFIX}azure.account.key or "
-        f"{STORAGE_PREFIX}azure.sas.token"
-    )

@@ -113,6 +113,7 @@ class GsStore(SessionStore):
 
     prefix, library = GS_PREFIX, "Google Cloud Storage (gcs-connector)"
     requirements = GS_REQUIREMENTS
+    own_settings = f"{STORAGE_PREFIX}gcs.credentials.path or {STORAGE_PREFIX}gcs.credentials.json"
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
         super().__init__(hadoop, uri)
@@ -141,7 +142,7 @@ class GsStore(SessionStore):
         """
         kind, key_file = self.text(AUTH_TYPE), self.text(KEY_FILE)
         if not kind and key_file:
-            raise _unusable(f"{KEY_FILE} is set, but {GS_PREFIX}{AUTH_TYPE} is not")
+            raise self.unusable(f"{GS_PREFIX}{KEY_FILE} is set, but {GS_PREFIX}{AUTH_TYPE} is not")
         if kind == _KEY_FILE:
             if not key_file:
                 raise NoCredentialsError(
@@ -155,7 +156,7 @@ class GsStore(SessionStore):
             return {}
         if (kind or _MACHINE) == _MACHINE:
             return {"gcs_machine": True}
-        raise _unusable(f"{AUTH_TYPE} is {kind}, which is known to Spark alone")
+        raise self.unusable(f"{GS_PREFIX}{AUTH_TYPE} is {kind}, which is known to Spark alone")
 
     def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
         if not self.has_connector:
@@ -176,10 +177,3 @@ class GsStore(SessionStore):
             return storage, str(error)
         except StorageAccessError:
             return storage, None  # the first request reports it
-
-
-def _unusable(why: str) -> NotForTasksError:
-    return NotForTasksError(
-        f"{GS_PREFIX}{why}: for tasks that write files themselves, set {STORAGE_PREFIX}gcs.credentials.path or "
-        f"{STORAGE_PREFIX}gcs.credentials.json"
-    )
