@@ -62,7 +62,9 @@ def deltalake_place(spec: ingest.TableSpec) -> tuple[str, dict[str, str]]:
     """
     parts = urlsplit(spec.uri)
     if parts.scheme == endpoints.GOOGLE_SCHEME:
-        return spec.uri, _google_options(spec.storage)
+        endpoint = endpoints.google_endpoint(spec.storage)
+        config = google_identity(spec.storage, ingest.STORAGE_PREFIX).for_deltalake()
+        return spec.uri, {"base_url": endpoint, **config, "allow_http": _allows_http(endpoint)}
     if parts.scheme in endpoints.AZURE_SCHEMES:
         place = endpoints.azure_place(spec.storage.at(spec.uri), endpoints.TABLES)
         config = {"account_name": place.account, "endpoint": place.endpoint, **place.identity.for_deltalake()}
@@ -76,11 +78,6 @@ def deltalake_place(spec: ingest.TableSpec) -> tuple[str, dict[str, str]]:
         settings = hadoop.hadoop_settings_of(access)
         return hadoop.name_node_url(f"hdfs://{parts.netloc}", settings) + parts.path, settings
     return spec.uri, delta_storage_options(spec.storage, parts.netloc) if parts.scheme == "s3" else {}
-
-
-def _google_options(storage: ingest.TableStorage) -> dict[str, str]:
-    endpoint, identity = endpoints.google_endpoint(storage), google_identity(storage, ingest.STORAGE_PREFIX)
-    return {"base_url": endpoint, **identity.for_deltalake(), "allow_http": _allows_http(endpoint)}
 
 
 def _allows_http(endpoint: str) -> str:
@@ -99,15 +96,11 @@ def delta_storage_options(storage: ingest.TableStorage, bucket: str) -> dict[str
     if not _LOADS.isdisjoint(os.environ):
         check_environment(_ROLES)
     session = table_session(storage, bucket)
-    options = session.object_store_config()
-    options |= _OWN_TIMES
-    options["allow_http"] = str(session.bucket_url.startswith("http:")).lower()
+    options = session.object_store_config() | _OWN_TIMES | {"allow_http": _allows_http(session.bucket_url)}
     if bundle := session.ca_bundle():
         options["certificate_path"] = bundle[0]
-    if storage.encryption:
-        options["aws_server_side_encryption"] = storage.encryption
-    if storage.kms_key:
-        options["aws_sse_kms_key_id"] = storage.kms_key
+    encryption = {"aws_server_side_encryption": storage.encryption, "aws_sse_kms_key_id": storage.kms_key}
+    options |= {name: value for name, value in encryption.items() if value}
     if not storage.anonymous:
         found = session.credentials()
         options |= {"aws_access_key_id": found["access_key_id"], "aws_secret_access_key": found["secret_access_key"]}
