@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
+from tiered_stream.delta.requirements.requirement import Kind
+from tiered_stream.delta.requirements.writer_requirements import find_requirement
+
+_REVIEWED = (Path(__file__).parent / "settings_without_effect.txt").read_text().split()
+
+
+def is_known(name: str) -> bool:
+    """Return whether a setting has an entry in the list, or somebody has seen that it asks nothing of writers."""
+    return find_requirement(Kind.SESSION, name) is not None or any(fnmatchcase(name, each) for each in _REVIEWED)
 
 
 def made_hadoop(

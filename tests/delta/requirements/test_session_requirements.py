@@ -19,8 +19,8 @@ from tiered_stream import land
 from tiered_stream.delta.landing.spark_lane import check_spark_sink
 from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, redrive
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.requirements.requirement import Handling, Kind
-from tiered_stream.delta.requirements.s3a import S3A_PREFIX, S3A_REQUIREMENTS, NotForTasksError
+from tiered_stream.delta.requirements.requirement import Handling
+from tiered_stream.delta.requirements.s3a import S3A_REQUIREMENTS, NotForTasksError
 from tiered_stream.delta.requirements.session_requirements import (
     CODEC,
     OUTPUT_TIMESTAMPS,
@@ -69,13 +69,6 @@ def test_each_setting_for_s3a_is_followed_or_leads_to_the_spark_lane() -> None:
         else:
             assert entry.handling in (Handling.HONOURED, Handling.NOTHING)
             settings.check_supported()
-
-
-def test_the_list_names_each_setting_once() -> None:
-    names = [each.name for each in (*SESSION_REQUIREMENTS, *S3A_REQUIREMENTS)]
-    assert len(names) == len(set(names))
-    assert all(each.kind is Kind.SESSION for each in (*SESSION_REQUIREMENTS, *S3A_REQUIREMENTS))
-    assert not any(each.name.startswith(S3A_PREFIX) for each in SESSION_REQUIREMENTS)
 
 
 def test_each_setting_that_is_said_to_have_no_effect_is_tried() -> None:

@@ -49,7 +49,6 @@ SIMPLE_KEYS = frozenset(
 _HOST = re.compile(r"\.[a-z0-9-]{1,63}\.(?:z\d+\.)?(?:dfs|blob)\.(?:core|storage|fabric)\.[a-z.]+")
 """Pattern of the end of a name that belongs to one account."""
 _entries = partial(entries, Kind.SESSION, prefix=ABFS_PREFIX)
-_nothing = partial(_entries, Handling.NOTHING)
 
 ABFS_REQUIREMENTS: tuple[Requirement, ...] = (
     *_entries(
@@ -82,30 +81,15 @@ ABFS_REQUIREMENTS: tuple[Requirement, ...] = (
         "encryption.encoded.client-provided-key", "encryption.encoded.client-provided-key-sha",
         "infinite-lease.directories", "page.blob.dir", "secure.mode", "storage.emulator.account.name",
     ),
-    *_nothing(
-        "account.oauth2.refresh.token", "account.oauth2.refresh.token.endpoint", "account.oauth2.user.name",
-        "account.oauth2.user.password", "delegation.token.provider.type", "shellkeyprovider.script",
-        note="As the provider that takes it.",
+    *_entries(
+        Handling.NOTHING, "enable.checksum.validation", "enable.full.blob.checksum.validation",
+        note="It is Spark's own check.",
     ),
-    *_nothing("enable.checksum.validation", "enable.full.blob.checksum.validation", note="It is Spark's own check."),
-    *_nothing(
-        "abfs.latency.track", "account.expect.header.enabled", "account.hns.enabled", "account.operation.idle.timeout",
-        "account.throttling.enabled", "analysis.period", "apache.http.client.*", "atomic.rename.*",
-        "authorization.caching.enable", "blob.atomic.rename.lease.refresh.duration", "blob.copy.*", "blob.dir.*",
-        "block.location.impersonatedhost", "block.size", "block.upload.active.blocks", "buffer.dir",
-        "buffered.pread.disable", "client.correlationid", "cluster.*", "concurrentRequestCount.*",
-        "createRemoteFileSystemDuringInitialization", "custom.token.fetch.retry.count", "data.blocks.buffer",
-        "delete.threads", "disable.outputstream.flush", "enable.abfslistiterator", "enable.autothrottling",
-        "enable.check.access", "enable.client.transaction.id", "enable.conditional.create.overwrite",
-        "enable.create.blob.idempotency", "enable.dfstoblob.fallback", "enable.flush", "enable.mkdir.overwrite",
-        "enable.paginated.delete", "enable.prefetch.request.priority", "enable.readahead*", "enable.rename.resilience",
-        "enable.tail.latency.*", "fns.account.service.type", "footer.read.request.size", "http.*",
-        "identity.transformer.*", "ingress.service.type", "io.*", "lease.threads", "list.max.results",
-        "local.sas.key.mode", "metric.*", "metrics.*", "networking.library", "oauth.token.fetch.retry.*",
-        "prefetch.request.priority.value", "read.*", "readahead.*", "readaheadqueue.depth", "rename.threads",
-        "sas.expiry.period", "sas.token.renew.period.for.streams", "saskey.usecontainersaskeyforallaccess",
-        "selfthrottling.*", "skip.metrics", "skipUserGroupMetadataDuringInitialization", "ssl.channel.mode",
-        "static.retry.*", "tail.latency.*", "tracingheader.format", "use.upn", "user.agent.prefix", "write.*",
+    *_entries(
+        Handling.NOTHING,
+        "account.expect.header.enabled", "block.location.impersonatedhost", "block.size",
+        "block.upload.active.blocks", "data.blocks.buffer", "identity.transformer.*", "metrics.*", "read.*",
+        "readahead.*", "skipUserGroupMetadataDuringInitialization", "tracingheader.format",
     ),
 )  # fmt: skip
 

@@ -73,10 +73,7 @@ GS_REQUIREMENTS: tuple[Requirement, ...] = (
         Handling.SPARK_LANE, "auth.service.account.enable", note="Other than `true`.", off=OFF - {"false"} | {"true"}
     ),
     *_entries(
-        Handling.NOTHING,
-        "auth.client.id", "auth.client.secret", "auth.refresh.token",
-        "auth.workload.identity.federation.credential.config.file", "authorization.handler.properties.*",
-        "proxy.password", "proxy.username", "requester.pays.buckets", "requester.pays.project.id",
+        Handling.NOTHING, "requester.pays.buckets", "requester.pays.project.id",
         note="It goes with the setting that takes it.",
     ),
     *_entries(
@@ -85,16 +82,8 @@ GS_REQUIREMENTS: tuple[Requirement, ...] = (
     ),
     *_entries(
         Handling.NOTHING,
-        "application.name.suffix", "batch.threads", "bidi.*", "block.size", "bucket.delete.enable", "client.type",
-        "client.upload.type", "cloud.logging.enable", "copy.with.rewrite.enable", "create.items.conflict.check.enable",
-        "fadvise.request.track.count", "glob.algorithm", "grpc.*", "hierarchical.namespace.folders.*", "http.*",
-        "implicit.dir.repair.enable", "inputstream.*", "io.buffer*", "lazy.init.enable", "list.max.items.per.call",
-        "marker.file.pattern", "max.requests.per.batch", "max.wait.for.empty.object.creation*", "metrics.sink",
-        "operation.*", "outputstream.buffer.size", "outputstream.direct.upload.enable", "outputstream.pipe.*",
-        "outputstream.sync.min.interval*", "outputstream.type", "outputstream.upload.*", "performance.cache.*",
-        "project.id", "reported.permissions", "rewrite.max.*", "status.parallel.enable", "storage.client.cache.enable",
-        "tracelog.enable", "vectored.read.*", "working.dir", "write.parallel.composite.upload.*",
-        "write.temporary.dirs",
+        "block.size", "client.upload.type", "grpc.*", "inputstream.*", "outputstream.direct.upload.enable",
+        "outputstream.upload.*", "write.parallel.composite.upload.*",
     ),
 )  # fmt: skip
 

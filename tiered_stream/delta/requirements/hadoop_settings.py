@@ -20,7 +20,10 @@ _WRITES = (
     "acl", "bucket-key", "canned", "checksum", "class", "cse", "encod", "encrypt", "grant", "header", "hold", "kms",
     "lock", "metadata", "requester", "retention", "sign", "sse", "tag", "upload",
 )  # fmt: skip
-"""Words in the name of an unknown setting that suggest that it sets a requirement for writers."""
+"""Words in the name of an unknown setting that suggest that it sets a requirement for writers.
+
+So only names with such a word have an entry that says that they ask nothing.
+"""
 
 
 class NotForTasksError(Exception):

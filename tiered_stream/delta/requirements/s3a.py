@@ -109,24 +109,14 @@ S3A_REQUIREMENTS: tuple[Requirement, ...] = (
         Handling.SPARK_LANE, "s3.client.factory.impl", note="Other than `DefaultS3ClientFactory`.",
         off=OFF | {"org.apache.hadoop.fs.s3a.defaults3clientfactory"},
     ),
-    *_entries(
-        Handling.NOTHING, "auth.profile.*", "assumed.role.*", note="As the credential provider that takes it."
-    ),
     *_entries(Handling.NOTHING, "encryption.*", "server-side-encryption.key", note="It goes with the algorithm."),
     *_entries(Handling.NOTHING, "checksum.generation", "checksum.validation", "request.md5.header",
                     note="Uploads always have a checksum."),
     *_entries(
         Handling.NOTHING,
-        "access.grants.fallback.to.iam", "analytics.accelerator*", "attempts.maximum", "audit.*", "authoritative.path",
-        "block.size", "bucket.probe", "buffer.dir", "bulk.delete.page.size", "change.detection.*",
-        "classloader.isolation", "client.sts.custom.headers*", "committer.*", "connection.*",
-        "create.conditional.enabled", "create.multipart", "create.performance*", "cross.region.access.enabled",
-        "directory.*", "downgrade.syncable.exceptions", "etag.checksum.enabled", "executor.capacity", "experimental.*",
-        "failinject.*", "fast.*", "http.signer.class", "impl.disable.cache", "input.*",
-        "internal.upload.part.count.limit", "io.rate.limit", "list.version", "max.total.tasks", "metadatastore.*",
-        "multiobjectdelete.enable", "multipart.*", "optimized.copy.from.local.enabled", "paging.maximum",
-        "performance.flags", "prefetch.*", "proxy.*", "readahead.range", "retry.*", "s3express.create.session",
-        "s3guard.*", "select.*", "socket.*", "ssl.channel.mode", "threads.*", "user.agent.prefix", "vectored.*",
+        "access.grants.fallback.to.iam", "audit.*", "block.size", "classloader.isolation", "client.sts.custom.headers*",
+        "committer.*", "connection.*", "directory.*", "etag.checksum.enabled", "fast.*", "http.signer.class", "input.*",
+        "internal.upload.part.count.limit", "metadatastore.*", "multipart.*", "prefetch.*", "s3guard.*", "select.*",
     ),
 )  # fmt: skip
 
