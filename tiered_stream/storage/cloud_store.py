@@ -350,10 +350,9 @@ class CloudStore(ObjectStore):
         while limit > seconds and limit > self._seconds / _SMALLEST_SHARE:
             limit /= 2
         clients = self._clients  # if a lesson replaces them meanwhile, the new client is for this attempt alone
-        client = clients.get(limit)
-        if client is None:
-            client = clients[limit] = self._service.connect(limit)
-        return client
+        if limit not in clients:
+            clients[limit] = self._service.connect(limit)
+        return clients[limit]
 
     def _replace_clients(self) -> None:
         self._clients = {}

@@ -27,11 +27,6 @@ from tiered_stream.storage.open_store import open_store
 
 _SESSION_TOKENS = frozenset(("AWS_SESSION_TOKEN", "AWS_TOKEN", "SESSION_TOKEN", "TOKEN"))
 """Environment variables whose value deltalake would send with keys that have no session token."""
-_OF_DELTALAKE = frozenset((
-    "SERVER_SIDE_ENCRYPTION", "SSE_KMS_KEY_ID", "SSE_CUSTOMER_KEY_BASE64", "SSE_BUCKET_KEY_ENABLED", "PROXY_URL",
-    "ALLOW_INVALID_CERTIFICATES",
-))  # fmt: skip
-"""Environment variables that deltalake reads without the prefix `AWS_`, too, and that its options cannot unset."""
 _OWN_TIMES = {"timeout": "30s", "connect_timeout": "5s"}
 """The times of the crate `object_store`, without which deltalake reads `TIMEOUT` and `CONNECT_TIMEOUT`."""
 _ROLES = frozenset(("AWS_IAM_ROLE_ARN", "AWS_S3_ASSUME_ROLE_ARN"))
@@ -90,9 +85,9 @@ def delta_storage_options(storage: ingest.TableStorage, bucket: str) -> dict[str
     They have credentials that are valid now, and nothing is left to the environment.
     """
     # Imported here, because boto3 takes long to import, and tables elsewhere do not need it.
-    from tiered_stream.storage.s3_client import check_environment, table_session
+    from tiered_stream.storage.s3_client import OF_DELTALAKE, check_environment, table_session
 
-    check_environment(_OF_DELTALAKE)
+    check_environment(OF_DELTALAKE)
     if not _LOADS.isdisjoint(os.environ):
         check_environment(_ROLES)
     session = table_session(storage, bucket)
