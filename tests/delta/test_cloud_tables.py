@@ -97,3 +97,13 @@ def test_a_replay_lands_what_lies_between_its_times_once(
     assert (again.records, again.finished_before) == (0, True)
     with pytest.raises(ConfigurationError, match="reach.*: the session"):
         verify(spark, options=given, table=files.uri)
+
+
+def test_a_replay_whose_checkpoint_is_gone_is_refused(
+    spark: SparkSession, tmp_path: Path, cloud: Cloud, bucket: str
+) -> None:
+    files, given = cloud.files(bucket, "bronze/orders"), options(LONG, cloud.settings())
+    times = {"from_time": str(FIRST_MS), "to_time": str(FIRST_MS + 1_000), "name": "mended"}
+    replay(spark, options=given, into=files.uri, checkpoint=str(tmp_path / "first"), **times)
+    with pytest.raises(ConfigurationError, match="has records of a replay named mended already"):
+        replay(spark, options=given, into=files.uri, checkpoint=str(tmp_path / "second"), **times)
