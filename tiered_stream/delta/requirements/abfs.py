@@ -52,17 +52,6 @@ _entries = partial(entries, Kind.SESSION, prefix=ABFS_PREFIX)
 
 ABFS_REQUIREMENTS: tuple[Requirement, ...] = (
     *_entries(
-        Handling.HONOURED,
-        ENDPOINT, ALWAYS_HTTPS, ACCOUNT_KEY, CLIENT_ID, CLIENT_SECRET, CLIENT_ENDPOINT, MSI_AUTHORITY, MSI_TENANT,
-        TOKEN_FILE, FIXED_SAS, CONTAINER_SAS,
-        note="Also as settings of one account, and of one container.",
-    ),
-    *_entries(
-        Handling.HONOURED, AUTH_TYPE, TOKEN_PROVIDER,
-        note="`SharedKey`, `SAS`, and `OAuth` with client credentials, managed identity or workload identity. Others "
-        "lead to the Spark lane.",
-    ),
-    *_entries(
         Handling.SPARK_LANE, KEY_PROVIDER, note="Other than `SimpleKeyProvider`.", off=OFF | SIMPLE_KEYS
     ),
     *_entries(

@@ -38,16 +38,6 @@ _entries = partial(entries, Kind.SESSION, prefix=GS_PREFIX)
 
 GS_REQUIREMENTS: tuple[Requirement, ...] = (
     *_entries(
-        Handling.HONOURED, AUTH_TYPE,
-        note="`APPLICATION_DEFAULT`, `COMPUTE_ENGINE`, `SERVICE_ACCOUNT_JSON_KEYFILE` and `UNAUTHENTICATED`. Others "
-        "lead to the Spark lane. Also with the prefix `google.cloud.`",
-    ),
-    *_entries(
-        Handling.HONOURED, KEY_FILE,
-        note="The file must be on all nodes. Without `fs.gs.auth.type`, it leads to the Spark lane.",
-    ),
-    *_entries(Handling.HONOURED, ROOT_URL, note="For Google's connector. Hadoop's own ignores it."),
-    *_entries(
         Handling.SPARK_LANE, "impl", note="Other than Google's connector and Hadoop's own.",
         off=OFF | {GOOGLES_CONNECTOR.lower(), HADOOPS_CONNECTOR.lower()},
     ),

@@ -65,12 +65,6 @@ _entries = partial(entries, Kind.SESSION, prefix=S3A_PREFIX)
 
 S3A_REQUIREMENTS: tuple[Requirement, ...] = (
     *_entries(
-        Handling.HONOURED,
-        "access.key", "aws.credentials.provider", "aws.credentials.provider.mapping", "connection.ssl.enabled",
-        "endpoint", "endpoint.region", "path.style.access", "secret.key", "security.credential.provider.path",
-        "session.token",
-    ),
-    *_entries(
         Handling.HONOURED, ACL, STORAGE_CLASS,
         note="Files are uploaded with it. A value that Hadoop 3.5 does not know leads to the Spark lane. deltalake "
         "does not follow it: where it is to commit, the query is refused.",
@@ -81,13 +75,6 @@ S3A_REQUIREMENTS: tuple[Requirement, ...] = (
         note="`AES256`, `SSE-S3`, `SSE-C`, and `SSE-KMS` and `DSSE-KMS` with their key. Encryption by the client and "
         "an `encryption.context` for KMS lead to the Spark lane.",
     ),
-    *_entries(
-        Handling.HONOURED, ACCESS_POINT,
-        note="As a setting of one bucket, which alone counts in S3A. ARNs of multi-region and Outposts access points "
-        "lead to the Spark lane.",
-    ),
-    *_entries(Handling.HONOURED, ACCESS_POINT_REQUIRED, note="Without an access point, the Spark lane is taken."),
-    *_entries(Handling.HONOURED, FIPS, note="At AWS. With an `endpoint` of one's own, the Spark lane is taken."),
     *_entries(Handling.HONOURED, REQUESTER_PAYS),
     *_entries(
         Handling.SPARK_LANE,
