@@ -8,20 +8,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import LONG, ODD, everything, in_order, options
+from tests.delta.archive import ODD, everything, in_order, options
 from tests.delta.clouds import keys
 from tests.delta.committing import commit_by_two_writers, table
 from tests.rigs.stack.hdfs import Hdfs
-from tiered_stream import land, replay, verify
+from tiered_stream import land, verify
 from tiered_stream.delta.commit.committer import choose_committer
 from tiered_stream.delta.commit.deltalake_commit import describe
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableSpec
 from tiered_stream.inspection.lag_report import committed_batch
-
-FIRST_MS = 1_700_000_000_000
-"""Time of the first record of `LONG`, whose records are a millisecond apart."""
 
 
 @pytest.fixture
@@ -69,14 +66,3 @@ def test_two_writers_at_once_lose_nothing_by_deltalake(root: str) -> None:
     files = TableSpec(f"{root}/t")
     commit_by_two_writers(files)
     assert all(".parquet" in key or key.startswith("_delta_log/") for key in keys(files))
-
-
-@pytest.mark.slow
-def test_a_replay_lands_what_lies_between_its_times_once(spark: SparkSession, root: str) -> None:
-    files, checkpoint = TableSpec(f"{root}/bronze/orders"), f"{root}/checkpoint"
-    times = {"from_time": str(FIRST_MS + 5_000), "to_time": str(FIRST_MS + 9_000)}
-    report = replay(spark, options=options(LONG), into=files.uri, checkpoint=checkpoint, **times)
-    assert (report.records, report.finished_before) == (4_000, False)
-    assert in_order(table(files).to_pyarrow_table()).equals(everything(LONG).slice(5_000, 4_000))
-    again = replay(spark, options=options(LONG), into=files.uri, checkpoint=checkpoint, **times)
-    assert (again.records, again.finished_before) == (0, True)

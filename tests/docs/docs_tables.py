@@ -62,7 +62,8 @@ def render_writer_requirements() -> str:
         lines.append(f"| {kind.value} | {names} | {done[0].upper()}{done[1:]} | {since} |")
     unknown = f"{Handling.SPARK_LANE.value}."
     lines.append(f"| a table | a name that is not in this table | {unknown[0].upper()}{unknown[1:]} | 0.1.0 |")
-    label = f"{unknown[0].upper()}{unknown[1:]} Where its name speaks of what is written, as `tag` or `header` do."
+    where = "Where its name speaks of what is written, as `tag` or `header` do. Others ask nothing."
+    label = f"{unknown[0].upper()}{unknown[1:]} {where}"
     for prefix in (S3A_PREFIX, ABFS_PREFIX, GS_PREFIX):
         lines.append(f"| session setting | `{prefix}*` that is not in this table | {label} | 0.1.0 |")
     return "\n".join(lines) + "\n"

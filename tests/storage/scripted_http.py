@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
 
+from tiered_stream.storage import attempts
+from tiered_stream.storage.signed import signed_connections
 from tiered_stream.timed_http import TimedSocket
 
 
@@ -54,6 +58,12 @@ def stalls_at_once(patch: pytest.MonkeyPatch) -> None:
 
     stalled: set[TimedSocket] = set()
     patch.setattr(TimedSocket, "recv_into", receive_or_time_out)
+
+
+def let_time_be(patch: pytest.MonkeyPatch, now: Callable[[], float]) -> None:
+    """Give attempts and signed connections this clock in seconds."""
+    for module in (attempts, signed_connections):
+        patch.setattr(module, "time", SimpleNamespace(monotonic=now, sleep=time.sleep))
 
 
 class ScriptedHttp:

@@ -10,7 +10,6 @@ import pytest
 from tests.rigs.cloud.aws import Aws
 from tests.rigs.cloud.origins import CHAIN
 from tests.rigs.stack.processes import wait_until
-from tiered_stream.errors import StorageAccessError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.object_store import ObjectStore
@@ -26,20 +25,6 @@ def opened(aws: Aws, monkeypatch: pytest.MonkeyPatch, folder: Path, source: str)
     return open_store(StorageOptions(uri="s3://lake/tier", s3_region=REGION))
 
 
-@pytest.mark.parametrize("source", CHAIN)
-def test_an_object_is_read_by_the_identity_of_the_chain(
-    aws: Aws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str
-) -> None:
-    store = opened(aws, monkeypatch, tmp_path, source)
-    assert store.get("key", ByteRange(1, 3)) == b"at"
-    assert list(store.list("")) == ["key"]
-    reads = [each for each in aws.requests if each.host.startswith("lake.")]
-    assert {each.identity for each in reads} == {
-        "user/reader" if source in ("environment", "profile with keys") else "role/reader"
-    }
-    assert {each.region for each in reads} == {REGION}
-
-
 # The other origins give credentials for at least 15 minutes.
 @pytest.mark.parametrize("source", ["task of ECS", "instance of EC2", "profile with `credential_process`"])
 def test_credentials_that_expire_soon_are_renewed(
@@ -51,13 +36,3 @@ def test_credentials_that_expire_soon_are_renewed(
     ends = max(key.expires for key in aws.keys.values() if key.token)
     wait_until(lambda: time.time() > ends, "the end of the credentials")
     assert store.get("key", ByteRange(1, 3)) == b"at"
-
-
-@pytest.mark.parametrize("status", [0, 400, 403, 500])
-def test_an_instance_without_credentials_is_named(
-    aws: Aws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int
-) -> None:
-    aws.metadata_status = status
-    with pytest.raises(StorageAccessError, match="no credentials for s3://lake"):
-        opened(aws, monkeypatch, tmp_path, "instance of EC2").get("key", ByteRange(0, 1))
-    assert not [each for each in aws.requests if each.host.startswith("lake.")]

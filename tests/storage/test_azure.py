@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rigs.stack.azurite import KEY, Azurite
-from tests.storage.scripted_http import ScriptedHttp, error
-from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageBucketNotFoundError
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.open_store import open_store
@@ -102,28 +100,3 @@ def test_a_key_for_encryption_in_the_environment_is_refused(monkeypatch: pytest.
     with pytest.raises(ConfigurationError, match="AZURE_STORAGE_ENCRYPTION_KEY") as caught:
         open_store(options(azure_account_name="mine", azure_account_key=SECRET))
     assert SECRET not in str(caught.value)
-
-
-def test_access_that_is_refused_names_options_and_role_but_no_secret() -> None:
-    with ScriptedHttp([error(403, "AuthenticationFailed")]) as server:
-        store = open_store(
-            options(azure_account_name="mine", azure_account_key=SECRET, azure_endpoint_url=f"{server.url}/mine")
-        )
-        with pytest.raises(StorageAccessError, match="403.*azure.account.key.*Storage Blob Data Reader") as caught:
-            store.get("key", RANGE)
-    assert SECRET not in str(caught.value)
-
-
-@pytest.mark.stack
-def test_a_missing_container_names_the_container_and_the_option(azurite: Azurite) -> None:
-    store = open_store(StorageOptions(**azurite.options(), uri="az://no-such-container"))  # type: ignore[arg-type]
-    with pytest.raises(StorageBucketNotFoundError, match=r"container no-such-container \(option remote.storage.uri\)"):
-        store.get("key", RANGE)
-
-
-@pytest.mark.stack
-def test_a_connection_string_with_a_key_reads(azurite: Azurite) -> None:
-    text = (
-        f"DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={KEY};BlobEndpoint={azurite.endpoint}"
-    )
-    assert list(open_store(options("az://contract/nothing", azure_connection_string=text)).list("")) == []

@@ -12,7 +12,7 @@ import pytest
 from tests.rigs.cloud.azure import TENANT, Azure
 from tests.rigs.stack.azurite import ACCOUNT
 from tests.rigs.stack.processes import wait_until
-from tiered_stream.errors import StorageAccessError, StorageUnavailableError
+from tiered_stream.errors import StorageUnavailableError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.azure import AzureContainer
@@ -20,14 +20,6 @@ from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
 
 CONTAINER = "lake"
-
-
-def key(azure: Azure, _: Path) -> Mapping[str, str]:
-    return {"azure_account_key": azure.key}
-
-
-def signature(azure: Azure, _: Path) -> Mapping[str, str]:
-    return {"azure_sas_token": azure.read_token(CONTAINER)}
 
 
 def secret(azure: Azure, _: Path) -> Mapping[str, str]:
@@ -49,21 +41,6 @@ def managed(azure: Azure, _: Path) -> Mapping[str, str]:
     return {}
 
 
-def chosen(azure: Azure, _: Path) -> Mapping[str, str]:
-    azure.managed += ["other", "reader"]
-    return {"azure_client_id": "reader"}
-
-
-SOURCES: Mapping[str, tuple[Callable[[Azure, Path], Mapping[str, str]], str]] = {
-    "key": (key, "account key"),
-    "signature": (signature, "shared access signature"),
-    "secret": (secret, "reader"),
-    "workload": (workload, "reader"),
-    "managed": (managed, "reader"),
-    "chosen": (chosen, "reader"),
-}
-
-
 @pytest.fixture(scope="module")
 def made() -> set[str]:
     return set()
@@ -78,19 +55,6 @@ def opened(azure: Azure, made: set[str], settings: Mapping[str, str]) -> ObjectS
     azure.requests.clear()
     uri = f"abfss://{CONTAINER}@{ACCOUNT}.dfs.{azure.domain}/tier"
     return open_store(StorageOptions(uri=uri, **settings))
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_an_object_is_read_by_the_identity_of_the_settings(
-    azure_cloud: Azure, made: set[str], tmp_path: Path, source: str
-) -> None:
-    settings, identity = SOURCES[source]
-    store = opened(azure_cloud, made, settings(azure_cloud, tmp_path))
-    assert store.get("key", ByteRange(1, 3)) == b"at"
-    assert list(store.list("")) == ["key"]
-    reads = [each for each in azure_cloud.requests if each.host == azure_cloud.host]
-    assert {(each.identity, each.status) for each in reads} <= {(identity, 200), (identity, 206)}
-    assert reads
 
 
 @pytest.mark.parametrize(
@@ -111,89 +75,21 @@ def test_an_account_in_a_national_cloud_is_read_by_its_own_authority(
     assert set(azure_cloud.lookups) == hosts
 
 
-def test_a_service_account_of_aks_is_found_in_the_environment(
-    azure_cloud: Azure, made: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("source", [secret, workload, managed])
+def test_tokens_that_expire_are_renewed(
+    azure_cloud: Azure, made: set[str], tmp_path: Path, source: Callable[[Azure, Path], Mapping[str, str]]
 ) -> None:
-    """The variables are as the webhook of workload identity sets them."""
-    workload(azure_cloud, tmp_path)
-    variables = {
-        "AUTHORITY_HOST": f"https://{azure_cloud.authority}/", "CLIENT_ID": "reader", "TENANT_ID": TENANT,
-        "FEDERATED_TOKEN_FILE": str(tmp_path / "token"),
-    }  # fmt: skip
-    for name, value in variables.items():
-        monkeypatch.setenv(f"AZURE_{name}", value)
-    assert opened(azure_cloud, made, {}).get("key", ByteRange(1, 3)) == b"at"
-    assert {each.identity for each in azure_cloud.requests} == {"reader"}
-
-
-@pytest.mark.parametrize("source", ["secret", "workload", "managed"])
-def test_tokens_that_expire_are_renewed(azure_cloud: Azure, made: set[str], tmp_path: Path, source: str) -> None:
     azure_cloud.lifetime = 2
-    settings, _ = SOURCES[source]
-    store = opened(azure_cloud, made, settings(azure_cloud, tmp_path))
+    store = opened(azure_cloud, made, source(azure_cloud, tmp_path))
     assert store.get("key", ByteRange(0, 1)) == b"d"
     ends = max(token.expires for token in azure_cloud.tokens.values())
     wait_until(lambda: time.time() > ends, "the end of the token")
     assert store.get("key", ByteRange(1, 3)) == b"at"
 
 
-def wrong_secret(azure: Azure) -> None:
-    azure.applications["reader"] = "another-secret"
-
-
-def unknown_application(azure: Azure) -> None:
-    azure.applications.clear()
-
-
-def no_role(azure: Azure) -> None:
-    azure.without_role.add("reader")
-
-
-def no_identity(azure: Azure) -> None:
-    azure.managed.clear()
-
-
-def no_keys(azure: Azure) -> None:
-    azure.allows_keys = False
-
-
-def no_metadata(azure: Azure) -> None:
-    azure.metadata_status = 403
-
-
-def updated_metadata(azure: Azure) -> None:
-    """Respond as the metadata service does while it is updated, for up to 70 seconds, by its documentation."""
-    azure.metadata_status = 404
-
-
-@pytest.mark.parametrize(
-    ("source", "refuse"),
-    [
-        ("secret", wrong_secret),
-        ("secret", unknown_application),
-        ("secret", no_role),
-        ("managed", no_identity),
-        ("managed", no_metadata),
-        ("managed", updated_metadata),
-        ("managed", no_role),
-        ("key", no_keys),
-    ],
-)
-def test_an_identity_that_is_refused_is_an_error_of_access(
-    azure_cloud: Azure, made: set[str], tmp_path: Path, source: str, refuse: Callable[[Azure], None]
-) -> None:
-    settings, _ = SOURCES[source]
-    store = opened(azure_cloud, made, settings(azure_cloud, tmp_path))
-    refuse(azure_cloud)
-    with pytest.raises(StorageAccessError) as raised:
-        store.get("key", ByteRange(0, 1))
-    assert "az://lake" in str(raised.value)
-    assert "the-secret" not in str(raised.value)
-
-
-def test_an_account_that_does_not_exist_is_not_reached(azure_cloud: Azure, tmp_path: Path) -> None:
+def test_an_account_that_does_not_exist_is_not_reached(azure_cloud: Azure) -> None:
     uri = "abfss://lake@nowhere.dfs.core.windows.net/tier"
-    store = open_store(StorageOptions(uri=uri, request_timeout_ms=2000, **key(azure_cloud, tmp_path)))
+    store = open_store(StorageOptions(uri=uri, request_timeout_ms=2000, azure_account_key=azure_cloud.key))
     with pytest.raises(StorageUnavailableError, match="nowhere.blob.core.windows.net"):
         store.get("key", ByteRange(0, 1))
     assert set(azure_cloud.lookups) == {"nowhere.blob.core.windows.net"}

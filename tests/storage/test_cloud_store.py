@@ -14,7 +14,7 @@ import pytest
 
 from tests.dripping import dripping
 from tests.storage.clouds import CLOUDS, Cloud, answer, part
-from tests.storage.scripted_http import SILENCE, ScriptedHttp, error
+from tests.storage.scripted_http import SILENCE, ScriptedHttp, error, let_time_be
 from tiered_stream.errors import (
     ConfigurationError,
     CorruptDataError,
@@ -133,12 +133,14 @@ ANSWERS = {"range": part(b"data"), "whole": answer(200, b"data")}
 
 
 @pytest.mark.parametrize("has_fallback,attempts", [(False, 4), (True, 2)])
-def test_a_request_that_stalls_is_sent_again(cloud: Cloud, has_fallback: bool, attempts: int) -> None:
+def test_a_request_that_stalls_is_sent_again(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, has_fallback: bool, attempts: int
+) -> None:
     """Once only where brokers have the records, too."""
+    monkeypatch.setattr("tiered_stream.storage.attempts._FIRST_WAIT", 0.0)
 
     def store(server: ScriptedHttp, timeout_ms: int) -> ObjectStore:
-        options = cloud.options(server.url, has_fallback=has_fallback, read_timeout_ms=timeout_ms)
-        return CloudStore(cloud.service(options), "p/", sleep=lambda _: None)
+        return cloud.store(server.url, has_fallback=has_fallback, read_timeout_ms=timeout_ms)
 
     def is_answered_at_last(by: str) -> None:
         answered = ANSWERS.get(by) or answer(200, cloud.keys)
@@ -170,11 +172,11 @@ def test_a_response_that_trickles_in_ends_with_the_time_of_the_request(cloud: Cl
             store.get("key", Limit("x", 1 << 30) if by == "whole" else ByteRange(0, 1 << 20))
 
 
-def test_each_request_has_its_own_time(cloud: Cloud) -> None:
+def test_each_request_has_its_own_time(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = [0.0]
+    let_time_be(monkeypatch, lambda: seconds[0])
     with ScriptedHttp([part(b"data")]) as server:
-        service = cloud.service(cloud.options(server.url, request_timeout_ms=60_000))
-        store = CloudStore(service, "p/", now=lambda: seconds[0])
+        store = cloud.store(server.url, request_timeout_ms=60_000)
         for _ in range(3):
             assert store.get("key", ByteRange(0, 4)) == b"data"
             seconds[0] += 50.0

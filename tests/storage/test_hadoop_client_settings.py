@@ -15,10 +15,10 @@ from tiered_stream.storage.hadoop.client_settings import (
     NewFiles,
     asks_for_kerberos,
     conf_dir_advice,
+    default_file_system,
     hadoop_settings_of,
     name_node_url,
     new_files,
-    setting,
     with_address_of_token,
 )
 from tiered_stream.storage.hdfs_store import HdfsStore
@@ -32,16 +32,17 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_setting_comes_from_the_options_or_from_the_files(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert setting({}, "fs.defaultFS") is None and not asks_for_kerberos({})
+    assert not asks_for_kerberos(hadoop_settings_of(StorageOptions()))
     write_site(conf / "core-site.xml", {"fs.defaultFS": "hdfs://one", "hadoop.security.authentication": "kerberos"})
     write_site(conf / "hdfs-site.xml", {"dfs.replication": "2"})
-    assert setting({}, "dfs.replication") == "2"
-    assert setting({"fs.defaultFS": "hdfs://mine"}, "fs.defaultFS") == "hdfs://mine"
-    assert asks_for_kerberos({}) and not asks_for_kerberos({"hadoop.security.authentication": "simple"})
+    given = StorageOptions(hdfs_settings='{"fs.defaultFS": "hdfs://mine", "hadoop.security.authentication": "simple"}')
+    own, found = hadoop_settings_of(given), hadoop_settings_of(StorageOptions())
+    assert (found["dfs.replication"], found["fs.defaultFS"], own["fs.defaultFS"]) == ("2", "hdfs://one", "hdfs://mine")
+    assert asks_for_kerberos(found) and not asks_for_kerberos(own)
     write_site(conf / "home" / "etc" / "hadoop" / "core-site.xml", {"fs.defaultFS": "hdfs://home"})
     monkeypatch.delenv("HADOOP_CONF_DIR")
     monkeypatch.setenv("HADOOP_HOME", str(conf / "home"))
-    assert setting({}, "fs.defaultFS") == "hdfs://home"
+    assert hadoop_settings_of(StorageOptions())["fs.defaultFS"] == "hdfs://home"
 
 
 SITE = """<configuration xmlns:xi="http://www.w3.org/2001/XInclude">{}</configuration>"""
@@ -70,7 +71,7 @@ def test_files_may_include_others_and_have_variables(conf: Path, monkeypatch: py
         "fs.defaultFS": "hdfs://lake", "dfs.ha.namenodes.lake": "nn1,nn2", "dfs.replication": "2"
     }  # fmt: skip
     assert [found[name] for name in "abcde"] == ["${env.NONE}", "lake", "${c}", "${nothing}", str(Path.home())]
-    assert setting({}, "fs.defaultFS") == "hdfs://lake"
+    assert default_file_system() == "hdfs://lake"
 
 
 @pytest.mark.parametrize("href", ["core-site.xml", "none.xml", "http://host/a.xml", ""])

@@ -13,7 +13,7 @@ import pytest
 from tests.local_http import Answer, LocalHttp, respond
 from tests.rigs.stack.azurite import KEY
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_store import by_bytes, by_components
+from tiered_stream.storage.azure import AzureContainer
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_store import open_store
 
@@ -78,7 +78,7 @@ class Container:
 
 
 @pytest.fixture(
-    params=list(product((by_bytes, by_components), (3, 20), (False, True))),
+    params=list(product(AzureContainer.orders, (3, 20), (False, True))),
     ids=lambda given: f"{given[0].__name__}-{given[1]}-{given[2]}",
 )
 def container(request: pytest.FixtureRequest) -> Iterator[Container]:
@@ -126,7 +126,7 @@ def test_a_listing_after_a_key_gives_the_later_keys_in_the_services_order(contai
 @pytest.mark.parametrize("starts", [False, True])
 def test_a_listing_in_the_order_of_bytes_ends_at_the_first_key_beyond_the_prefix(starts: bool) -> None:
     keys = [f"{folder}/{number:03}" for folder in ("orders-1", "orders", "z") for number in range(200)]
-    container = Container(by_bytes, 100, starts=starts, keys=tuple(keys))
+    container = Container(str, 100, starts=starts, keys=tuple(keys))
     with container.server:
         assert len(list(store(container).list("orders-"))) == 200
     assert container.requests == 3
@@ -134,7 +134,7 @@ def test_a_listing_in_the_order_of_bytes_ends_at_the_first_key_beyond_the_prefix
 
 def test_a_topic_that_is_not_there_costs_one_request_in_the_order_of_bytes() -> None:
     keys = [f"{folder}/{number:03}" for folder in ("orders", "z") for number in range(200)]
-    container = Container(by_bytes, 100, starts=True, keys=tuple(keys))
+    container = Container(str, 100, starts=True, keys=tuple(keys))
     with container.server:
         assert list(store(container).list("payments-")) == []
     assert container.requests == 1

@@ -17,105 +17,50 @@ def window_of(in_flight: int = 16, memory: int = 12 * USUAL) -> RequestWindow:
     return RequestWindow(FetchOptions(USUAL, in_flight, memory))
 
 
-def after(window: RequestWindow, request: float, work: float, times: int = 20, busy: int = 0, size: int = USUAL) -> int:
-    """The window's size once so many requests of `size` bytes took so long, and the decoder with each."""
+def after(window: RequestWindow, request: float, work: float, size: int = USUAL, times: int = 20) -> None:
+    """Let `times` requests of `size` bytes take `request` seconds, and the decoder `work` seconds with each."""
     for _ in range(times):
-        window.record_response(size, request, (size, work), busy)
-    return window.size
+        window.record_response(size, request, (size, work), 0)
 
 
-def test_the_first_requests_of_a_task_are_sent_all_at_once() -> None:
-    assert window_of(16).size == FIRST_REQUESTS
+@pytest.mark.parametrize(
+    ("taken", "size", "request_bytes"),
+    [
+        ([], FIRST_REQUESTS, 8),
+        ([(0.19, 0.03)], 12, 8),
+        ([(0.105, 0.03)], 8, 8),
+        ([(0.008, 0.03)], 3, 16),
+        ([(0.008, 0.0028, 1)], 7, 8),  # small segments
+        ([(0.01, 0.03), (30.0, 0.03, USUAL, 1)], 3, 16),  # one request is slow
+        # The storage is quick for large requests, too.
+        ([(0.01, 0.03), (0.02, 0.06, 16)], 2, 16),
+        ([(0.05, 0.03), (0.1, 0.06, 16)], 4, 16),
+        # Memory does not hold as many as are needed. Large requests would take as long as before.
+        ([(0.37, 0.02)], 19, 4),
+        ([(0.37, 0.02), (0.23, 0.01, 4)], 19, 4),
+        # The storage gets quicker, or slower.
+        ([(0.37, 0.02), (0.02, 0.01, 4)], 6, 8),
+        ([(0.37, 0.02), (0.02, 0.01, 4), (0.002, 0.01, 4)], 3, 16),
+        ([(0.01, 0.03), (0.38, 0.02)], 19, 4),
+        ([(0.01, 0.03), (0.5, 0.06, 16)], 14, 8),
+        ([(0.01, 0.03), (0.5, 0.06, 16), (2.0, 0.06, 16)], 19, 4),
+    ],
+)
+def test_number_and_size_of_requests_follow_storage_and_decoder(
+    taken: list[tuple[float, float]], size: int, request_bytes: int
+) -> None:
+    window = window_of()
+    for each in taken:
+        after(window, *each)
+    assert (window.size, window.request_bytes()) == (size, request_bytes)
+
+
+def test_requests_in_flight_and_memory_are_limits() -> None:
     assert window_of(1).size == 4
-
-
-def test_a_storage_that_takes_its_time_is_asked_for_more_at_once() -> None:
-    assert after(window_of(16), request=0.19, work=0.03) == 12
-    assert after(window_of(16), request=0.38, work=0.02) == 19
-
-
-def test_a_quick_storage_is_asked_for_little_ahead() -> None:
-    assert after(window_of(16), request=0.008, work=0.03) == 3
-
-
-def test_of_small_segments_more_are_asked_for() -> None:
-    assert after(window_of(16), request=0.008, work=0.0028, size=1) == 7
-
-
-def test_of_larger_requests_than_usual_fewer_are_asked_for() -> None:
-    assert after(window_of(16), request=0.008, work=0.03, size=2 * USUAL) == 2
-
-
-def test_one_slow_request_is_no_reason_for_more() -> None:
-    window = window_of(16)
-    after(window, request=0.01, work=0.03)
-    window.record_response(USUAL, 30.0, (USUAL, 0.03), 0)
-    assert window.size == 3
-
-
-def test_before_anything_is_known_requests_are_of_the_usual_size() -> None:
-    assert window_of().request_bytes() == 8
-
-
-def test_a_quick_storage_is_asked_for_twice_as_much_at_once() -> None:
-    window = window_of()
-    after(window, request=0.01, work=0.03)
-    assert window.request_bytes() == 16
-    after(window, request=0.02, work=0.06, size=16)
-    assert window.request_bytes() == 16
-
-
-def test_where_memory_is_short_requests_do_not_get_larger() -> None:
-    window = window_of(memory=40)
-    after(window, request=0.01, work=0.03)
-    assert window.request_bytes() == 10
-
-
-def test_a_storage_that_is_hardly_slower_than_the_decoder_is_asked_as_ever() -> None:
-    window = window_of()
-    after(window, request=0.1, work=0.03)
-    assert window.request_bytes() == 8
-
-
-def test_requests_that_are_large_stay_so_while_their_own_size_comes_quickly() -> None:
-    window = window_of()
-    after(window, request=0.05, work=0.03)
-    after(window, request=0.1, work=0.06, size=16)
-    assert window.request_bytes() == 16
-
-
-def test_requests_are_small_where_more_are_needed_than_memory_holds() -> None:
-    window = window_of()
-    after(window, request=0.37, work=0.02)
-    assert window.request_bytes() == 4
-    after(window, request=0.23, work=0.01, size=4)
-    assert window.request_bytes() == 4  # large ones would take as long as they did
-    assert window.size == 19
-    assert window_of(memory=1000).request_bytes() == 8
-
-
-def test_a_storage_that_gets_quicker_is_asked_for_more_at_once_again() -> None:
-    window = window_of()
-    after(window, request=0.37, work=0.02)
-    after(window, request=0.02, work=0.01, size=4)
-    assert window.request_bytes() == 8
-    after(window, request=0.002, work=0.01, size=4)
-    assert window.request_bytes() == 16
-
-
-def test_a_storage_that_gets_slower_is_asked_for_less_at_once_again() -> None:
-    window = window_of()
-    after(window, request=0.01, work=0.03)
-    after(window, request=0.5, work=0.06, size=16)
-    assert window.request_bytes() == 8
-    after(window, request=2.0, work=0.06, size=16)
-    assert window.request_bytes() == 4
-
-
-def test_what_it_learned_it_forgets() -> None:
-    window = window_of(16)
-    after(window, request=0.01, work=0.03)
-    assert after(window, request=0.38, work=0.02) == 19
+    little, much = window_of(memory=40), window_of(memory=1000)
+    after(little, 0.01, 0.03)
+    after(much, 0.37, 0.02)
+    assert (little.request_bytes(), much.request_bytes()) == (10, 8)
 
 
 def test_without_work_to_compare_with_nothing_changes() -> None:
@@ -127,7 +72,8 @@ def test_without_work_to_compare_with_nothing_changes() -> None:
 
 def test_a_storage_that_asks_for_fewer_requests_gets_half_and_then_one_more_at_a_time() -> None:
     window = window_of(16)
-    assert after(window, request=1.0, work=0.01) == 19
+    after(window, request=1.0, work=0.01)
+    assert window.size == 19
     window.record_response(USUAL, 1.0, (USUAL, 0.01), busy_answers=3)
     assert window.size == 9
     window.record_response(USUAL, 1.0, (USUAL, 0.01), busy_answers=4)

@@ -57,28 +57,22 @@ def test_no_credentials_anywhere_name_the_options_and_the_chain(monkeypatch: pyt
         store.get("key", DEFAULT_LIMITS.index)
 
 
-@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed"])
-def test_credentials_that_a_400_refuses_are_a_matter_of_access(code: str) -> None:
-    with ScriptedHttp([error(400, code)]) as server, pytest.raises(StorageAccessError, match=code):
-        S3.store(server.url).get("key", DEFAULT_LIMITS.index)
+OBJECT = r"grant s3:GetObject on arn:aws:s3:::bucket/p/t-1\.log, and kms:Decrypt.*Without s3:ListBucket on arn:aws"
 
 
-def test_an_access_key_that_versitygw_does_not_know_is_not_a_missing_object() -> None:
-    named = pytest.raises(StorageAccessError, match=r"404 XAdminUserNotFound.*remote\.storage\.aws\.access\.key\.id")
-    with ScriptedHttp([error(404, "XAdminUserNotFound")]) as server, named:
-        S3.store(server.url).get("key", DEFAULT_LIMITS.index)
-
-
-def test_a_listing_that_is_refused_names_the_permission() -> None:
-    named = pytest.raises(StorageAccessError, match="grant s3:ListBucket on arn:aws:s3:::bucket;")
-    with ScriptedHttp([error(403, "AccessDenied")]) as server, named:
-        list(S3.store(server.url).list("t-"))
-
-
-def test_an_object_that_is_refused_names_the_permission_for_this_object() -> None:
-    grant = r"grant s3:GetObject on arn:aws:s3:::bucket/p/t-1\.log, and kms:Decrypt.*Without s3:ListBucket on arn:aws"
-    with ScriptedHttp([error(403, "AccessDenied")]) as server, pytest.raises(StorageAccessError, match=grant):
-        S3.store(server.url).get("t-1.log", ByteRange(0, 5))
+@pytest.mark.parametrize(
+    ("status", "code", "names", "lists"),
+    [
+        *((400, code, code, False) for code in ("ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed")),
+        (404, "XAdminUserNotFound", r"404 XAdminUserNotFound.*remote\.storage\.aws\.access\.key\.id", False),
+        (403, "AccessDenied", OBJECT, False),
+        (403, "AccessDenied", "grant s3:ListBucket on arn:aws:s3:::bucket;", True),
+    ],
+)
+def test_a_refusal_is_a_matter_of_access_and_names_the_fix(status: int, code: str, names: str, lists: bool) -> None:
+    with ScriptedHttp([error(status, code)]) as server, pytest.raises(StorageAccessError, match=names):
+        store = S3.store(server.url)
+        list(store.list("t-")) if lists else store.get("t-1.log", ByteRange(0, 5))
 
 
 @pytest.mark.parametrize("quote", ["", "&quot;", '"'])

@@ -102,21 +102,11 @@ class Attempts:
 
     Args:
         unreachable: returns an error message for an object whose service could not be reached, by the object's name.
-        now: clock in seconds.
-        sleep: waits for a number of seconds.
     """
 
-    def __init__(
-        self,
-        timeouts: RequestTimeouts,
-        unreachable: Callable[[str, AttemptError], str],
-        now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = lambda seconds: time.sleep(seconds),
-    ) -> None:
+    def __init__(self, timeouts: RequestTimeouts, unreachable: Callable[[str, AttemptError], str]) -> None:
         self._timeouts = timeouts
         self._unreachable = unreachable
-        self._now = now
-        self._sleep = sleep
         self.busy_answers = 0
         """Number of responses so far that asked for fewer requests."""
 
@@ -139,11 +129,11 @@ class Attempts:
             StorageUnavailableError: the last attempt failed by a failure that may pass.
             AttemptError: an attempt failed by a failure that cannot pass.
         """
-        end = self._now() + self._timeouts.total_ms / 1000
+        end = time.monotonic() + self._timeouts.total_ms / 1000
         timeouts, learned, patience = 0, False, _MOST_RETRY_AFTER
         for number in range(1, _BUSY_ATTEMPTS + 1):
             try:
-                return attempt(end - self._now())
+                return attempt(end - time.monotonic())
             except AttemptError as failure:
                 if not learned and number < ATTEMPTS and learns_from(failure):
                     learned = True
@@ -157,14 +147,11 @@ class Attempts:
                 asked = min(failure.retry_after, patience)
                 patience -= asked
                 wait = max(own_wait, asked)
-                is_over = self._now() + wait >= end
-                if (
-                    number >= (_BUSY_ATTEMPTS if is_busy else ATTEMPTS)
-                    or timeouts == self._timeouts.attempts
-                    or is_over
-                ):
+                is_over = time.monotonic() + wait >= end
+                is_last = number >= (_BUSY_ATTEMPTS if is_busy else ATTEMPTS) or timeouts == self._timeouts.attempts
+                if is_last or is_over:
                     raise self._error(failure, name, is_over) from None
-            self._sleep(wait)
+            time.sleep(wait)
         raise AssertionError("the last attempt has returned or raised")
 
     def _error(self, failure: AttemptError, name: str, is_over: bool) -> errors.StorageUnavailableError:

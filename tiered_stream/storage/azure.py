@@ -6,8 +6,8 @@ from obstore.store import AzureStore
 
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, azure_place
-from tiered_stream.storage.cloud_store import Service, by_bytes, by_components
-from tiered_stream.storage.identity.access_tokens import TokenSource, token_source
+from tiered_stream.storage.cloud_store import Service
+from tiered_stream.storage.identity.access_tokens import token_source
 
 
 class AzureContainer(Service):
@@ -15,7 +15,7 @@ class AzureContainer(Service):
 
     client_class, endpoint_option = AzureStore, "azure.endpoint.url"
     bucket_kind, missing_code = "container", "ContainerNotFound"
-    orders = (by_bytes, by_components)  # an account with a hierarchical namespace has the second one
+    orders = (str, lambda key: key.split("/"))  # in a hierarchical namespace, `a/b` comes before `a-b/c`
 
     def __init__(self, options: StorageOptions, use: StoreUse = SEGMENTS) -> None:
         """Read account, endpoint and credentials from the options."""
@@ -24,10 +24,6 @@ class AzureContainer(Service):
         super().__init__(options, "az", place.container, place.endpoint, use, config)
         request = place.identity.token_request()
         self.credential_provider = request and token_source(request, self.timeouts)
-
-    def tokens(self) -> TokenSource | None:
-        tokens: TokenSource | None = self.credential_provider
-        return tokens
 
     def access_hint(self) -> str:
         use = self.use

@@ -32,7 +32,7 @@ from tiered_stream.storage.cloud_endpoints import StoreUse
 from tiered_stream.storage.object_store import ObjectStore, in_one_buffer, too_short
 
 if TYPE_CHECKING:
-    from obstore import GetResult, ObjectMeta
+    from obstore import ObjectMeta
     from obstore.store import AzureStore, ClientConfig, GCSStore, S3Store
 
     from tiered_stream.storage.identity.access_tokens import TokenSource
@@ -74,16 +74,6 @@ _CHUNK_BYTES = 1 << 20
 """Approximate bytes of a large body that obstore gives at once."""
 
 
-def by_bytes(key: str) -> str:
-    """Return the sort key of most services: they compare whole keys."""
-    return key
-
-
-def by_components(key: str) -> list[str]:
-    """Return the sort key of Azure's accounts with a hierarchical namespace: `a/b` comes before `a-b/c`."""
-    return key.split("/")
-
-
 class Service(ABC):
     """Part of a store that differs between the services: it opens clients, and builds errors.
 
@@ -106,8 +96,11 @@ class Service(ABC):
     access_codes: ClassVar[Collection[str]] = ()
     """Error codes of refused access, in addition to the statuses 401 and 403."""
 
-    orders: ClassVar[Sequence[Callable[[str], Any]]] = (by_bytes,)
-    """Functions that return sort keys of object keys, one of which the service's listings follow."""
+    orders: ClassVar[Sequence[Callable[[str], Any]]] = (str,)
+    """Functions that return sort keys of object keys, one of which the service's listings follow.
+
+    Most services compare whole keys.
+    """
     can_sign: bool = True
     """True if a signed URL alone is enough to read an object."""
     credential_provider: Any = None
@@ -129,16 +122,31 @@ class Service(ABC):
         """Return the seconds until the credentials end that sign URLs, if the URLs end with them; else infinity."""
         return inf
 
-    def open(self, client: ClientConfig, retries: int) -> Client:
-        """Return a new client with these options, without sending a request.
-
-        Args:
-            client: obstore's options of the client.
-            retries: number of times that the client repeats a failed attempt.
+    def prepare(self, client: ClientConfig) -> None:  # noqa: B027 - there may be nothing to prepare
+        """Set `config`, `credential_provider` and `client`, obstore's options of a new client, as they are now.
 
         Raises:
             StorageAccessError: there are no credentials.
         """
+
+    def connect(self, seconds: float, retries: int = 0) -> Client:
+        """Return a new client whose attempts take at most `seconds` each, without sending a request.
+
+        Args:
+            retries: number of times that the client repeats a failed attempt.
+
+        Raises:
+            StorageAccessError: there are no credentials.
+            ConfigurationError: credentials are of an unknown type, or the environment would replace them.
+        """
+        client: ClientConfig = {
+            "allow_http": urlsplit(self.endpoint).scheme == "http",
+            "connect_timeout": timedelta(milliseconds=self.timeouts.connect_ms),
+            "timeout": timedelta(seconds=seconds),
+        }
+        if not retries:  # of an upload, it would count from the start
+            client["read_timeout"] = timedelta(milliseconds=self.timeouts.read_ms)
+        self.prepare(client)
         more = {} if self.credential_provider is None else {"credential_provider": self.credential_provider}
         try:
             opened: Client = self.client_class(
@@ -150,24 +158,15 @@ class Service(ABC):
             raise errors.StorageAccessError(f"no credentials for {self.uri}: {hint}") from None
         return opened
 
-    def connect(self, seconds: float) -> Client:
-        """Return a new client whose attempts take at most `seconds` each, without sending a request.
-
-        Raises:
-            StorageAccessError: there are no credentials.
-            ConfigurationError: credentials are of an unknown type, or the environment would replace them.
-        """
-        return self.open(self.client_options(seconds), retries=0)
-
-    def tokens(self) -> TokenSource | None:
-        """Return the source of the access tokens of requests.
+    def tokens(self) -> Any:
+        """Return the `TokenSource` of the access tokens of requests.
 
         The result is None if the client needs none, or requests them itself.
 
         Raises:
             StorageAccessError: a file of credentials cannot be read.
         """
-        return None
+        return self.credential_provider
 
     def check_token(self) -> None:
         """Check that there is an access token, if `tokens` returns a source of them.
@@ -181,15 +180,6 @@ class Service(ABC):
         except errors.StorageAccessError as error:
             failure = AttemptError(FailureKind.CREDENTIALS, denied=str(error))
             raise self.refused(failure, self.uri, listing=False) from None
-
-    def client_options(self, seconds: float) -> ClientConfig:
-        """Return the options of a client whose attempts take at most `seconds` each."""
-        return {
-            "allow_http": urlsplit(self.endpoint).scheme == "http",
-            "connect_timeout": timedelta(milliseconds=self.timeouts.connect_ms),
-            "read_timeout": timedelta(milliseconds=self.timeouts.read_ms),
-            "timeout": timedelta(seconds=seconds),
-        }
 
     def before_signing(self) -> bool:
         """Find out what the signature of a URL needs, if it is not known yet; other requests learn it by failures.
@@ -251,39 +241,36 @@ class Service(ABC):
 
 
 class CloudStore(ObjectStore):
-    """Object store over the objects of `service` whose keys begin with `root` (empty, or ending in a slash).
+    """Object store over the objects of `service` whose keys begin with `root` (empty, or ending in a slash)."""
 
-    Args:
-        now: clock in seconds.
-        sleep: waits for a number of seconds.
-    """
-
-    def __init__(
-        self,
-        service: Service,
-        root: str,
-        *,
-        now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = lambda seconds: time.sleep(seconds),
-    ) -> None:
+    def __init__(self, service: Service, root: str) -> None:
         self._service = service
         self._clients: dict[float, Client] = {}
         self._root = root
         self._timeouts = service.timeouts
         self._seconds = service.timeouts.total_ms / 1000
-        self._attempts = Attempts(service.timeouts, lambda name, _: service.unreachable(name), now, sleep)
-        self._now = now
+        self._attempts = Attempts(service.timeouts, lambda name, _: service.unreachable(name))
         self._lessons = 0
         """Number of times that `Service.learns_from` returned True, so that new clients were needed."""
         self._learning = Lock()
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
+        def read(client: Client) -> memoryview:
+            if isinstance(extent, Limit):
+                answer = obstore.get(client, self._path(key))
+                size = answer.meta["size"]
+                extent.check(size, f"the bytes of {self.describe(key)}")
+            else:
+                answer = obstore.get(client, self._path(key), options={"range": (extent.start, extent.end)})
+                size = len(extent)
+            return in_one_buffer(answer.stream(min_chunk_size=_CHUNK_BYTES), size, self.describe(key))
+
         if isinstance(extent, Limit):
-            return bytes(self._send(key, lambda client: self._whole(client, key, extent)))
+            return bytes(self._send(key, read))
         if not extent:
             return b""
         try:
-            data = self._send(key, lambda client: self._range(client, key, extent))
+            data = self._send(key, read)
         except _UnfitAnswerError as error:
             if (size := self.size(key)) < extent.end:  # services differ in their responses to such a range
                 raise too_short(self.describe(key), extent, size) from None
@@ -291,19 +278,6 @@ class CloudStore(ObjectStore):
         if len(data) != len(extent):
             raise too_short(self.describe(key), extent, extent.start + len(data))
         return data  # type: ignore[return-value] # readers use it like bytes
-
-    def _range(self, client: Client, key: str, wanted: ByteRange) -> memoryview:
-        answer = obstore.get(client, self._path(key), options={"range": (wanted.start, wanted.end)})
-        return self._body(answer, key, len(wanted))
-
-    def _whole(self, client: Client, key: str, limit: Limit) -> memoryview:
-        answer = obstore.get(client, self._path(key))
-        limit.check(answer.meta["size"], f"the bytes of {self.describe(key)}")
-        return self._body(answer, key, answer.meta["size"])
-
-    def _body(self, answer: GetResult, key: str, size: int) -> memoryview:
-        """Return the body of a response, of at most `size` bytes. Raises as `in_one_buffer`."""
-        return in_one_buffer(answer.stream(min_chunk_size=_CHUNK_BYTES), size, self.describe(key))
 
     def size(self, key: str) -> int:
         return self._send(key, lambda client: obstore.head(client, self._path(key))["size"])
@@ -376,10 +350,9 @@ class CloudStore(ObjectStore):
         while limit > seconds and limit > self._seconds / _SMALLEST_SHARE:
             limit /= 2
         clients = self._clients  # if a lesson replaces them meanwhile, the new client is for this attempt alone
-        client = clients.get(limit)
-        if client is None:
-            client = clients[limit] = self._service.connect(limit)
-        return client
+        if limit not in clients:
+            clients[limit] = self._service.connect(limit)
+        return clients[limit]
 
     def _replace_clients(self) -> None:
         self._clients = {}
@@ -398,7 +371,7 @@ class CloudStore(ObjectStore):
 
         def attempt(seconds_left: float) -> T:
             nonlocal lessons
-            began, lessons = self._now(), self._lessons
+            began, lessons = time.monotonic(), self._lessons
             client = self._client(seconds_left)
             try:
                 return request(client)
@@ -406,7 +379,7 @@ class CloudStore(ObjectStore):
                 raise
             except (BaseError, FileNotFoundError, ValueError) as error:
                 failure = failure_of(error)
-            if failure.kind is FailureKind.TIMEOUT and (self._now() - began) * 1000 < self._timeouts.read_ms:
+            if failure.kind is FailureKind.TIMEOUT and (time.monotonic() - began) * 1000 < self._timeouts.read_ms:
                 failure.kind = FailureKind.CONNECT_TIMEOUT  # obstore has one kind of timeout
             raise failure
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import obstore
@@ -21,8 +22,6 @@ from tiered_stream.storage.object_store import ATTEMPTS, UPLOAD_SECONDS
 if TYPE_CHECKING:
     from mmap import mmap
 
-    from tiered_stream.storage.cloud_store import Client
-
 
 class CloudUploader:
     """Writer of objects to a bucket or container. Many threads may use it.
@@ -33,7 +32,8 @@ class CloudUploader:
     def __init__(self, service: Service) -> None:
         """Raise StorageAccessError if there are no credentials."""
         self._service = service
-        self._client = self._open()
+        self._connect = partial(service.connect, UPLOAD_SECONDS, ATTEMPTS - 1)
+        self._client = self._connect()
 
     def put(self, key: str, data: bytes | mmap) -> None:
         """Upload an object, which replaces an object of the same key."""
@@ -52,11 +52,6 @@ class CloudUploader:
         with self._own_errors(key):
             obstore.delete(self._client, key)
 
-    def _open(self) -> Client:
-        client = self._service.client_options(UPLOAD_SECONDS)
-        del client["read_timeout"]  # it would count from the start of an upload
-        return self._service.open(client, ATTEMPTS - 1)
-
     @contextmanager
     def _own_errors(self, key: str) -> Iterator[None]:
         """Raise StorageError in place of obstore's error, whose own text may have signatures.
@@ -68,7 +63,7 @@ class CloudUploader:
         except (BaseError, OSError, ValueError) as error:
             failure = failure_of(error)
             if self._service.learns_from(failure):
-                self._client = self._open()
+                self._client = self._connect()
             raise self._error(failure, key) from None
 
     def _error(self, failure: AttemptError, key: str) -> StorageError:

@@ -77,7 +77,8 @@ class FileStore(ObjectStore):
     def _open(self, key: str) -> Iterator[BinaryIO]:
         self.before_request()
         try:
-            with open(self._path(key), "rb", opener=_open_without_blocking) as file:
+            # Opening a FIFO in the folder could block forever.
+            with open(self._path(key), "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
                 yield file
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             if not self._root.is_dir():
@@ -94,8 +95,3 @@ class FileStore(ObjectStore):
         return errors.StorageBucketNotFoundError(
             f"the folder {self._root} ({self._place}) does not exist{detail}; correct its name, or mount it here"
         )
-
-
-def _open_without_blocking(path: str, flags: int) -> int:
-    """Open a file without blocking, because opening a FIFO in the folder could block forever."""
-    return os.open(path, flags | os.O_NONBLOCK)

@@ -17,7 +17,6 @@ from tiered_stream.storage.identity.google_identity import BY_GOOGLE_AUTH, Googl
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
 
-    from tiered_stream.storage.cloud_store import Client
     from tiered_stream.storage.identity.access_tokens import TokenSource
 
 
@@ -32,14 +31,12 @@ class GoogleBucket(Service):
         """Path of the file of the last client's credentials, and the file's state at that time."""
         super().__init__(options, "gs", bucket, google_endpoint(options), use)
 
-    def open(self, client: ClientConfig, retries: int) -> Client:
-        """Return a new client, with the credentials that their file has now."""
+    def prepare(self, client: ClientConfig) -> None:
         identity = self._identity()
         self._key_file = identity.path, file_state(identity.path)
         self.config = {"base_url": self.endpoint, **identity.for_obstore()}
         self.credential_provider = identity.tokens(self.timeouts)
         self.can_sign = identity.kind not in BY_GOOGLE_AUTH
-        return super().open(client, retries)
 
     def tokens(self) -> TokenSource | None:
         return self._identity().tokens(self.timeouts)

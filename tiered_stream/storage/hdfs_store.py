@@ -251,7 +251,7 @@ class HdfsStore(ObjectStore):
             return f"; if the name node asks for Kerberos, {self._ask_for_kerberos()}"
         if parts.kind not in _OF_DATA_NODES or not hadoop.asks_for_kerberos(self._settings):
             return ""
-        if hadoop.setting(self._settings, hadoop.PROTECTION):
+        if self._settings.get(hadoop.PROTECTION):
             return ""
         return f"; if the data nodes ask for SASL, set {hadoop.PROTECTION} as in the hdfs-site.xml of the cluster"
 

@@ -28,14 +28,14 @@ def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -
         raise ConfigurationError(
             "remote.storage.uri is missing: it says where the tiered segments are, as s3://bucket/prefix"
         )
-    uri = urlsplit(options.uri)
+    uri, use = urlsplit(options.uri), use or endpoints.segments_use(options)
     if uri.scheme == "file":
         if uri.netloc not in ("", "localhost") or not uri.path.startswith("/"):
             raise ConfigurationError(f"remote.storage.uri: {options.uri!r} names no local folder; write file:///folder")
         folder = unquote(uri.path)
         if "\0" in folder:
             raise ConfigurationError("remote.storage.uri names a folder with a NUL in its path")
-        return FileStore(Path(folder), (use or endpoints.segments_use(options)).place)
+        return FileStore(Path(folder), use.place)
     if uri.scheme in (*endpoints.S3_SCHEMES, endpoints.GOOGLE_SCHEME, *endpoints.AZURE_SCHEMES):
         # Imported here, because obstore and boto3 take long to import, and other stores do not need them.
         from tiered_stream.storage.cloud_store import CloudStore
@@ -45,7 +45,7 @@ def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -
     if uri.scheme in endpoints.HDFS_SCHEMES:
         from tiered_stream.storage.hdfs_store import HdfsStore
 
-        return HdfsStore(options, use or endpoints.segments_use(options))
+        return HdfsStore(options, use)
     raise ConfigurationError(
         f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix, gs://bucket/prefix, "
         "az://container/prefix, abfss://container@account.dfs.core.windows.net/prefix, hdfs://namenode:8020/folder and "

@@ -18,8 +18,6 @@ from tiered_stream.storage.s3_client import WAITS_FOR_CREDENTIALS, S3Session
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
 
-    from tiered_stream.storage.cloud_store import Client
-
 _ELSEWHERE = (301, 307, 400, 403)
 """HTTP statuses that S3 may return if the request was sent to another region than the bucket's region."""
 
@@ -61,14 +59,13 @@ class S3Bucket(Service):
         self.can_sign = options.s3_customer_key is None  # a reader of the URL would have to send the key
         super().__init__(options, "s3", bucket, self._session.bucket_url, use)
 
-    def open(self, client: ClientConfig, retries: int) -> Client:
+    def prepare(self, client: ClientConfig) -> None:
         if (bundle := self._session.ca_bundle()) is not None:
             client["root_certificate"] = bundle[1]
         self.config = self._session.object_store_config()
         if not self._options.anonymous:
             self._session.credentials()  # fails with the reason, which obstore's errors would wrap
             self.credential_provider = self._session.credentials
-        return super().open(client, retries)
 
     def signing_seconds_left(self) -> float:
         return self._session.credentials_seconds_left()

@@ -43,10 +43,12 @@ if TYPE_CHECKING:
 LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
 """Loggers whose debug lines hold signatures, tokens and signed URLs; code that uses boto3 mutes them."""
 _FALLBACK_REGION = "us-east-1"
-_OF_OBJECT_STORE = frozenset((
-    "AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_KMS_KEY_ID", "AWS_SSE_CUSTOMER_KEY_BASE64", "AWS_SSE_BUCKET_KEY_ENABLED",
-    "AWS_PROXY_URL", "AWS_ALLOW_INVALID_CERTIFICATES",
-))  # fmt: skip
+OF_DELTALAKE = (
+    "SERVER_SIDE_ENCRYPTION", "SSE_KMS_KEY_ID", "SSE_CUSTOMER_KEY_BASE64", "SSE_BUCKET_KEY_ENABLED", "PROXY_URL",
+    "ALLOW_INVALID_CERTIFICATES",
+)  # fmt: skip
+"""Environment variables that deltalake reads without the prefix `AWS_`, too, and that its options cannot unset."""
+_OF_OBJECT_STORE = [f"AWS_{name}" for name in OF_DELTALAKE]
 """Environment variables that the crate `object_store` reads, and that its settings cannot unset."""
 _SHOWN = ("provider", "profile", "endpoint_url", "cred_var")
 """Fields of botocore's errors that say which source of credentials failed. Others may have a program's output."""

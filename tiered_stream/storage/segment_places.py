@@ -69,12 +69,13 @@ class Place:
 
     def correction(self, configured: Place) -> str:
         """Return the settings of this place that differ from `configured`, for messages, as the user writes them."""
-        values = {"remote.storage.layout": self.layout, "remote.storage.uri": self.uri}
-        old = {"remote.storage.layout": configured.layout, "remote.storage.uri": configured.uri}
+        values = {
+            "remote.storage.layout": (self.layout, configured.layout),
+            "remote.storage.uri": (self.uri, configured.uri),
+        }
         if self.layout == StorageLayout.AIVEN:
-            values[configured.key_prefix_setting] = self.key_prefix
-            old[configured.key_prefix_setting] = configured.key_prefix
-        return " and ".join(f"{name}={value}" for name, value in values.items() if value != old.get(name))
+            values[configured.key_prefix_setting] = self.key_prefix, configured.key_prefix
+        return " and ".join(f"{name}={value}" for name, (value, old) in values.items() if value != old)
 
     def log_key(self, segment: RemoteLogSegment, root: str) -> str:
         """Return the key of the segment's log, relative to the URI `root`."""
@@ -100,10 +101,10 @@ def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None =
 
     If the metadata of `segment` has a key prefix, that prefix replaces the prefix in the settings.
     """
-    if storage.layout == StorageLayout.LOCAL:
-        return Place(storage.layout, storage.uri or "", plugin_prefix=storage.plugin_prefix)
-    object_prefix = parse_custom_metadata(segment.custom_metadata).object_prefix if segment else None
-    prefix = storage.rsm_config.get("key.prefix", "") if object_prefix is None else object_prefix
+    prefix = ""
+    if storage.layout == StorageLayout.AIVEN:
+        object_prefix = parse_custom_metadata(segment.custom_metadata).object_prefix if segment else None
+        prefix = storage.rsm_config.get("key.prefix", "") if object_prefix is None else object_prefix
     return Place(storage.layout, storage.uri or "", prefix, storage.plugin_prefix)
 
 

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
+from tiered_stream.delta.requirements.requirement import Kind
+from tiered_stream.delta.requirements.writer_requirements import find_requirement
+
+REVIEWED = (Path(__file__).parent / "reviewed_settings.txt").read_text().split()
+"""Settings that tasks follow, or that ask nothing of writers; the list does not have them."""
+
+
+def is_known(name: str) -> bool:
+    """Return whether a setting has an entry in the list, or was reviewed."""
+    return find_requirement(Kind.SESSION, name) is not None or any(fnmatchcase(name, each) for each in REVIEWED)
 
 
 def made_hadoop(

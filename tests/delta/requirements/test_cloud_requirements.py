@@ -1,4 +1,4 @@
-"""The lists of `fs.azure.*` and `fs.gs.*`, compared with the names in Hadoop's and Google's own classes."""
+"""The lists of `fs.s3a.*`, `fs.azure.*` and `fs.gs.*`, compared with the names in Hadoop's and Google's own classes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ from zipfile import ZipFile
 import pyspark
 import pytest
 
-from tests.delta.requirements.made_hadoop import made_hadoop
+from tests.delta.requirements.made_hadoop import REVIEWED, is_known, made_hadoop
 from tests.rigs.stack.jars import jar_paths
 from tiered_stream.delta.requirements.abfs import ABFS_PREFIX, ABFS_REQUIREMENTS, AbfsStore, names_of_account
 from tiered_stream.delta.requirements.gs import GS_PREFIX, GS_REQUIREMENTS, HADOOPS_CONNECTOR, GsStore
 from tiered_stream.delta.requirements.hadoop_settings import may_concern_writers
-from tiered_stream.delta.requirements.requirement import Handling, Kind
-from tiered_stream.delta.requirements.writer_requirements import find_requirement
+from tiered_stream.delta.requirements.requirement import Handling
+from tiered_stream.delta.requirements.s3a import S3A_PREFIX, S3A_REQUIREMENTS, S3aStore, names_of_bucket
 
-_NO_SETTING = re.compile(r"capability\..*|getfilestatus\..*|storage\.http\.headers")
-"""Answers of a file system about its abilities, and a prefix, which are among the constants, too."""
+_NO_SETTING = re.compile(
+    r"capability\..*|getfilestatus\..*|storage\.http\.headers|(.*\.)?[A-Z][A-Za-z0-9.]*|audit|auth|auth\.delegation|bucket"
+    r"|client|commit|commit\.(files|magic)|committer|s3guard|select|throttled"
+)
+"""Constants that are no settings: abilities of a file system, names of classes and packages, and prefixes."""
+_DYNAMIC = ("client.s3.custom.headers", "client.s3.custom.headers.x", "client.sts.custom.headers")
+"""Settings of S3A whose names Hadoop joins from parts."""
 
 
 def _names(jar: str, group: str, folder: str, prefix: str) -> Iterator[str]:
@@ -42,56 +47,56 @@ def _defaults(prefix: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if name.startswith(prefix)}
 
 
-def _missing(names: set[str], prefix: str) -> list[str]:
-    return sorted(
-        name
-        for name in names
-        if find_requirement(Kind.SESSION, prefix + name) is None and not _NO_SETTING.fullmatch(name)
-    )
-
-
 @pytest.mark.stack
-def test_each_setting_of_hadoops_abfs_is_in_the_list() -> None:
-    names = set(_names("hadoop-azure", "abfs", "org/apache/hadoop/fs/azurebfs/", ABFS_PREFIX))
-    names |= {name.removeprefix(ABFS_PREFIX) for name in _defaults(ABFS_PREFIX)}
-    assert len(names) > 130
-    assert _missing(names, ABFS_PREFIX) == []
-
-
-@pytest.mark.stack
-def test_each_setting_of_both_connectors_for_google_is_in_the_list() -> None:
-    googles = "com/google/cloud/hadoop/fs/gcs/"
-    names = set(_names("gcs-connector", "gcs", googles, GS_PREFIX))
-    names |= set(_names("hadoop-gcp", "hadoop-gcp", "org/apache/hadoop/fs/gs/", GS_PREFIX))
-    names |= {name.removeprefix(GS_PREFIX) for name in _defaults(GS_PREFIX)}
-    assert len(names) > 60
-    assert _missing(names, GS_PREFIX) == []
+@pytest.mark.parametrize(
+    ("prefix", "jars", "least"),
+    [
+        (S3A_PREFIX, [("hadoop-aws", "s3a", "org/apache/hadoop/fs/s3a/")], 150),
+        (ABFS_PREFIX, [("hadoop-azure", "abfs", "org/apache/hadoop/fs/azurebfs/")], 130),
+        (
+            GS_PREFIX,
+            [
+                ("gcs-connector", "gcs", "com/google/cloud/hadoop/fs/gcs/"),
+                ("hadoop-gcp", "hadoop-gcp", "org/apache/hadoop/fs/gs/"),
+            ],
+            60,
+        ),
+    ],
+)
+def test_each_setting_of_a_connector_is_known(prefix: str, jars: list[tuple[str, str, str]], least: int) -> None:
+    names = {name for jar in jars for name in _names(*jar, prefix)}
+    names |= {name.removeprefix(prefix) for name in _defaults(prefix)} | set(_DYNAMIC if prefix == S3A_PREFIX else ())
+    settings = [name for name in names if not _NO_SETTING.fullmatch(name)]
+    assert len(settings) > least
+    assert [name for name in settings if not is_known(prefix + name)] == []
 
 
 @pytest.mark.stack
 def test_hadoops_own_defaults_ask_for_nothing() -> None:
-    azure, google = _defaults(ABFS_PREFIX), _defaults(GS_PREFIX)
-    AbfsStore(made_hadoop(azure), "abfss://lake@mine.dfs.core.windows.net/t").check_supported()
-    settings = GsStore(made_hadoop(google, classes=[HADOOPS_CONNECTOR]), "gs://lake/t")
-    settings.check_supported()
-    assert settings.credentials() == {"gcs_machine": True}
+    s3a = S3aStore(made_hadoop(_defaults(S3A_PREFIX)), "s3a://lake/t")
+    s3a.check_supported()
+    assert (s3a.acl(), s3a.storage_class(), *s3a.encryption()) == (None, None, None, None)
+    AbfsStore(made_hadoop(_defaults(ABFS_PREFIX)), "abfss://lake@mine.dfs.core.windows.net/t").check_supported()
+    google = GsStore(made_hadoop(_defaults(GS_PREFIX), classes=[HADOOPS_CONNECTOR]), "gs://lake/t")
+    google.check_supported()
+    assert google.credentials() == {"gcs_machine": True}
 
 
 def test_no_prefix_without_effect_speaks_of_writing() -> None:
     """A new setting under such a prefix would pass in silence."""
-    prefixes = [
-        each.name
-        for each in (*ABFS_REQUIREMENTS, *GS_REQUIREMENTS)
-        if each.handling is Handling.NOTHING and each.name.endswith("*")
-    ]
+    listed = (*S3A_REQUIREMENTS, *ABFS_REQUIREMENTS, *GS_REQUIREMENTS)
+    prefixes = {each.name for each in listed if each.handling is Handling.NOTHING and each.name.endswith("*")}
+    assert not [name for name in REVIEWED if may_concern_writers(name.split(".", 2)[2])]
     assert {name for name in prefixes if may_concern_writers(name)} == {
+        "fs.s3a.client.sts.custom.headers*", "fs.s3a.encryption.*", "fs.s3a.metadatastore.*",
         "fs.gs.outputstream.upload.*", "fs.gs.write.parallel.composite.upload.*",
     }  # fmt: skip
 
 
-def test_each_name_is_in_the_lists_once() -> None:
-    names = [each.name for each in (*ABFS_REQUIREMENTS, *GS_REQUIREMENTS)]
-    assert len(names) == len(set(names))
+def test_a_buckets_own_settings_count_and_other_buckets_do_not() -> None:
+    given = ["acl.default", "bucket.lake.acl.default", "bucket.lake.retry.limit", "bucket.other.proxy.host"]
+    assert names_of_bucket("lake", given) == ["acl.default", "retry.limit"]
+    assert names_of_bucket("lake", ["bucket.probe"]) == ["bucket.probe"]
 
 
 def test_settings_of_an_account_and_of_its_container_count_and_others_do_not() -> None:

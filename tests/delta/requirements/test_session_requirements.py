@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -14,17 +15,16 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from tests.delta.archive import ODD, everything, landed, options
 from tests.delta.requirements.test_s3a import s3a
-from tests.rigs.stack.spark import configured
+from tests.rigs.stack.spark import ROOT, configured
 from tiered_stream import land
 from tiered_stream.delta.landing.spark_lane import check_spark_sink
 from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, redrive
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.requirements.requirement import Handling, Kind
-from tiered_stream.delta.requirements.s3a import S3A_PREFIX, S3A_REQUIREMENTS, NotForTasksError
+from tiered_stream.delta.requirements.requirement import Handling
+from tiered_stream.delta.requirements.s3a import S3A_REQUIREMENTS, NotForTasksError
 from tiered_stream.delta.requirements.session_requirements import (
     CODEC,
     OUTPUT_TIMESTAMPS,
-    SESSION_REQUIREMENTS,
     SESSION_TRANSACTION,
     STORE_ASSIGNMENT,
 )
@@ -71,16 +71,11 @@ def test_each_setting_for_s3a_is_followed_or_leads_to_the_spark_lane() -> None:
             settings.check_supported()
 
 
-def test_the_list_names_each_setting_once() -> None:
-    names = [each.name for each in (*SESSION_REQUIREMENTS, *S3A_REQUIREMENTS)]
-    assert len(names) == len(set(names))
-    assert all(each.kind is Kind.SESSION for each in (*SESSION_REQUIREMENTS, *S3A_REQUIREMENTS))
-    assert not any(each.name.startswith(S3A_PREFIX) for each in SESSION_REQUIREMENTS)
-
-
 def test_each_setting_that_is_said_to_have_no_effect_is_tried() -> None:
-    entries = {each.name for each in SESSION_REQUIREMENTS if each.handling is Handling.NOTHING}
-    assert entries == WITHOUT_EFFECT.keys() | OF_THE_APPLICATION
+    page = (Path(ROOT) / "docs/guides/table-requirements.md").read_text()
+    rows = re.findall(r"^\| (`spark\.[^|]+) \| It asks nothing", page, re.MULTILINE)
+    names = {name for row in rows for name in re.findall("`(.+?)`", row)}
+    assert names == WITHOUT_EFFECT.keys() | OF_THE_APPLICATION
 
 
 @pytest.mark.slow

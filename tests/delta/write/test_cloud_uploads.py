@@ -1,8 +1,9 @@
-"""Data files of a task into Azure's and Google's storage, as emulators have them."""
+"""Data files of a task into S3, Azure's and Google's storage, as servers and emulators have them."""
 
 from __future__ import annotations
 
 import io
+import os
 import random
 import re
 from dataclasses import replace
@@ -12,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.delta import committing
-from tests.delta.clouds import Cloud, keys, stored
+from tests.delta.clouds import Cloud, azure, google, keys, stored
 from tests.delta.committing import put
 from tests.delta.made_batches import ORDERS, plain
+from tests.rigs.stack.s3_client import REGION
 from tests.storage.scripted_http import ScriptedHttp, error
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
-from tiered_stream.delta.write.cloud_uploads import CloudUploads
 from tiered_stream.delta.write.data_folder import MEMORY_BYTES, UploadThreads
 from tiered_stream.delta.write.table_writer import TableWriter, open_data_folder
 from tiered_stream.errors import TableError
@@ -26,14 +27,20 @@ SECRET = "c2VjcmV0LXRoYXQtbm9ib2R5LW1heS1zZWU="
 SIGNATURE = "sv=2026-01-01&sig=that-nobody-may-see"
 
 
-@pytest.fixture
-def files(cloud: Cloud, tmp_path: Path) -> TableSpec:
-    return cloud.files("contract", f"uploads/{tmp_path.name}")
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.stack) for name in ("lake", "azurite", "fake_gcs")])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> TableSpec:
+    """A table in each kind of object store in turn."""
+    server = request.getfixturevalue(request.param)
+    path = f"uploads/{tmp_path.name}"
+    if request.param != "lake":
+        return (azure if request.param == "azurite" else google)(server).files("contract", path)
+    server.client().create_bucket(Bucket="contract")
+    storage = TableStorage(server.endpoint, REGION, True, server.access_key, server.secret_key)
+    return TableSpec(f"s3://contract/{path}", storage)
 
 
 def test_written_files_are_in_the_store_when_all_are_waited_for(files: TableSpec) -> None:
     folder = open_data_folder(files, UploadThreads())
-    assert isinstance(folder, CloudUploads)
     sizes = {f"day=2026-01-0{number}/part-{number}": number * MEMORY_BYTES // 2 for number in range(5)}
     written = {path: bytes([7]) * size for path, size in sizes.items()}
     put(folder, written)
@@ -50,19 +57,22 @@ def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableSpec) -> N
 
 
 def test_a_large_file_waits_on_the_disk(files: TableSpec, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    place = tmp_path / "local"
+    place.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{place},{tmp_path / 'gone'}")
     folder = open_data_folder(files, UploadThreads())
     content = random.Random(8).randbytes(3 * MEMORY_BYTES)
-    file = folder.open("part-0")
-    file.write(content[:100])
-    assert folder.waiting_bytes(file) == 100
-    file.write(content[100:])
-    assert folder.waiting_bytes(file) == 0
+    file, most = folder.open("part-0"), 0
+    for at in range(0, len(content), 1_000_003):
+        file.write(content[at : at + 1_000_003])
+        most = max(most, folder.waiting_bytes(file))
+    assert 0 < most <= MEMORY_BYTES and folder.waiting_bytes(file) == 0
+    assert os.readlink(f"/proc/self/fd/{file.fileno()}").startswith(str(place))
+    assert list(place.iterdir()) == [], "nothing is left behind, however the task ends"
     folder.finish("part-0", file)
     folder.wait()
     folder.close()
     assert stored(files, "part-0") == content
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_not_finished_is_never_seen(files: TableSpec) -> None:

@@ -1,14 +1,11 @@
-"""Data files of a task into a real S3 server."""
+"""Data files of a task into a real S3 server, where they differ from other stores."""
 
 from __future__ import annotations
 
 import errno
 import io
-import os
-import random
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -69,24 +66,6 @@ def rows(files: TableSpec, lake: VersityGateway, paths: list[str]) -> int:
     return sum(pq.read_metadata(io.BytesIO(stored(lake, files, path))).num_rows for path in paths)
 
 
-def test_what_was_written_is_in_the_bucket_when_all_files_are_waited_for(
-    files: TableSpec, lake: VersityGateway
-) -> None:
-    folder = open_data_folder(files, UploadThreads())
-    written = {f"part-{number}": bytes([number]) * (number * MEMORY_BYTES // 2) for number in range(5)}
-    put(folder, written)
-    folder.wait()
-    folder.close()
-    assert {path: stored(lake, files, path) for path in written} == written
-
-
-def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableSpec, lake: VersityGateway) -> None:
-    written = committing.written(replace(files, target_bytes=150_000, compression="none"), 40_000, parts=4)
-    assert len(written) > 1
-    assert [len(stored(lake, files, file.path)) for file in written] == [file.size for file in written]
-    assert rows(files, lake, [file.path for file in written]) == 40_000
-
-
 def test_a_file_gets_no_larger_than_one_put_may_be(
     files: TableSpec, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,13 +74,6 @@ def test_a_file_gets_no_larger_than_one_put_may_be(
     written = committing.written(replace(files, target_bytes=8 << 30, compression="none"), 40_000, parts=4)
     assert len(written) > 1
     assert rows(files, lake, [file.path for file in written]) == 40_000
-
-
-def test_a_file_that_is_not_finished_is_never_seen(files: TableSpec, lake: VersityGateway) -> None:
-    folder = open_data_folder(files, UploadThreads())
-    folder.open("part-0").write(b"half of")
-    folder.close()
-    assert keys(lake, files) == []
 
 
 def test_a_store_that_refuses_is_named_and_the_task_fails(files: TableSpec) -> None:
@@ -133,32 +105,6 @@ def test_a_bit_that_flips_on_the_disk_or_on_the_way_is_noticed(
         folder.wait()
     folder.close()
     assert keys(lake, files) == []
-
-
-def test_a_large_file_waits_on_the_disk(
-    files: TableSpec, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path / 'gone'}")
-    folder = open_data_folder(files, UploadThreads())
-    content = random.Random(8).randbytes(3 * MEMORY_BYTES)
-    file, most = folder.open("part-0"), 0
-    for at in range(0, len(content), 1_000_003):
-        file.write(content[at : at + 1_000_003])
-        most = max(most, folder.waiting_bytes(file))
-    assert 0 < most <= MEMORY_BYTES and folder.waiting_bytes(file) == 0
-    (place,) = (os.readlink(each) for each in Path("/proc/self/fd").iterdir() if str(tmp_path) in link(each))
-    assert place.endswith(" (deleted)"), "nothing is left behind, however the task ends"
-    folder.finish("part-0", file)
-    folder.wait()
-    folder.close()
-    assert stored(lake, files, "part-0") == content
-
-
-def link(descriptor: Path) -> str:
-    try:
-        return os.readlink(descriptor)
-    except OSError:
-        return ""
 
 
 def test_a_full_disk_fails_the_task_by_name(files: TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:

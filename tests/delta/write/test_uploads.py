@@ -11,7 +11,7 @@ from tests.rigs.stack.processes import wait_until
 from tiered_stream.delta.write.data_folder import LARGE_IN_FLIGHT, SMALL_BYTES, SMALL_IN_FLIGHT, UploadThreads
 
 
-@pytest.mark.parametrize(("size", "most"), [(SMALL_BYTES, LARGE_IN_FLIGHT), (100, SMALL_IN_FLIGHT)])
+@pytest.mark.parametrize(("size", "most"), [(SMALL_BYTES + 1, LARGE_IN_FLIGHT), (SMALL_BYTES, SMALL_IN_FLIGHT)])
 def test_so_many_are_on_their_way_and_the_next_waits(size: int, most: int) -> None:
     threads, may_end, lock, begun = UploadThreads(), Event(), Lock(), 0
     futures: list[Future[None]] = []
@@ -44,6 +44,6 @@ def test_an_upload_that_fails_makes_room() -> None:
     def fail() -> None:
         raise OSError("refused")
 
-    futures = [threads.begin(SMALL_BYTES, fail) for _ in range(5)]
+    futures = [threads.begin(SMALL_BYTES + 1, fail) for _ in range(5)]
     assert [str(each.exception()) for each in futures] == ["refused"] * 5
     threads.close()

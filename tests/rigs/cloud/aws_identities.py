@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import time
@@ -10,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from tests.rigs.cloud.aws import ACCOUNT, Aws, Credentials, sha256
 from tests.rigs.cloud.aws_hosts import Host
-from tests.rigs.cloud.front import METADATA, POD, TASK, Answer, Elements, RefusedError, Request, xml
+from tests.rigs.cloud.front import METADATA, POD, TASK, Answer, Elements, RefusedError, Request, json_answer, xml
 
 _ROLE = re.compile(rf"arn:(?P<partition>[a-z-]+):iam::{ACCOUNT}:role/(?P<name>[\w+=,.@-]+)")
 _SESSIONS = "/latest/api/token"
@@ -62,11 +61,11 @@ def _document(key: Credentials) -> Answer:
         "Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": key.key_id, "SecretAccessKey": key.secret,
         "Token": key.token, "Expiration": key.expiration, "LastUpdated": "2026-01-01T00:00:00Z",
     }  # fmt: skip
-    return 200, {"Content-Type": "application/json"}, json.dumps(document).encode()
+    return json_answer(document)
 
 
 def security_tokens(aws: Aws, host: Host, request: Request, seen: dict[str, str]) -> Answer:
-    """Answer as STS: AssumeRole by a signature, AssumeRoleWithWebIdentity by a token, and GetCallerIdentity.
+    """Answer as STS: AssumeRole by a signature, and AssumeRoleWithWebIdentity by a token.
 
     https://docs.aws.amazon.com/STS/latest/APIReference/welcome.html
     """
@@ -80,8 +79,6 @@ def security_tokens(aws: Aws, host: Host, request: Request, seen: dict[str, str]
     else:
         claim, caller = aws.authenticate(request, "sts", host.region, sha256(request.body))
         seen |= {"identity": caller.identity, "region": claim.region}
-        if action == "GetCallerIdentity":
-            return _response(action, {"Arn": f"arn:{caller.partition}:iam::{ACCOUNT}:{caller.identity}"})
         if role is None or action != "AssumeRole":
             raise RefusedError(400, "ValidationError", "The role's ARN or the action is not known")
         aws.check_allowed(caller, "sts:AssumeRole", role[0])
@@ -106,5 +103,4 @@ def single_sign_on(aws: Aws, host: Host, request: Request, seen: dict[str, str])
         return 401, {"x-amzn-errortype": "UnauthorizedException"}, b'{"message": "Session token not found or invalid"}'
     key = aws.role(role, host.region, aws.lifetime)
     found = {"accessKeyId": key.key_id, "secretAccessKey": key.secret, "sessionToken": key.token}
-    document = {"roleCredentials": found | {"expiration": int(key.expires * 1000)}}
-    return 200, {"Content-Type": "application/json"}, json.dumps(document).encode()
+    return json_answer({"roleCredentials": found | {"expiration": int(key.expires * 1000)}})

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
-from tests.rigs.cloud.front import METADATA, PUBLIC, Answer, Cloud, RefusedError, Request
+from tests.rigs.cloud.front import METADATA, PUBLIC, Answer, Cloud, RefusedError, Request, json_answer
 from tests.rigs.stack.azurite import ACCOUNT, Azurite
 
 TENANT = "11111111-2222-3333-4444-555555555555"
@@ -48,7 +48,7 @@ class Azure(Cloud):
         self._azurite.start()
         self.backend_port = self._azurite.port
         self.key = self._azurite.key
-        self.create_container, self.read_token = self._azurite.create_container, self._azurite.read_token
+        self.create_container = self._azurite.create_container
         self.made = set[str]()
         """Names of containers that a test has filled for later tests."""
         super().__init__()
@@ -72,8 +72,8 @@ class Azure(Cloud):
         """Status of all responses of the metadata service; 0: it does not respond. None: the usual statuses."""
         self.without_role: set[str] = set()
         """Identities that have no role for the account's data."""
-        self.allows_keys, self.lifetime = True, 3600
-        """Whether account keys may be used, and seconds for which tokens hold."""
+        self.lifetime = 3600
+        """Seconds for which tokens hold."""
         self.tokens: dict[str, Token] = {}
 
     @property
@@ -105,9 +105,6 @@ class Azure(Cloud):
             query = "&".join(filter(None, (query, self.full_access())))
         elif scheme == "SharedKey":
             seen["identity"], headers = "account key", dict(request.headers)
-            if not self.allows_keys:
-                message = "Key based authentication is not permitted on this storage account."
-                raise RefusedError(403, "KeyBasedAuthenticationNotPermitted", message)
         elif "sig" in request.parameters():
             seen["identity"] = "shared access signature"
         assert request.ask is not None
@@ -168,7 +165,7 @@ class Azure(Cloud):
             raise RefusedError(401, "invalid_client", "AADSTS7000215: Invalid client secret provided.")
         seen["identity"] = client
         token = self._issued(client, given.get("scope", "").removesuffix("/.default"))
-        return _json({"token_type": "Bearer", "expires_in": self.lifetime, "access_token": token})
+        return json_answer({"token_type": "Bearer", "expires_in": self.lifetime, "access_token": token})
 
     def _metadata(self, request: Request) -> Answer:
         """Answer as the metadata service, or App Service, to a request for a token of a managed identity.
@@ -193,13 +190,9 @@ class Azure(Cloud):
             raise RefusedError(400, "invalid_request", "Identity not found")
         token, ends = self._issued(client, given["resource"]), str(int(time.time() + self.lifetime))
         named = {"access_token": token, "client_id": client, "expires_in": str(self.lifetime), "expires_on": ends}
-        return _json({**named, "resource": given["resource"], "token_type": "Bearer"})
+        return json_answer({**named, "resource": given["resource"], "token_type": "Bearer"})
 
     def _issued(self, identity: str, audience: str) -> str:
         token = secrets.token_urlsafe(40)
         self.tokens[token] = Token(identity, audience, time.time() + self.lifetime)
         return token
-
-
-def _json(document: dict[str, object]) -> Answer:
-    return 200, {"Content-Type": "application/json"}, json.dumps(document).encode()

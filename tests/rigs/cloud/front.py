@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import sys
 import tempfile
@@ -233,6 +234,11 @@ class _Handler(FrontHandler):
             self.respond(status, answered, content)
         else:
             self.close_connection = True
+
+
+def json_answer(document: Mapping[str, object], **headers: str) -> Answer:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return 200, {"Content-Type": "application/json", **named}, json.dumps(document).encode()
 
 
 def xml(elements: Elements) -> str:

@@ -21,7 +21,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from tests.rigs.cloud.front import METADATA, PUBLIC, Answer, Cloud, RefusedError, Request
+from tests.rigs.cloud.front import METADATA, PUBLIC, Answer, Cloud, RefusedError, Request, json_answer
 from tests.rigs.cloud.sigv4 import UNSIGNED, canonical_digest
 from tests.rigs.stack.fake_gcs import FakeGcs
 
@@ -211,7 +211,7 @@ class Google(Cloud):
         email = request.path.rpartition("/")[2].partition(":")[0]
         token = json.loads(self._token(email)[2])["access_token"]
         ends = datetime.fromtimestamp(self.tokens[token][1], UTC)
-        return _json({"accessToken": token, "expireTime": ends.strftime("%Y-%m-%dT%H:%M:%SZ")})
+        return json_answer({"accessToken": token, "expireTime": ends.strftime("%Y-%m-%dT%H:%M:%SZ")})
 
     def _metadata(self, request: Request) -> Answer:
         """Answer as the metadata server: https://cloud.google.com/compute/docs/metadata/querying-metadata."""
@@ -230,18 +230,14 @@ class Google(Cloud):
         """https://cloud.google.com/iam/docs/reference/credentials/rest/v1/projects.serviceAccounts/signBlob"""
         payload = base64.b64decode(json.loads(request.body)["payload"])
         signed = self._key.sign(payload, padding.PKCS1v15(), hashes.SHA256())
-        return _json({"keyId": "1", "signedBlob": base64.b64encode(signed).decode()})
+        return json_answer({"keyId": "1", "signedBlob": base64.b64encode(signed).decode()})
 
     def _token(self, email: str) -> Answer:
         token = secrets.token_urlsafe(40)
         self.tokens[token] = email, time.time() + self.lifetime
-        return _json({"access_token": token, "expires_in": self.lifetime, "token_type": "Bearer"})
+        document = {"access_token": token, "expires_in": self.lifetime, "token_type": "Bearer"}
+        return json_answer(document, Metadata_Flavor="Google")
 
 
 def _decoded(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-
-
-def _json(document: dict[str, object]) -> Answer:
-    headers = {"Content-Type": "application/json", "Metadata-Flavor": "Google"}
-    return 200, headers, json.dumps(document).encode()

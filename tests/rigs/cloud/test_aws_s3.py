@@ -14,7 +14,7 @@ import urllib3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tests.rigs.cloud.aws import ACCOUNT, Aws, Credentials
+from tests.rigs.cloud.aws import Aws, Credentials
 from tests.rigs.cloud.front import RefusedError, Request, Seen
 from tests.rigs.cloud.sigv4 import EMPTY, Claim, chunk_signature, signature
 
@@ -92,14 +92,6 @@ def test_a_host_of_another_region_says_so_before_it_looks_at_the_signature(
     assert headers.get("x-amz-bucket-region") == (region if status in (301, 307, 400) else None)
 
 
-@pytest.mark.parametrize("region", ["eu-west-1", "il-central-1"])
-def test_boto3_finds_the_region_of_a_bucket(aws: Aws, region: str) -> None:
-    aws.put(aws.bucket("lake", region), "key", b"data")
-    assert client(aws.user("reader"), "us-east-2").get_object(Bucket="lake", Key="key")["Body"].read() == b"data"
-    assert aws.requests[0].host == "lake.s3.us-east-2.amazonaws.com"
-    assert (aws.requests[-1].host, aws.requests[-1].region) == (f"lake.s3.{region}.amazonaws.com", region)
-
-
 def test_a_signature_holds_for_a_known_key_and_its_secret(aws: Aws) -> None:
     aws.bucket("lake", REGION)
     user, role = aws.user("reader"), aws.role("reader")
@@ -158,55 +150,6 @@ def test_rules_of_buckets_and_grants_are_kept(aws: Aws) -> None:
 
 def _ask_for_encryption(request, **_: object) -> None:
     request.headers["x-amz-server-side-encryption"] = "aws:kms"
-
-
-@pytest.mark.parametrize(
-    ("region", "endpoint", "config", "host"),
-    [
-        (REGION, None, {"use_dualstack_endpoint": True}, f"lake.s3.dualstack.{REGION}.amazonaws.com"),
-        ("us-west-2", None, {"use_fips_endpoint": True}, "lake.s3-fips.us-west-2.amazonaws.com"),
-        ("us-gov-west-1", None, {}, "lake.s3.us-gov-west-1.amazonaws.com"),
-        ("cn-north-1", None, {}, "lake.s3.cn-north-1.amazonaws.com.cn"),
-        ("eusc-de-east-1", None, {}, "lake.s3.eusc-de-east-1.amazonaws.eu"),
-        (
-            REGION,
-            f"https://bucket.vpce-1a2b3c4d-5e6f.s3.{REGION}.vpce.amazonaws.com",
-            {"s3": {"addressing_style": "virtual"}},
-            f"lake.bucket.vpce-1a2b3c4d-5e6f.s3.{REGION}.vpce.amazonaws.com",
-        ),
-        (
-            REGION,
-            f"https://bucket.vpce-1a2b3c4d-5e6f.s3.{REGION}.vpce.amazonaws.com",
-            {},
-            f"bucket.vpce-1a2b3c4d-5e6f.s3.{REGION}.vpce.amazonaws.com",
-        ),
-    ],
-)
-def test_every_kind_of_endpoint_leads_to_the_bucket(
-    aws: Aws, region: str, endpoint: str | None, config: dict[str, object], host: str
-) -> None:
-    aws.put(aws.bucket("lake", region), "key", b"data")
-    s3 = client(aws.role("reader", region), region, endpoint, **config)
-    assert s3.get_object(Bucket="lake", Key="key")["Body"].read() == b"data"
-    assert {each.host for each in aws.requests} == {host}
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "host"),
-    [
-        (None, f"tier-{ACCOUNT}.s3-accesspoint.{REGION}.amazonaws.com"),
-        (
-            f"https://accesspoint.vpce-1a2b3c4d-5e6f.s3.{REGION}.vpce.amazonaws.com",
-            f"tier-{ACCOUNT}.accesspoint.vpce-1a2b3c4d-5e6f.s3.{REGION}.vpce.amazonaws.com",
-        ),
-    ],
-)
-def test_an_access_point_leads_to_its_bucket(aws: Aws, endpoint: str | None, host: str) -> None:
-    bucket = aws.bucket("lake", REGION)
-    aws.put(bucket, "key", b"data")
-    s3 = client(aws.role("reader"), endpoint=endpoint)
-    assert s3.get_object(Bucket=aws.access_point("tier", bucket), Key="key")["Body"].read() == b"data"
-    assert {each.host for each in aws.requests} == {host}
 
 
 def test_no_certificate_has_the_host_of_a_bucket_with_dots(aws: Aws) -> None:

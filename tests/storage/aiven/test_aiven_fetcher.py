@@ -28,12 +28,10 @@ from tiered_stream.locate.index_files import (
 )
 from tiered_stream.locate.offset_index import parse_offset_index
 from tiered_stream.model import ByteRange, RemoteLogSegment
-from tiered_stream.options.parsing import FetchOptions
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.fetcher import IndexType
-from tiered_stream.storage.object_store import ObjectStore
+from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.open_fetcher import open_fetcher
-from tiered_stream.storage.read_ahead import read_ahead
 
 if TYPE_CHECKING:
     from tests.rigs.stack.s3proxy import S3Proxy
@@ -140,38 +138,16 @@ def test_requests_for_untransformed_segments_are_cut_anywhere() -> None:
     assert ranges == [ByteRange(3, 13), ByteRange(13, 30)]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_read_ahead_gives_the_segments_of_a_topic(name: str) -> None:
-    parts = [
-        (segment, ByteRange(0, segment.size)) for segment in segments(name) if "-txn" in str(segment.topic_partition)
-    ]
-    parts.append((big_segment(name), ByteRange(100, 3_000_100)))
-    got = [b""] * len(parts)
-    for part, data in read_ahead(fetcher(name), parts, FetchOptions(CHUNK, 4, 4 * CHUNK)):
-        got[part] += data
-    for data, (segment, wanted) in zip(got, parts, strict=True):
-        assert data == fetcher(name).fetch_log_segment(segment, wanted.start, wanted.end)
+class CountingStore(FileStore):
+    """A folder's store that keeps the requests."""
 
-
-class CountingStore(ObjectStore):
-    """Passes on to another store, and keeps the requests."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        self.store = store
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
         self.gets: list[tuple[str, ByteRange | None]] = []
 
     def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
         self.gets.append((key.rpartition(".")[2], None if isinstance(wanted, Limit) else wanted))
-        return self.store.get(key, wanted)
-
-    def size(self, key: str) -> int:
-        return self.store.size(key)
-
-    def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        return self.store.list(prefix, after)
-
-    def describe(self, key: str) -> str:
-        return self.store.describe(key)
+        return super().get(key, wanted)
 
 
 @pytest.fixture
@@ -181,9 +157,8 @@ def bucket(tmp_path: Path) -> Path:
 
 
 def counted(bucket: Path, name: str = TRANSFORMED) -> tuple[CountingStore, RemoteLogSegment]:
-    opened = fetcher(name, bucket)
-    store = CountingStore(opened.store)  # type: ignore[attr-defined]
-    opened.store = store  # type: ignore[attr-defined]
+    store = CountingStore(bucket)
+    fetcher(name, bucket).store = store  # type: ignore[attr-defined]
     return store, big_segment(name)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import socket
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 import urllib3
 
 from tests.broker.certificates import CertificateAuthority
-from tests.storage.scripted_http import ScriptedHttp, part
+from tests.storage.scripted_http import ScriptedHttp, let_time_be, part
 from tiered_stream.errors import SignedLocationError
 from tiered_stream.options.parsing import parse_storage_options
 from tiered_stream.storage.attempts import RequestTimeouts
@@ -25,10 +24,10 @@ MANY_HEADERS = LARGE.replace(b"\r\n", b"\r\n" + b"".join(b"Header-%d: %s\r\n" % 
 TIMEOUTS = RequestTimeouts(connect_ms=20_000, read_ms=20_000, total_ms=60_000, attempts=2)
 
 
-def connections(*listed: str, now: Callable[[], float] = lambda: 0.0) -> urllib3.PoolManager:
+def connections(*listed: str) -> urllib3.PoolManager:
     """For a GET that begins now."""
     hosts = signed_hosts(parse_storage_options({"remote.signed.location.hosts": ",".join(listed)}))
-    attempt_time = AttemptTime(now)
+    attempt_time = AttemptTime()
     attempt_time.begin(TIMEOUTS.total_ms / 1000)
     return open_connections(hosts, TIMEOUTS, attempt_time)
 
@@ -95,11 +94,12 @@ def test_a_name_that_stands_for_nothing_is_an_error_of_urllib3(host: str) -> Non
 
 
 @pytest.mark.parametrize("answer", [LARGE, MANY_HEADERS])
-def test_an_answer_that_trickles_in_ends_with_its_time(answer: bytes) -> None:
+def test_an_answer_that_trickles_in_ends_with_its_time(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
     """Each piece that comes is 40 s after the one before it."""
     clock = itertools.count(step=40.0)
+    let_time_be(monkeypatch, lambda: next(clock))
     with ScriptedHttp([answer]) as server, pytest.raises(urllib3.exceptions.HTTPError, match="timed out"):
-        get(connections(server.url, now=lambda: next(clock)), f"{server.url}/k")
+        get(connections(server.url), f"{server.url}/k")
 
 
 class TlsHttp(ScriptedHttp):
@@ -132,10 +132,13 @@ def test_by_tls_the_host_that_was_asked_for_is_verified(
             get(connections(other, "127.0.0.1"), f"{other}/k")
 
 
-def test_by_tls_too_an_answer_ends_with_its_time(authority: CertificateAuthority, tmp_path: Path) -> None:
+def test_by_tls_too_an_answer_ends_with_its_time(
+    monkeypatch: pytest.MonkeyPatch, authority: CertificateAuthority, tmp_path: Path
+) -> None:
     clock = itertools.count(step=40.0)
+    let_time_be(monkeypatch, lambda: next(clock))
     with (
         TlsHttp([LARGE], authority, tmp_path) as server,
         pytest.raises(urllib3.exceptions.HTTPError, match="timed out"),
     ):
-        get(connections(server.url, now=lambda: next(clock)), f"{server.url}/k")
+        get(connections(server.url), f"{server.url}/k")

@@ -49,20 +49,8 @@ SIMPLE_KEYS = frozenset(
 _HOST = re.compile(r"\.[a-z0-9-]{1,63}\.(?:z\d+\.)?(?:dfs|blob)\.(?:core|storage|fabric)\.[a-z.]+")
 """Pattern of the end of a name that belongs to one account."""
 _entries = partial(entries, Kind.SESSION, prefix=ABFS_PREFIX)
-_nothing = partial(_entries, Handling.NOTHING)
 
 ABFS_REQUIREMENTS: tuple[Requirement, ...] = (
-    *_entries(
-        Handling.HONOURED,
-        ENDPOINT, ALWAYS_HTTPS, ACCOUNT_KEY, CLIENT_ID, CLIENT_SECRET, CLIENT_ENDPOINT, MSI_AUTHORITY, MSI_TENANT,
-        TOKEN_FILE, FIXED_SAS, CONTAINER_SAS,
-        note="Also as settings of one account, and of one container.",
-    ),
-    *_entries(
-        Handling.HONOURED, AUTH_TYPE, TOKEN_PROVIDER,
-        note="`SharedKey`, `SAS`, and `OAuth` with client credentials, managed identity or workload identity. Others "
-        "lead to the Spark lane.",
-    ),
     *_entries(
         Handling.SPARK_LANE, KEY_PROVIDER, note="Other than `SimpleKeyProvider`.", off=OFF | SIMPLE_KEYS
     ),
@@ -82,30 +70,15 @@ ABFS_REQUIREMENTS: tuple[Requirement, ...] = (
         "encryption.encoded.client-provided-key", "encryption.encoded.client-provided-key-sha",
         "infinite-lease.directories", "page.blob.dir", "secure.mode", "storage.emulator.account.name",
     ),
-    *_nothing(
-        "account.oauth2.refresh.token", "account.oauth2.refresh.token.endpoint", "account.oauth2.user.name",
-        "account.oauth2.user.password", "delegation.token.provider.type", "shellkeyprovider.script",
-        note="As the provider that takes it.",
+    *_entries(
+        Handling.NOTHING, "enable.checksum.validation", "enable.full.blob.checksum.validation",
+        note="It is Spark's own check.",
     ),
-    *_nothing("enable.checksum.validation", "enable.full.blob.checksum.validation", note="It is Spark's own check."),
-    *_nothing(
-        "abfs.latency.track", "account.expect.header.enabled", "account.hns.enabled", "account.operation.idle.timeout",
-        "account.throttling.enabled", "analysis.period", "apache.http.client.*", "atomic.rename.*",
-        "authorization.caching.enable", "blob.atomic.rename.lease.refresh.duration", "blob.copy.*", "blob.dir.*",
-        "block.location.impersonatedhost", "block.size", "block.upload.active.blocks", "buffer.dir",
-        "buffered.pread.disable", "client.correlationid", "cluster.*", "concurrentRequestCount.*",
-        "createRemoteFileSystemDuringInitialization", "custom.token.fetch.retry.count", "data.blocks.buffer",
-        "delete.threads", "disable.outputstream.flush", "enable.abfslistiterator", "enable.autothrottling",
-        "enable.check.access", "enable.client.transaction.id", "enable.conditional.create.overwrite",
-        "enable.create.blob.idempotency", "enable.dfstoblob.fallback", "enable.flush", "enable.mkdir.overwrite",
-        "enable.paginated.delete", "enable.prefetch.request.priority", "enable.readahead*", "enable.rename.resilience",
-        "enable.tail.latency.*", "fns.account.service.type", "footer.read.request.size", "http.*",
-        "identity.transformer.*", "ingress.service.type", "io.*", "lease.threads", "list.max.results",
-        "local.sas.key.mode", "metric.*", "metrics.*", "networking.library", "oauth.token.fetch.retry.*",
-        "prefetch.request.priority.value", "read.*", "readahead.*", "readaheadqueue.depth", "rename.threads",
-        "sas.expiry.period", "sas.token.renew.period.for.streams", "saskey.usecontainersaskeyforallaccess",
-        "selfthrottling.*", "skip.metrics", "skipUserGroupMetadataDuringInitialization", "ssl.channel.mode",
-        "static.retry.*", "tail.latency.*", "tracingheader.format", "use.upn", "user.agent.prefix", "write.*",
+    *_entries(
+        Handling.NOTHING,
+        "account.expect.header.enabled", "block.location.impersonatedhost", "block.size",
+        "block.upload.active.blocks", "data.blocks.buffer", "identity.transformer.*", "metrics.*", "read.*",
+        "readahead.*", "skipUserGroupMetadataDuringInitialization", "tracingheader.format",
     ),
 )  # fmt: skip
 
@@ -150,6 +123,7 @@ class AbfsStore(SessionStore):
 
     prefix = ABFS_PREFIX
     requirements = ABFS_REQUIREMENTS
+    own_settings = f"{STORAGE_PREFIX}azure.account.key or {STORAGE_PREFIX}azure.sas.token"
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
         super().__init__(hadoop, uri)
@@ -193,12 +167,12 @@ class AbfsStore(SessionStore):
             return {"azure_sas_token": self._required(FIXED_SAS)}
         if kind == "OAuth":
             return self._oauth()
-        raise _unusable(f"{AUTH_TYPE} is {kind}, which is known to Spark alone")
+        raise self.unusable(f"{ABFS_PREFIX}{AUTH_TYPE} is {kind}, which is known to Spark alone")
 
     def _oauth(self) -> dict[str, Any]:
         provider = self.text(TOKEN_PROVIDER) or ""
         if provider == _CLIENT:
-            authority, tenant = _authority_and_tenant(self._required(CLIENT_ENDPOINT))
+            authority, tenant = self._authority_and_tenant()
             return {
                 "azure_authority_url": authority,
                 "azure_tenant_id": tenant,
@@ -214,7 +188,17 @@ class AbfsStore(SessionStore):
                 "azure_client_id": self._required(CLIENT_ID),
                 "azure_token_file": self.secret(TOKEN_FILE) or _WORKLOAD_TOKEN,
             }
-        raise _unusable(f"{TOKEN_PROVIDER} is {provider or 'not set'}, which is known to Spark alone")
+        raise self.unusable(f"{ABFS_PREFIX}{TOKEN_PROVIDER} is {provider or 'not set'}, which is known to Spark alone")
+
+    def _authority_and_tenant(self) -> tuple[str, str]:
+        """Split the URL of a tenant's token endpoint, such as `https://login.microsoftonline.com/TENANT/oauth2/token`."""
+        parts = urlsplit(self._required(CLIENT_ENDPOINT))
+        tenant, _, rest = parts.path.strip("/").partition("/")
+        if not parts.netloc or rest not in ("oauth2/token", "oauth2/v2.0/token"):
+            raise self.unusable(
+                f"{ABFS_PREFIX}{CLIENT_ENDPOINT} does not have the form https://HOST/TENANT/oauth2/token"
+            )
+        return f"{parts.scheme}://{parts.netloc}", tenant
 
     def _required(self, name: str) -> str:
         value = self.secret(name)
@@ -243,19 +227,3 @@ class AbfsStore(SessionStore):
         except NotForTasksError as error:
             return storage, str(error)
         return storage, azure_place(storage.at(self.uri), TABLES).identity.why_not_deltalake()
-
-
-def _authority_and_tenant(endpoint: str) -> tuple[str, str]:
-    """Split the URL of a tenant's token endpoint, such as `https://login.microsoftonline.com/TENANT/oauth2/token`."""
-    parts = urlsplit(endpoint)
-    tenant, _, rest = parts.path.strip("/").partition("/")
-    if not parts.netloc or rest not in ("oauth2/token", "oauth2/v2.0/token"):
-        raise _unusable(f"{CLIENT_ENDPOINT} does not have the form https://HOST/TENANT/oauth2/token")
-    return f"{parts.scheme}://{parts.netloc}", tenant
-
-
-def _unusable(why: str) -> NotForTasksError:
-    return NotForTasksError(
-        f"{ABFS_PREFIX}{why}: for tasks that write files themselves, set {STORAGE_PREFIX}azure.account.key or "
-        f"{STORAGE_PREFIX}azure.sas.token"
-    )

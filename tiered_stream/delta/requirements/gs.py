@@ -38,16 +38,6 @@ _entries = partial(entries, Kind.SESSION, prefix=GS_PREFIX)
 
 GS_REQUIREMENTS: tuple[Requirement, ...] = (
     *_entries(
-        Handling.HONOURED, AUTH_TYPE,
-        note="`APPLICATION_DEFAULT`, `COMPUTE_ENGINE`, `SERVICE_ACCOUNT_JSON_KEYFILE` and `UNAUTHENTICATED`. Others "
-        "lead to the Spark lane. Also with the prefix `google.cloud.`",
-    ),
-    *_entries(
-        Handling.HONOURED, KEY_FILE,
-        note="The file must be on all nodes. Without `fs.gs.auth.type`, it leads to the Spark lane.",
-    ),
-    *_entries(Handling.HONOURED, ROOT_URL, note="For Google's connector. Hadoop's own ignores it."),
-    *_entries(
         Handling.SPARK_LANE, "impl", note="Other than Google's connector and Hadoop's own.",
         off=OFF | {GOOGLES_CONNECTOR.lower(), HADOOPS_CONNECTOR.lower()},
     ),
@@ -73,10 +63,7 @@ GS_REQUIREMENTS: tuple[Requirement, ...] = (
         Handling.SPARK_LANE, "auth.service.account.enable", note="Other than `true`.", off=OFF - {"false"} | {"true"}
     ),
     *_entries(
-        Handling.NOTHING,
-        "auth.client.id", "auth.client.secret", "auth.refresh.token",
-        "auth.workload.identity.federation.credential.config.file", "authorization.handler.properties.*",
-        "proxy.password", "proxy.username", "requester.pays.buckets", "requester.pays.project.id",
+        Handling.NOTHING, "requester.pays.buckets", "requester.pays.project.id",
         note="It goes with the setting that takes it.",
     ),
     *_entries(
@@ -85,16 +72,8 @@ GS_REQUIREMENTS: tuple[Requirement, ...] = (
     ),
     *_entries(
         Handling.NOTHING,
-        "application.name.suffix", "batch.threads", "bidi.*", "block.size", "bucket.delete.enable", "client.type",
-        "client.upload.type", "cloud.logging.enable", "copy.with.rewrite.enable", "create.items.conflict.check.enable",
-        "fadvise.request.track.count", "glob.algorithm", "grpc.*", "hierarchical.namespace.folders.*", "http.*",
-        "implicit.dir.repair.enable", "inputstream.*", "io.buffer*", "lazy.init.enable", "list.max.items.per.call",
-        "marker.file.pattern", "max.requests.per.batch", "max.wait.for.empty.object.creation*", "metrics.sink",
-        "operation.*", "outputstream.buffer.size", "outputstream.direct.upload.enable", "outputstream.pipe.*",
-        "outputstream.sync.min.interval*", "outputstream.type", "outputstream.upload.*", "performance.cache.*",
-        "project.id", "reported.permissions", "rewrite.max.*", "status.parallel.enable", "storage.client.cache.enable",
-        "tracelog.enable", "vectored.read.*", "working.dir", "write.parallel.composite.upload.*",
-        "write.temporary.dirs",
+        "block.size", "client.upload.type", "grpc.*", "inputstream.*", "outputstream.direct.upload.enable",
+        "outputstream.upload.*", "write.parallel.composite.upload.*",
     ),
 )  # fmt: skip
 
@@ -113,6 +92,7 @@ class GsStore(SessionStore):
 
     prefix, library = GS_PREFIX, "Google Cloud Storage (gcs-connector)"
     requirements = GS_REQUIREMENTS
+    own_settings = f"{STORAGE_PREFIX}gcs.credentials.path or {STORAGE_PREFIX}gcs.credentials.json"
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
         super().__init__(hadoop, uri)
@@ -141,7 +121,7 @@ class GsStore(SessionStore):
         """
         kind, key_file = self.text(AUTH_TYPE), self.text(KEY_FILE)
         if not kind and key_file:
-            raise _unusable(f"{KEY_FILE} is set, but {GS_PREFIX}{AUTH_TYPE} is not")
+            raise self.unusable(f"{GS_PREFIX}{KEY_FILE} is set, but {GS_PREFIX}{AUTH_TYPE} is not")
         if kind == _KEY_FILE:
             if not key_file:
                 raise NoCredentialsError(
@@ -155,7 +135,7 @@ class GsStore(SessionStore):
             return {}
         if (kind or _MACHINE) == _MACHINE:
             return {"gcs_machine": True}
-        raise _unusable(f"{AUTH_TYPE} is {kind}, which is known to Spark alone")
+        raise self.unusable(f"{GS_PREFIX}{AUTH_TYPE} is {kind}, which is known to Spark alone")
 
     def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
         if not self.has_connector:
@@ -176,10 +156,3 @@ class GsStore(SessionStore):
             return storage, str(error)
         except StorageAccessError:
             return storage, None  # the first request reports it
-
-
-def _unusable(why: str) -> NotForTasksError:
-    return NotForTasksError(
-        f"{GS_PREFIX}{why}: for tasks that write files themselves, set {STORAGE_PREFIX}gcs.credentials.path or "
-        f"{STORAGE_PREFIX}gcs.credentials.json"
-    )

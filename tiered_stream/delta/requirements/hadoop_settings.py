@@ -15,11 +15,15 @@ from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.errors import ConfigurationError
 
 _PORTS = {"http": 80, "https": 443}
+_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu")
 _WRITES = (
     "acl", "bucket-key", "canned", "checksum", "class", "cse", "encod", "encrypt", "grant", "header", "hold", "kms",
     "lock", "metadata", "requester", "retention", "sign", "sse", "tag", "upload",
 )  # fmt: skip
-"""Words in the name of an unknown setting that suggest that it sets a requirement for writers."""
+"""Words in the name of an unknown setting that suggest that it sets a requirement for writers.
+
+So only names with such a word have an entry that says that they ask nothing.
+"""
 
 
 class NotForTasksError(Exception):
@@ -87,6 +91,8 @@ class SessionStore(ABC):
     """Store and library of the file system, in words; empty: Hadoop has the file system itself."""
     connector = ""
     """Java class of the file system; empty: there is none for the scheme."""
+    own_settings = ""
+    """Settings of the job by which tasks reach the store without the session's settings."""
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
         parts = urlsplit(uri)
@@ -141,6 +147,10 @@ class SessionStore(ABC):
             if (self.text(name) or self.secret(name) or "").lower() not in off:
                 raise NotForTasksError(f"{self.prefix}{name} is set, which {why}")
 
+    def unusable(self, why: str) -> NotForTasksError:
+        """Return the error for credentials that tasks cannot use."""
+        return NotForTasksError(f"{why}: for tasks that write files themselves, set {self.own_settings}")
+
     @abstractmethod
     def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
         """Return the settings by which tasks access the store, and a reason why tasks cannot write to it.
@@ -156,7 +166,9 @@ class SessionStore(ABC):
         """
 
 
-def check_same_store(setting: str, own_url: str | None, session_url: str, table: str) -> None:
+def check_same_store(
+    setting: str, own_url: str | None, session_url: str, table: str, fix: str = "set both to the same service"
+) -> None:
     """Check that the job's own settings and the session lead to the same service.
 
     Args:
@@ -164,21 +176,24 @@ def check_same_store(setting: str, own_url: str | None, session_url: str, table:
         own_url: value of this setting; None: it is not set.
         session_url: URL of the service that the session uses.
         table: bucket or container of the table, in words.
+        fix: advice for the error.
     """
     if own_url is not None and _place_of(own_url) != _place_of(session_url):
         raise ConfigurationError(
-            f"{setting} is {own_url}, but Spark's session reaches the {table} at {session_url}: set both to the same "
-            f"service, or remove {setting}"
+            f"{setting} is {own_url}, but Spark's session reaches the {table} at {session_url}: {fix}, or remove "
+            f"{setting}"
         )
 
 
-def _place_of(url: str) -> tuple[tuple[str, int | None], str]:
-    return host_and_port(url), urlsplit(url).path.strip("/")  # an emulator of Azure's has the account in the path
+def _place_of(url: str) -> tuple[str, int | None, str]:
+    """Return host, port and path of a URL, for a comparison of services.
 
-
-def host_and_port(url: str) -> tuple[str, int | None]:
-    """Return host and port of a URL, for a comparison of services. All names of this machine are `localhost`."""
+    All names of this machine are `localhost`, and all hosts of AWS are one. An emulator of Azure's has the account in
+    the path.
+    """
     parts = urlsplit(url)
-    host = parts.hostname or ""
+    host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
+    if host.endswith(_AWS):
+        host, port = _AWS[0], None
     is_local = host.startswith("127.") or host.endswith(".localhost")
-    return "localhost" if is_local else host, parts.port or _PORTS.get(parts.scheme)
+    return "localhost" if is_local else host, port, parts.path.strip("/")

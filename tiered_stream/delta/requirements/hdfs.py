@@ -13,7 +13,7 @@ import orjson
 from tiered_stream.delta.requirements.hadoop_settings import SessionStore
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.storage.hadoop.client_settings import BLOCK_SIZE, REPLICATION, UMASK, new_files
+from tiered_stream.storage.hadoop.client_settings import BLOCK_SIZE, REPLICATION, UMASK, hadoop_settings_of, new_files
 
 _PREFIXES = (
     "dfs.ha.namenodes.", "dfs.namenode.rpc-address.", "dfs.client.failover.resolve", "dfs.client.failover.random.",
@@ -34,8 +34,9 @@ class HdfsStore(SessionStore):
             return own, "tasks write to HDFS by hdfs-native, which is not installed: pip install 'tiered-stream[hdfs]'"
         names = (*_NAMES, *(prefix + name for prefix in _PREFIXES for name in self.hadoop.names_after(prefix)))
         values = {name: value for name in names if (value := self.hadoop.get(name))}
+        storage = replace(own, hdfs_settings=own.hdfs_settings or orjson.dumps(values).decode())
         try:
-            new_files(values)
+            new_files(hadoop_settings_of(storage.at(self.uri)))
         except ConfigurationError as error:
             return own, str(error)
-        return replace(own, hdfs_settings=own.hdfs_settings or orjson.dumps(values).decode()), None
+        return storage, None

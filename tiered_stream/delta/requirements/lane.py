@@ -289,19 +289,20 @@ def _case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None
 
 
 def _changed_rule(rules: TableRules, checked_rules: TableRules) -> str:
+    checked = set(_rules_and_texts(checked_rules))
+    changed = "its constraints, or the columns that are NOT NULL, are others than when the query started"
+    return next((each[1] for each in _rules_and_texts(rules) if each not in checked), changed)
+
+
+def _rules_and_texts(rules: TableRules) -> Iterator[tuple[object, str]]:
     for check in rules.checks:
-        if check not in checked_rules.checks:
-            return f"the table has the constraint {check[0]}, by which rows were not checked"
+        yield check, f"the table has the constraint {check[0]}, by which rows were not checked"
     for column in rules.not_null:
-        if column not in checked_rules.not_null:
-            return f"the column {column} is NOT NULL, which was not checked"
+        yield column, f"the column {column} is NOT NULL, which was not checked"
     for path in rules.nested_not_null:
-        if path not in checked_rules.nested_not_null:
-            return f"{path_text(path)} is NOT NULL, which was not checked"
+        yield path, f"{path_text(path)} is NOT NULL, which was not checked"
     for limit in rules.text_limits:
-        if limit not in checked_rules.text_limits:
-            return f"{path_text(limit.path)} is {limit.kind}, by which texts were not checked"
-    return "its constraints, or the columns that are NOT NULL, are others than when the query started"
+        yield limit, f"{path_text(limit.path)} is {limit.kind}, by which texts were not checked"
 
 
 def _uncheckable_rule(rules: TableRules, written: StructType, day_column: str | None) -> str | None:

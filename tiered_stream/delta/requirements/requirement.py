@@ -97,9 +97,7 @@ class ImposedRequirement:
     @property
     def reason(self) -> str:
         """Clause that names the requirement and what sets it, such as `the table has X` or `the column C has X`."""
-        label = self.entry.label or self.name
-        if self.entry.kind is Kind.TYPE and not self.entry.label:
-            return f"the column {self.column} is {label}"
-        if self.entry.kind is Kind.SESSION:
-            return f"the session has {label}"
-        return f"the column {self.column} has {label}" if self.column else f"the table has {label}"
+        of_session = self.entry.kind is Kind.SESSION
+        owner = f"the column {self.column}" if self.column else f"the {'session' if of_session else 'table'}"
+        verb = "is" if self.entry.kind is Kind.TYPE and not self.entry.label else "has"
+        return f"{owner} {verb} {self.entry.label or self.name}"

@@ -12,17 +12,17 @@ the setting for all buckets. Sources: `core-default.xml`, `Constants` and `Reque
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tiered_stream.delta.requirements.hadoop_settings import (
     HadoopSettings,
     NoCredentialsError,
     NotForTasksError,
     SessionStore,
-    host_and_port,
+    check_same_store,
 )
 from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage
@@ -65,12 +65,6 @@ _entries = partial(entries, Kind.SESSION, prefix=S3A_PREFIX)
 
 S3A_REQUIREMENTS: tuple[Requirement, ...] = (
     *_entries(
-        Handling.HONOURED,
-        "access.key", "aws.credentials.provider", "aws.credentials.provider.mapping", "connection.ssl.enabled",
-        "endpoint", "endpoint.region", "path.style.access", "secret.key", "security.credential.provider.path",
-        "session.token",
-    ),
-    *_entries(
         Handling.HONOURED, ACL, STORAGE_CLASS,
         note="Files are uploaded with it. A value that Hadoop 3.5 does not know leads to the Spark lane. deltalake "
         "does not follow it: where it is to commit, the query is refused.",
@@ -81,13 +75,6 @@ S3A_REQUIREMENTS: tuple[Requirement, ...] = (
         note="`AES256`, `SSE-S3`, `SSE-C`, and `SSE-KMS` and `DSSE-KMS` with their key. Encryption by the client and "
         "an `encryption.context` for KMS lead to the Spark lane.",
     ),
-    *_entries(
-        Handling.HONOURED, ACCESS_POINT,
-        note="As a setting of one bucket, which alone counts in S3A. ARNs of multi-region and Outposts access points "
-        "lead to the Spark lane.",
-    ),
-    *_entries(Handling.HONOURED, ACCESS_POINT_REQUIRED, note="Without an access point, the Spark lane is taken."),
-    *_entries(Handling.HONOURED, FIPS, note="At AWS. With an `endpoint` of one's own, the Spark lane is taken."),
     *_entries(Handling.HONOURED, REQUESTER_PAYS),
     *_entries(
         Handling.SPARK_LANE,
@@ -109,24 +96,14 @@ S3A_REQUIREMENTS: tuple[Requirement, ...] = (
         Handling.SPARK_LANE, "s3.client.factory.impl", note="Other than `DefaultS3ClientFactory`.",
         off=OFF | {"org.apache.hadoop.fs.s3a.defaults3clientfactory"},
     ),
-    *_entries(
-        Handling.NOTHING, "auth.profile.*", "assumed.role.*", note="As the credential provider that takes it."
-    ),
     *_entries(Handling.NOTHING, "encryption.*", "server-side-encryption.key", note="It goes with the algorithm."),
     *_entries(Handling.NOTHING, "checksum.generation", "checksum.validation", "request.md5.header",
                     note="Uploads always have a checksum."),
     *_entries(
         Handling.NOTHING,
-        "access.grants.fallback.to.iam", "analytics.accelerator*", "attempts.maximum", "audit.*", "authoritative.path",
-        "block.size", "bucket.probe", "buffer.dir", "bulk.delete.page.size", "change.detection.*",
-        "classloader.isolation", "client.sts.custom.headers*", "committer.*", "connection.*",
-        "create.conditional.enabled", "create.multipart", "create.performance*", "cross.region.access.enabled",
-        "directory.*", "downgrade.syncable.exceptions", "etag.checksum.enabled", "executor.capacity", "experimental.*",
-        "failinject.*", "fast.*", "http.signer.class", "impl.disable.cache", "input.*",
-        "internal.upload.part.count.limit", "io.rate.limit", "list.version", "max.total.tasks", "metadatastore.*",
-        "multiobjectdelete.enable", "multipart.*", "optimized.copy.from.local.enabled", "paging.maximum",
-        "performance.flags", "prefetch.*", "proxy.*", "readahead.range", "retry.*", "s3express.create.session",
-        "s3guard.*", "select.*", "socket.*", "ssl.channel.mode", "threads.*", "user.agent.prefix", "vectored.*",
+        "access.grants.fallback.to.iam", "audit.*", "block.size", "classloader.isolation", "client.sts.custom.headers*",
+        "committer.*", "connection.*", "directory.*", "etag.checksum.enabled", "fast.*", "http.signer.class", "input.*",
+        "internal.upload.part.count.limit", "metadatastore.*", "multipart.*", "prefetch.*", "s3guard.*", "select.*",
     ),
 )  # fmt: skip
 
@@ -146,9 +123,9 @@ PROVIDERS = "aws.credentials.provider"
 
 _BUCKET_PREFIX = f"{S3A_PREFIX}bucket."
 _CREDENTIAL_FILES = "security.credential.provider.path"
-_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu")
 _REGION_WITHOUT_ANY = "us-east-2"
 _CENTRAL_ENDPOINT = "s3.amazonaws.com"
+_AWS_URL = f"https://{_CENTRAL_ENDPOINT}"
 _REGIONAL_HOST = re.compile(r"(?:https?://)?s3[.-][a-z]{2,}-[a-z0-9-]+\.amazonaws\.(?:com(?:\.cn)?|eu)/?")
 
 _V1, _V2, _HADOOP = "com.amazonaws.auth.", "software.amazon.awssdk.auth.credentials.", "org.apache.hadoop.fs.s3a."
@@ -174,17 +151,8 @@ _CHAIN = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """Credentials for S3: static keys, or unsigned requests if `anonymous` is true.
-
-    If nothing is set, AWS's default chain finds credentials.
-    """
-
-    access_key_id: str | None = None
-    secret_access_key: str | None = None
-    session_token: str | None = None
-    anonymous: bool = field(default=False, kw_only=True)
+_KEY_FIELDS = ("access_key_id", "secret_access_key", "session_token")
+"""Fields of `TableStorage` for static keys."""
 
 
 class S3aStore(SessionStore):
@@ -192,6 +160,7 @@ class S3aStore(SessionStore):
 
     prefix, library, connector = S3A_PREFIX, "S3 (hadoop-aws)", f"{_HADOOP}S3AFileSystem"
     requirements = S3A_REQUIREMENTS
+    own_settings = f"{STORAGE_PREFIX}aws.access.key.id and {STORAGE_PREFIX}aws.secret.access.key"
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
         super().__init__(hadoop, uri)
@@ -256,28 +225,24 @@ class S3aStore(SessionStore):
 
     def customer_key(self) -> str | None:
         """Return the key for SSE-C in base64, or None if another encryption, or none, is set."""
-        if (self._algorithm() or "").lower() != CUSTOMER_KEYS:
+        if self._algorithm().lower() != CUSTOMER_KEYS:
             return None
         try:
             return aes_256_key(next(filter(None, map(self.secret, ENCRYPTION_KEY)), ""))
         except ValueError as error:
             raise NotForTasksError(f"{S3A_PREFIX}{ENCRYPTION_KEY[0]} {error}") from None
 
-    def _algorithm(self) -> str | None:
-        return next(filter(None, map(self.text, ENCRYPTION)), None)
+    def _algorithm(self) -> str:
+        return next(filter(None, map(self.text, ENCRYPTION)), "")
 
     def acl(self) -> str | None:
         """Return S3's name of the canned ACL for new objects, or None if it is not set."""
-        return self._translated(ACL, lambda value: CANNED_ACLS.get(value))
+        return self._known(ACL, self.text(ACL), CANNED_ACLS)
 
     def storage_class(self) -> str | None:
-        """Return S3's name of the storage class for new objects, or None if it is not set.
-
-        Raises:
-            NotForTasksError: S3A has no storage class of that name.
-        """
-        classes = {name.lower(): name for name in STORAGE_CLASSES}
-        return self._translated(STORAGE_CLASS, lambda value: classes.get(value.lower()))
+        """Return S3's name of the storage class for new objects, or None if it is not set."""
+        classes = {name: name for name in STORAGE_CLASSES}
+        return self._known(STORAGE_CLASS, self.text(STORAGE_CLASS), classes, str.upper)
 
     def encryption(self) -> tuple[str | None, str | None]:
         """Return S3's name of the server-side encryption for new objects, and the id of KMS's key for it.
@@ -289,13 +254,8 @@ class S3aStore(SessionStore):
             NotForTasksError: another encryption is set, such as encryption by the client, or KMS has a context.
         """
         algorithm = self._algorithm()
-        if algorithm is None or algorithm.lower() == CUSTOMER_KEYS:
-            return None, None
-        name = ALGORITHMS.get(algorithm.lower())
-        if name is None:
-            raise NotForTasksError(
-                f"{S3A_PREFIX}{ENCRYPTION[0]} is {algorithm}, which tasks that write files themselves do not follow"
-            )
+        is_own = algorithm.lower() == CUSTOMER_KEYS
+        name = None if is_own else self._known(ENCRYPTION[0], algorithm, ALGORITHMS, str.lower)
         if name not in KMS_ALGORITHMS.values():
             return name, None
         if self.text(ENCRYPTION_CONTEXT):
@@ -304,19 +264,20 @@ class S3aStore(SessionStore):
             )
         return name, next(filter(None, map(self.secret, ENCRYPTION_KEY)), None)
 
-    def _translated(self, name: str, find: Callable[[str], str | None]) -> str | None:
-        value = self.text(name)
-        if not value:
-            return None
-        known = find(value)
-        if known is None:
+    def _known(
+        self, name: str, value: str | None, known: Mapping[str, str], form: Callable[[str], str] = str
+    ) -> str | None:
+        """Return S3's word for the value of the setting `name`. Raise NotForTasksError if it is not in `known`."""
+        if value and form(value) not in known:
             raise NotForTasksError(
                 f"{S3A_PREFIX}{name} is {value}, which tasks that write files themselves do not know"
             )
-        return known
+        return known[form(value)] if value else None
 
-    def credentials(self) -> Credentials:
+    def credentials(self) -> dict[str, Any]:
         """Return the credentials of the first provider in `aws.credentials.provider` that has credentials.
+
+        The result are fields of `TableStorage`. If it is empty, AWS's default chain finds credentials.
 
         Raises:
             NotForTasksError: tasks cannot use the first provider that may have credentials, or would get other
@@ -340,28 +301,33 @@ class S3aStore(SessionStore):
             if name.strip():
                 yield mapped.get(name.strip(), name.strip())
 
-    def _credentials_of(self, provider: str) -> Credentials | None:
+    def _credentials_of(self, provider: str) -> dict[str, Any] | None:
         if provider in (_SIMPLE, _TEMPORARY):
             names = (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN) if provider == _TEMPORARY else (ACCESS_KEY, SECRET_KEY)
             keys = [self.secret(name) for name in names]
-            return Credentials(*keys) if all(keys) else None
+            return dict(zip(_KEY_FIELDS, keys, strict=False)) if all(keys) else None
         if provider in _ENVIRONMENT:
             variables = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-            key_id, key, token = map(self.hadoop.environment, variables)
-            return Credentials(key_id, key, token) if key_id and key else None
+            found = list(map(self.hadoop.environment, variables))
+            return dict(zip(_KEY_FIELDS, found, strict=True)) if all(found[:2]) else None
         if provider in _ANONYMOUS:
-            return Credentials(anonymous=True)
+            return {"anonymous": True}
+        why = "is known to Spark alone"
         if provider in _MACHINE and self.hadoop.environment("AWS_ACCESS_KEY_ID"):
-            raise _unusable(provider, "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment")
-        if provider == _PROFILE and (self.text("auth.profile.name") or self.text("auth.profile.file")):
-            raise _unusable(provider, f"has a profile of its own ({S3A_PREFIX}auth.profile.*)")
-        if provider in _MACHINE | _CHAIN:
-            return Credentials()
-        raise _unusable(provider, "is known to Spark alone")
+            why = "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment"
+        elif provider == _PROFILE and (self.text("auth.profile.name") or self.text("auth.profile.file")):
+            why = f"has a profile of its own ({S3A_PREFIX}auth.profile.*)"
+        elif provider in _MACHINE | _CHAIN:
+            return {}
+        raise self.unusable(f"the credential provider {provider} {why}")
 
     def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
         # If no setting names a region, AWS is asked for the bucket's region.
-        self._check_same_store(own)
+        if self.has_connector:
+            check_same_store(
+                f"{STORAGE_PREFIX}s3.endpoint.url", own.s3_endpoint_url, self.endpoint_url() or _AWS_URL,
+                f"bucket {self.bucket}", f"set spark.hadoop.{_BUCKET_PREFIX}{self.bucket}.endpoint to the same",
+            )  # fmt: skip
         path_style = own.s3_path_style or self.is_on("path.style.access")
         storage, why_not = replace(own, s3_path_style=path_style), None
         if own.s3_endpoint_url is None:
@@ -384,7 +350,7 @@ class S3aStore(SessionStore):
                 s3_requester_pays=own.s3_requester_pays or self.is_on(REQUESTER_PAYS),
             )
             if own.access_key_id is None and not own.anonymous:
-                storage = replace(storage, **asdict(self.credentials()))
+                storage = replace(storage, **self.credentials())
         except NotForTasksError as error:
             why_not = str(error)
         if storage.s3_endpoint_url is None and storage.s3_region is None and why_not is None:
@@ -414,29 +380,3 @@ class S3aStore(SessionStore):
         from tiered_stream.storage.s3_client import S3Session
 
         return S3Session(storage, self.bucket, TABLES)
-
-    def _check_same_store(self, own: TableStorage) -> None:
-        own_url, session_url = own.s3_endpoint_url, self.endpoint_url()
-        if own_url is None or not self.has_connector or _host_and_port(own_url) == _host_and_port(session_url):
-            return
-        raise ConfigurationError(
-            f"{STORAGE_PREFIX}s3.endpoint.url is {own_url}, but Spark's session reaches the bucket {self.bucket} at "
-            f"{session_url or 'AWS'}: set spark.hadoop.fs.s3a.bucket.{self.bucket}.endpoint to the same, or take "
-            f"{STORAGE_PREFIX}* away"
-        )
-
-
-def _host_and_port(endpoint: str | None) -> tuple[str, int | None]:
-    """Return host and port of an endpoint's URL, for a comparison of stores; `endpoint` None stands for AWS.
-
-    All hosts of AWS give the same result, in which the port is None.
-    """
-    host, port = host_and_port(endpoint or f"https://s3{_AWS[0]}")
-    return (_AWS[0], None) if host.endswith(_AWS) else (host, port)
-
-
-def _unusable(provider: str, why: str) -> NotForTasksError:
-    return NotForTasksError(
-        f"the credential provider {provider} {why}: for tasks that write files themselves, set "
-        "ingest.storage.aws.access.key.id and ingest.storage.aws.secret.access.key"
-    )

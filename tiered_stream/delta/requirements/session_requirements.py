@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.checkpoint.query_run import IDLE_LIMIT, KILL_IDLE
-from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement, entries
-from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE
+from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import QuerySettings
 from tiered_stream.errors import ConfigurationError
@@ -33,87 +30,20 @@ SESSION_TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databrick
 CODEC = "spark.sql.parquet.compression.codec"
 _CODECS = {**{codec: codec for codec in ingest.CODECS}, "uncompressed": ingest.UNCOMPRESSED}
 """Values of the session's setting by which the direct lane writes, and the value of `ingest.compression` for each."""
-_session = partial(entries, Kind.SESSION)
 
 SESSION_REQUIREMENTS: tuple[Requirement, ...] = (
-    *_session(
-        Handling.HONOURED, f"{DEFAULTS_PREFIX}*",
-        note="A new table gets these properties, unless `ingest.tableProperty.*` says otherwise. delta-spark makes the "
-        "table, or adds what deltalake cannot give. Without delta-spark, such a setting is refused.",
+    Requirement(
+        Kind.SESSION, "spark.databricks.delta.autoCompact.enabled", Handling.BY_SPARK,
+        "For a table in a local folder; in S3 `auto` takes delta-spark anyway.",
     ),
-    *_session(
-        Handling.BY_SPARK, "spark.databricks.delta.autoCompact.enabled",
-        note="For a table in a local folder; in S3 `auto` takes delta-spark anyway.",
-    ),
-    *_session(
-        Handling.HONOURED, "spark.sql.session.timeZone", note="In both lanes, of times in values that name no zone."
-    ),
-    *_session(Handling.HONOURED, "spark.sql.caseSensitive", note="It decides if names in the catalog keep their case."),
-    *_session(
-        Handling.NOTHING, TIMESTAMP_TYPE,
-        note="`TIMESTAMP` in a schema is an instant, in both lanes, whatever it says. A local time is `TIMESTAMP_NTZ`.",
-    ),
-    *_session(
-        Handling.NOTHING, IDLE_LIMIT, KILL_IDLE, "spark.python.worker.idleTimeoutSeconds",
-        "spark.python.worker.killOnIdleTimeout",
-        note="Tasks that write files give Spark one row, at their end: their queries run without the limit. It counts "
-        "in the Spark lane, and for queries of your own.",
-    ),
-    *_session(
-        Handling.NOTHING, OUTPUT_TIMESTAMPS,
-        note="Files have microseconds. In the Spark lane `TIMESTAMP_MILLIS` is refused for typed columns.",
-    ),
-    *_session(
-        Handling.NOTHING, STORE_ASSIGNMENT,
-        note="Columns of other types are refused. In the Spark lane Delta casts by it; `LEGACY`, which cuts values, is "
-        "refused there for such columns.",
-    ),
-    *_session(
-        Handling.NOTHING, *SESSION_TRANSACTION,
-        note="Commits have the query's own transaction, in both lanes. `redrive` refuses the session's, by which Delta "
-        "would leave out its later steps.",
-    ),
-    *_session(
-        Handling.NOTHING, "spark.sql.ansi.enabled", "spark.sql.legacy.timeParserPolicy", "spark.sql.mapKeyDedupPolicy",
-        note="Values are decoded by the same code in both lanes, not by Spark's functions.",
-    ),
-    *_session(
-        Handling.NOTHING, "spark.sql.charAsVarchar", "spark.sql.legacy.charVarcharAsString",
-        "spark.sql.readSideCharPadding",
-        note="Lengths of VARCHAR(n) and CHAR(n) that a table has are kept to, whatever it says.",
-    ),
-    *_session(
-        Handling.NOTHING, "spark.databricks.delta.schema.autoMerge.enabled",
-        note="`ingest.schemaEvolution` says whether a table gets new columns. In the Spark lane the session's word "
-        "counts, too.",
-    ),
-    *_session(
-        Handling.NOTHING, "spark.databricks.delta.optimizeWrite.enabled", "spark.sql.files.maxRecordsPerFile",
-        note="Files are as large as `ingest.targetFileSize` says.",
-    ),
-    *_session(
-        Handling.SPARK_LANE, CODEC, off=frozenset(_CODECS),
-        note="Where it is not `zstd`, `snappy`, `gzip`, `none` or `uncompressed`. These are the compression of data "
-        "files, unless `ingest.compression` says otherwise.",
-    ),
-    *_session(
-        Handling.NOTHING, "spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.fieldId.write.enabled",
-        "spark.sql.parquet.int96RebaseModeInWrite", "spark.sql.parquet.writeLegacyFormat",
-        note="It says how Spark's own files are written; readers see it in the file.",
-    ),
-    *_session(
-        Handling.NOTHING, "spark.sql.sources.partitionOverwriteMode",
-        note="A replay with `--replace` names its rows, which goes before it.",
-    ),
-    *_session(
-        Handling.NOTHING, "spark.databricks.delta.commitInfo.userMetadata",
-        note="Commits of the direct lane have the offsets there.",
-    ),
-    *_session(
-        Handling.NOTHING, "spark.databricks.delta.stats.collect", note="Files have statistics of the first 32 columns."
+    Requirement(
+        Kind.SESSION, CODEC, Handling.SPARK_LANE,
+        "Where it is not `zstd`, `snappy`, `gzip`, `none` or `uncompressed`. These are the compression of data files, "
+        "unless `ingest.compression` says otherwise.",
+        off=frozenset(_CODECS),
     ),
 )  # fmt: skip
-_CHECKED = tuple(entry for entry in SESSION_REQUIREMENTS if entry.handling not in (Handling.HONOURED, Handling.NOTHING))
+"""The docs (table-requirements.md) list further settings, which both lanes follow, or which ask nothing."""
 
 
 def settings_in_list(spark: SparkSession) -> dict[str, str]:
@@ -121,7 +51,7 @@ def settings_in_list(spark: SparkSession) -> dict[str, str]:
 
     Settings that are not set are left out.
     """
-    values = {entry.name: spark.conf.get(entry.name, None) for entry in _CHECKED}
+    values = {entry.name: spark.conf.get(entry.name, None) for entry in SESSION_REQUIREMENTS}
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from tiered_stream.delta.requirements.abfs import ABFS_REQUIREMENTS
 from tiered_stream.delta.requirements.gs import GS_REQUIREMENTS
-from tiered_stream.delta.requirements.requirement import Handling, ImposedRequirement, Kind, Requirement
+from tiered_stream.delta.requirements.requirement import Handling, ImposedRequirement, Kind, Requirement, find_entry
 from tiered_stream.delta.requirements.s3a import S3A_REQUIREMENTS
 from tiered_stream.delta.requirements.session_requirements import SESSION_REQUIREMENTS
 from tiered_stream.delta.requirements.table_requirements import TABLE_REQUIREMENTS
@@ -21,23 +22,16 @@ from tiered_stream.delta.schema.sql_types import inner_fields
 WRITER_REQUIREMENTS: tuple[Requirement, ...] = (
     *TABLE_REQUIREMENTS, *SESSION_REQUIREMENTS, *S3A_REQUIREMENTS, *ABFS_REQUIREMENTS, *GS_REQUIREMENTS,
 )  # fmt: skip
-_BY_NAME = {(entry.kind, entry.name.lower()): entry for entry in WRITER_REQUIREMENTS}
-_PREFIXES = tuple(entry for entry in WRITER_REQUIREMENTS if entry.name.endswith("*"))
 _DELTA = "delta."
 _FEATURE_PREFIX = "delta.feature."
 _RESERVED = re.compile(r"delta\..*|__.*|[A-Z][A-Z_]*", re.DOTALL)
 """Pattern of the keys of column metadata that Delta and Spark reserve; users may add any other keys."""
 
 
+@lru_cache(1000)
 def find_requirement(kind: Kind, name: str) -> Requirement | None:
-    """Return the list's entry for this kind and name, or None if the list has no such entry.
-
-    An entry with exactly this name takes precedence over an entry with a prefix (`*`).
-    """
-    exact = _BY_NAME.get((kind, name.lower()))
-    if exact is not None and exact.covers(kind, name):
-        return exact
-    return next((entry for entry in _PREFIXES if entry.covers(kind, name)), None)
+    """Return the list's entry for this kind and name, or None if the list has no such entry."""
+    return find_entry(WRITER_REQUIREMENTS, kind, name)
 
 
 def requirements_of_table(

@@ -202,12 +202,8 @@ def totals(task_fields: Iterable[str]) -> list[Column]:
     The aggregate is the maximum if NAME is `peak_memory` or ends in `_max`, and the sum otherwise.
     """
     # No SQL text, because Spark's parser takes 0.3 s to load, and a small job would need it for nothing else.
-    return [_total(name) for name in task_fields]
-
-
-def _total(name: str) -> Column:
-    aggregate = sql.max if name.endswith("_max") or name == PEAK_MEMORY else sql.sum
-    return aggregate(f"{_TASK_PREFIX}{name}").alias(name)
+    aggregates = {name: sql.max if name.endswith("_max") or name == PEAK_MEMORY else sql.sum for name in task_fields}
+    return [aggregate(f"{_TASK_PREFIX}{name}").alias(name) for name, aggregate in aggregates.items()]
 
 
 # Names of partition folders in the form of Hive and Spark, and paths of data files in the form of Delta's log.

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from threading import Condition
+from threading import Semaphore
 from time import perf_counter
 from typing import Any
 
@@ -105,13 +105,13 @@ class LocalFolder(DataFolder):
 MEMORY_BYTES = 8 << 20
 """Maximum bytes of a waiting file that is kept in memory; a larger file is on the local disk."""
 LARGE_IN_FLIGHT = 2
-"""Maximum number of uploads at once if their files have more than `SMALL_BYTES` together; further files wait."""
+"""Maximum number of uploads at once of files that have more than `SMALL_BYTES`; further files wait."""
 SMALL_IN_FLIGHT = 8
-"""Maximum number of uploads at once if their files have at most `SMALL_BYTES` together.
+"""Maximum number of uploads at once of files that have at most `SMALL_BYTES`. A larger file counts as 4 of them.
 
 The number is higher than `LARGE_IN_FLIGHT`, because the upload of a small file mostly waits for the response.
 """
-SMALL_BYTES = 16 << 20
+SMALL_BYTES = 2 << 20
 
 
 class WaitingFile(SpooledTemporaryFile[bytes]):
@@ -132,35 +132,22 @@ class UploadThreads:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(SMALL_IN_FLIGHT, "upload")
-        self._room = Condition()
-        self._files = 0
-        self._bytes = 0
+        self._room = Semaphore(SMALL_IN_FLIGHT)
 
     def begin(self, size: int, upload: Callable[[], None]) -> Future[None]:
         """Wait until the limit of uploads allows one more file of `size` bytes, then let a thread call `upload`.
 
-        The method does not wait for the end of the upload.
+        The method does not wait for the end of the upload. Only one thread may call it.
 
         Returns:
             Future of the upload; its `result` raises the error of `upload` if there is one.
         """
-        with self._room:
-            self._room.wait_for(lambda: self._has_room(size))
-            self._files += 1
-            self._bytes += size
+        places = 1 if size <= SMALL_BYTES else SMALL_IN_FLIGHT // LARGE_IN_FLIGHT
+        for _ in range(places):
+            self._room.acquire()
         future = self._threads.submit(upload)
-        future.add_done_callback(lambda _: self._ended(size))
+        future.add_done_callback(lambda _: self._room.release(places))
         return future
-
-    def _has_room(self, size: int) -> bool:
-        limit = SMALL_IN_FLIGHT if self._bytes + size <= SMALL_BYTES else LARGE_IN_FLIGHT
-        return self._files < limit
-
-    def _ended(self, size: int) -> None:
-        with self._room:
-            self._files -= 1
-            self._bytes -= size
-            self._room.notify()
 
     def close(self) -> None:
         """Cancel the uploads that have not started, wait for the end of the other uploads, and stop the threads."""

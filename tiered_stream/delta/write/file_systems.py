@@ -27,11 +27,6 @@ from tiered_stream.storage.open_store import open_store
 
 _SESSION_TOKENS = frozenset(("AWS_SESSION_TOKEN", "AWS_TOKEN", "SESSION_TOKEN", "TOKEN"))
 """Environment variables whose value deltalake would send with keys that have no session token."""
-_OF_DELTALAKE = frozenset((
-    "SERVER_SIDE_ENCRYPTION", "SSE_KMS_KEY_ID", "SSE_CUSTOMER_KEY_BASE64", "SSE_BUCKET_KEY_ENABLED", "PROXY_URL",
-    "ALLOW_INVALID_CERTIFICATES",
-))  # fmt: skip
-"""Environment variables that deltalake reads without the prefix `AWS_`, too, and that its options cannot unset."""
 _OWN_TIMES = {"timeout": "30s", "connect_timeout": "5s"}
 """The times of the crate `object_store`, without which deltalake reads `TIMEOUT` and `CONNECT_TIMEOUT`."""
 _ROLES = frozenset(("AWS_IAM_ROLE_ARN", "AWS_S3_ASSUME_ROLE_ARN"))
@@ -62,7 +57,9 @@ def deltalake_place(spec: ingest.TableSpec) -> tuple[str, dict[str, str]]:
     """
     parts = urlsplit(spec.uri)
     if parts.scheme == endpoints.GOOGLE_SCHEME:
-        return spec.uri, _google_options(spec.storage)
+        endpoint = endpoints.google_endpoint(spec.storage)
+        config = google_identity(spec.storage, ingest.STORAGE_PREFIX).for_deltalake()
+        return spec.uri, {"base_url": endpoint, **config, "allow_http": _allows_http(endpoint)}
     if parts.scheme in endpoints.AZURE_SCHEMES:
         place = endpoints.azure_place(spec.storage.at(spec.uri), endpoints.TABLES)
         config = {"account_name": place.account, "endpoint": place.endpoint, **place.identity.for_deltalake()}
@@ -78,11 +75,6 @@ def deltalake_place(spec: ingest.TableSpec) -> tuple[str, dict[str, str]]:
     return spec.uri, delta_storage_options(spec.storage, parts.netloc) if parts.scheme == "s3" else {}
 
 
-def _google_options(storage: ingest.TableStorage) -> dict[str, str]:
-    endpoint, identity = endpoints.google_endpoint(storage), google_identity(storage, ingest.STORAGE_PREFIX)
-    return {"base_url": endpoint, **identity.for_deltalake(), "allow_http": _allows_http(endpoint)}
-
-
 def _allows_http(endpoint: str) -> str:
     return "true" if endpoint.startswith("http:") else "false"
 
@@ -93,21 +85,17 @@ def delta_storage_options(storage: ingest.TableStorage, bucket: str) -> dict[str
     They have credentials that are valid now, and nothing is left to the environment.
     """
     # Imported here, because boto3 takes long to import, and tables elsewhere do not need it.
-    from tiered_stream.storage.s3_client import check_environment, table_session
+    from tiered_stream.storage.s3_client import OF_DELTALAKE, check_environment, table_session
 
-    check_environment(_OF_DELTALAKE)
+    check_environment(OF_DELTALAKE)
     if not _LOADS.isdisjoint(os.environ):
         check_environment(_ROLES)
     session = table_session(storage, bucket)
-    options = session.object_store_config()
-    options |= _OWN_TIMES
-    options["allow_http"] = str(session.bucket_url.startswith("http:")).lower()
+    options = session.object_store_config() | _OWN_TIMES | {"allow_http": _allows_http(session.bucket_url)}
     if bundle := session.ca_bundle():
         options["certificate_path"] = bundle[0]
-    if storage.encryption:
-        options["aws_server_side_encryption"] = storage.encryption
-    if storage.kms_key:
-        options["aws_sse_kms_key_id"] = storage.kms_key
+    encryption = {"aws_server_side_encryption": storage.encryption, "aws_sse_kms_key_id": storage.kms_key}
+    options |= {name: value for name, value in encryption.items() if value}
     if not storage.anonymous:
         found = session.credentials()
         options |= {"aws_access_key_id": found["access_key_id"], "aws_secret_access_key": found["secret_access_key"]}

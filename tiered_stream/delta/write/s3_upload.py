@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
@@ -58,11 +59,8 @@ class S3Uploads(Uploads):
                 if not (self._knows_crc and self._put(key, file, ChecksumCRC32C=file.checksum())):
                     self._knows_crc = False
                     self._put(key, file, ContentMD5=file.md5())
-        except (
-            aws.BotoCoreError,
-            aws.ClientError,
-            StorageError,
-        ) as error:  # OSError, as pyarrow's file systems raise it
+        except (aws.BotoCoreError, aws.ClientError, StorageError) as error:
+            # OSError, as pyarrow's file systems raise it
             raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
 
     def _put(self, key: str, file: ChecksummedFile, **checksum: str) -> bool:
@@ -100,9 +98,7 @@ class ChecksummedFile(WaitingFile):
     def md5(self) -> str:
         """Return the MD5 digest of all written bytes in base64, for the header `Content-MD5`."""
         self.seek(0)
-        digest = hashlib.md5(usedforsecurity=False)
-        while part := self.read(_READ_BYTES):
-            digest.update(part)
+        digest = hashlib.file_digest(cast(Any, self), partial(hashlib.md5, usedforsecurity=False))
         return base64.b64encode(digest.digest()).decode()
 
 

@@ -129,12 +129,9 @@ class TaskWriter:
         """First and last offset of the records for a table, by table key and partition; empty if `park` is off."""
         self._held_reasons = dict.fromkeys(tables.held, "it is parked")
         self._room: dict[_Key, tuple[int, int]] = {}
-        """Bytes in memory and number of open files of each writer.
-
-        `_held` is the sum of the bytes of all writers, and `_opened` is the sum of their open files.
-        """
-        self._held = 0
-        self._opened = 0
+        """Bytes in memory and number of open files of each writer."""
+        self._held = self._opened = 0
+        """Sums of the bytes and of the open files of all writers."""
 
     def add(
         self,
@@ -168,8 +165,7 @@ class TaskWriter:
             self._tables[key] = writer
             writer.add(partition, batch)
             self._record_room(key)
-        if self._lacks_room(self._tables.get(key)):
-            self._make_room(self._tables.get(key))
+        self._make_room(self._tables.get(key))
 
     @property
     def held(self) -> list[HeldRows]:
@@ -201,12 +197,12 @@ class TaskWriter:
 
     def _make_room(self, excluded: TableWriter | None) -> None:
         for key, writer in list(self._tables.items()):
+            if not self._lacks_room(excluded):
+                break
             if writer is not excluded and key in self._tables:
                 with self._give_up_on_error(key[1]):
                     writer.flush()
                     self._record_room(key)
-            if not self._lacks_room(excluded):
-                break
 
     def _lacks_room(self, excluded: TableWriter | None) -> bool:
         """Return whether the tables together exceed `MAX_HELD_BYTES` in memory, or have `MAX_OPEN_FILES` open files.

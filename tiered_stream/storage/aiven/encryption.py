@@ -95,24 +95,19 @@ def load_key_ring(rsm_config: Mapping[str, str], prefix: str = RSM_CONFIG_PREFIX
 
 
 def _load(rsm_config: Mapping[str, str], key_pair_id: str, prefix: str) -> RSAPrivateKey:
-    pair = key_pair_id.lower()  # Spark ignores the case of option names and passes them in lower case
-    file = rsm_config.get(f"encryption.key.pairs.{pair}.private.key.file")
-    if file is None:
-        raise ConfigurationError(
-            f"{prefix}encryption.key.pairs.{pair}.private.key.file is missing: key pair {key_pair_id!r} needs its "
-            "private key"
-        )
-    setting = f"{prefix}encryption.key.pairs.{pair}."
+    # Spark ignores the case of option names and passes them in lower case.
+    name = f"encryption.key.pairs.{key_pair_id.lower()}.private.key.file"
+    setting = prefix + name
+    if (file := rsm_config.get(name)) is None:
+        raise ConfigurationError(f"{setting} is missing: key pair {key_pair_id!r} needs its private key")
     try:
         key = load_pem_private_key(Path(file).read_bytes(), password=None)
     except OSError as error:
-        raise ConfigurationError(f"{setting}private.key.file: {file} cannot be read: {error}") from error
+        raise ConfigurationError(f"{setting}: {file} cannot be read: {error}") from error
     except (ValueError, TypeError, UnsupportedAlgorithm):  # the messages of these errors may quote the file
-        raise ConfigurationError(
-            f"{setting}private.key.file: {file} is not an unencrypted private key in PEM"
-        ) from None
+        raise ConfigurationError(f"{setting}: {file} is not an unencrypted private key in PEM") from None
     if not isinstance(key, RSAPrivateKey):
-        raise ConfigurationError(f"{setting}private.key.file: {file} is not an RSA key")
+        raise ConfigurationError(f"{setting}: {file} is not an RSA key")
     return key
 
 

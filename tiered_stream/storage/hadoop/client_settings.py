@@ -67,18 +67,6 @@ def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
     return {name: "".join(value.split()) if name.startswith(_NAME_NODES) else value for name, value in settings.items()}
 
 
-def setting(settings: Mapping[str, str], name: str) -> str | None:
-    """Return the value that the client uses: from `settings`, or else from the files in HADOOP_CONF_DIR.
-
-    Raises:
-        ConfigurationError: a file cannot be read.
-    """
-    if (value := settings.get(name)) is not None:
-        return value
-    in_files = _in_conf_dir()
-    return _resolved(in_files[name], in_files) if name in in_files else None
-
-
 def default_file_system(given: str | None = None) -> str:
     """Return the URI of the file system of paths without a scheme (`fs.defaultFS`), as Spark's JVM has it.
 
@@ -88,8 +76,8 @@ def default_file_system(given: str | None = None) -> str:
     Raises:
         ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
     """
-    in_files = setting({}, DEFAULT_FS) if not given and os.environ.get("HADOOP_CONF_DIR") else None
-    return given or in_files or "file:///"
+    in_files = _in_conf_dir() if not given and os.environ.get("HADOOP_CONF_DIR") else {}
+    return given or _resolved(in_files.get(DEFAULT_FS, ""), in_files) or "file:///"
 
 
 def offer_key_table(options: StorageOptions) -> None:
@@ -106,11 +94,11 @@ def new_files(settings: Mapping[str, str]) -> NewFiles:
     """Return the properties of new files by the settings that Hadoop's client follows, and hdfs-native does not.
 
     Raises:
-        ConfigurationError: a setting has a form that is not understood, or a file in HADOOP_CONF_DIR cannot be read.
+        ConfigurationError: a setting has a form that is not understood.
     """
 
     def read(name: str, form: re.Pattern[str], known: str) -> re.Match[str] | None:
-        if (value := setting(settings, name)) is None:
+        if (value := settings.get(name)) is None:
             return None
         if (match := form.fullmatch(value.strip())) is None:
             raise ConfigurationError(f"{name} = {value!r} cannot be followed: write {known}")
@@ -127,12 +115,8 @@ def new_files(settings: Mapping[str, str]) -> NewFiles:
 
 
 def asks_for_kerberos(settings: Mapping[str, str]) -> bool:
-    """Return whether the client logs in by Kerberos or a delegation token.
-
-    Raises:
-        ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
-    """
-    return (setting(settings, AUTHENTICATION) or "simple") != "simple"
+    """Return whether the client logs in by Kerberos or a delegation token."""
+    return (settings.get(AUTHENTICATION) or "simple") != "simple"
 
 
 def name_node_url(service: str, settings: Mapping[str, str]) -> str:
@@ -141,13 +125,10 @@ def name_node_url(service: str, settings: Mapping[str, str]) -> str:
     The client takes a host without a port for a name service. For Hadoop, it is one if `dfs.ha.namenodes.HOST` is set,
     and otherwise a name node at port 8020. A host that cannot be resolved gets no port, so that the client's error
     says that there is no such name service. `service` is as for `with_address_of_token`.
-
-    Raises:
-        ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
     """
-    place = urlsplit(service if urlsplit(service).netloc else setting(settings, DEFAULT_FS) or "")
+    place = urlsplit(service if urlsplit(service).netloc else settings.get(DEFAULT_FS, ""))
     host = place.netloc
-    if place.scheme == "hdfs" and host and ":" not in host and setting(settings, _NAME_NODES + host) is None:
+    if place.scheme == "hdfs" and host and ":" not in host and _NAME_NODES + host not in settings:
         with suppress(OSError, UnicodeError):
             socket.gethostbyname(host)
             service = f"hdfs://{host}:{_PORT}"
@@ -163,7 +144,7 @@ def with_address_of_token(service: str, settings: Mapping[str, str]) -> str:
     """
     place = urlsplit(service)
     if not place.netloc:
-        place = urlsplit(setting(settings, DEFAULT_FS) or "")
+        place = urlsplit(settings.get(DEFAULT_FS, ""))
     try:
         tokens = Path(os.environ[LOGIN_FILE]).read_bytes()
         host, port = place.hostname, place.port

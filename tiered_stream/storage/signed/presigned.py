@@ -7,7 +7,6 @@ own messages show the URL, so they are not chained to our errors.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection, Mapping
 from threading import Lock
 from uuid import UUID
@@ -44,8 +43,6 @@ class SignedRequests:
     """Sender of ranged GETs of signed URLs that lead to `hosts`.
 
     Args:
-        now: clock in seconds.
-        sleep: waits for a number of seconds.
         open_pool: opens the connections.
     """
 
@@ -53,16 +50,12 @@ class SignedRequests:
         self,
         hosts: SignedHosts,
         timeouts: RequestTimeouts,
-        now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = lambda seconds: time.sleep(seconds),
         open_pool: Callable[[SignedHosts, RequestTimeouts, AttemptTime], urllib3.PoolManager] = open_connections,
     ) -> None:
         self._hosts = hosts
-        self._time = AttemptTime(now)
+        self._time = AttemptTime()
         self._connections = open_pool(hosts, timeouts, self._time)
-        self._attempts = Attempts(
-            timeouts, lambda name, failure: f"{name} cannot be reached: {failure.code}", now, sleep
-        )
+        self._attempts = Attempts(timeouts, lambda name, failure: f"{name} cannot be reached: {failure.code}")
 
     def busy_answers(self) -> int:
         """Return the number of responses so far that asked for fewer requests."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import inf
 from typing import ClassVar
 
@@ -30,22 +30,17 @@ _MAX_ADDRESSES = 4
 
 
 class AttemptTime(threading.local):
-    """Clock of the time that is left for each thread's current attempt of a GET.
+    """Clock of the time that is left for each thread's current attempt of a GET."""
 
-    `now` returns seconds.
-    """
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._end = inf
+    _end = inf
 
     def begin(self, seconds: float) -> None:
         """Start the clock for a new attempt of this thread, which has `seconds` seconds."""
-        self._end = self._now() + seconds
+        self._end = time.monotonic() + seconds
 
     def left(self) -> float:
         """Return the seconds that are left for this thread's attempt."""
-        return self._end - self._now()
+        return self._end - time.monotonic()
 
 
 def open_connections(hosts: SignedHosts, timeouts: RequestTimeouts, attempt_time: AttemptTime) -> urllib3.PoolManager:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from io import BytesIO
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import urllib3
 from urllib3.connection import HTTPConnection
@@ -17,6 +18,7 @@ from tests.storage.scripted_http import answer, error, part
 from tiered_stream.errors import SignedLocationError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage import attempts
 from tiered_stream.storage.attempts import RequestTimeouts
 from tiered_stream.storage.signed.presigned import PresignedFetcher, SignedRequests
 from tiered_stream.storage.signed.signed_hosts import parse_signed_url, signed_hosts
@@ -106,11 +108,11 @@ def http_answer(random: Random) -> bytes:
 
 
 def read_answer(data: bytes) -> None:
-    requests = SignedRequests(
-        HOSTS[0], RequestTimeouts.of(StorageOptions()), sleep=lambda seconds: None, open_pool=lambda *_: canned(data)
-    )
+    timeouts = RequestTimeouts.of(StorageOptions())
+    requests = SignedRequests(HOSTS[0], timeouts, open_pool=lambda *_: canned(data))
     fetcher = PresignedFetcher({SEGMENT.segment_id: URL}, lambda _: URL + "1", requests)
-    assert len(fetcher.fetch_log_segment(SEGMENT, PART.start, PART.end)) == len(PART)
+    with patch.multiple(attempts, _FIRST_WAIT=0.0, _MOST_RETRY_AFTER=0.0):
+        assert len(fetcher.fetch_log_segment(SEGMENT, PART.start, PART.end)) == len(PART)
 
 
 TARGETS = (
