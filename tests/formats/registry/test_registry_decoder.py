@@ -10,7 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from tests.formats.avro_cases import encoded, varint
+from tests.formats.avro_cases import encoded, record, varint
 from tests.formats.scripted_registry import HEADER, ScriptedRegistry, framed, headers_of, with_guid
 from tests.local_http import Answer
 from tiered_stream.errors import SchemaRegistryError, SchemaRegistryUnavailableError, UnsupportedDataError
@@ -21,10 +21,6 @@ from tiered_stream.formats.registry.writer_schemas import NOT_FRAMED
 from tiered_stream.formats.rows.row_choices import Evolution
 
 GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
-
-
-def record(*fields: tuple[str, Any]) -> dict[str, Any]:
-    return {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields]}
 
 
 def register(registry: ScriptedRegistry, schema_id: int, schema: Any) -> None:
@@ -42,8 +38,7 @@ def decode(of: RegistryDecoder, *values: bytes | None) -> Decoded:
 
 
 ONE, TWO = record(("a", "int"), ("b", "string")), record(("c", "double"), ("a", "long"))
-READER = {"type": "record", "name": "r", "fields": [
-    {"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"], "default": None}]}  # fmt: skip
+READER = record(("a", "long"), {"name": "b", "type": ["null", "string"], "default": None})
 
 
 def test_without_evolution_values_have_those_fields_of_older_schemas_that_a_table_has(
