@@ -198,9 +198,13 @@ def test_wrong_input_is_refused_and_leaves_no_file(arguments: tuple[str, ...], s
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("into", ["s3://bucket/orders.parquet", "orders.xlsx"])
-def test_other_targets_are_refused(into: str) -> None:
-    exported(into, code=2)
+@pytest.mark.parametrize(
+    ("into", "said"),
+    [("s3://bucket/orders.parquet", "writes local files"), ("orders.xlsx", "'xlsx' is no format"),
+     ("orders.csv.xz", "End the name of a folder with a slash")],
+)  # fmt: skip
+def test_other_targets_are_refused(into: str, said: str) -> None:
+    assert said in exported(into, code=2)
 
 
 @pytest.mark.parametrize("target", ["all.parquet", "folder/"])
