@@ -46,13 +46,6 @@ def test_no_value_changes_what_another_is(seed: int) -> None:
             assert rows[at] is None
 
 
-def test_a_slice_with_nulls_keeps_its_rows() -> None:
-    values = pa.array([b"\x02", None, b"\x04", b"", b"\x06"], pa.binary())
-    decoded = avro_decoder('"long"').decode(values.slice(1, 3))
-    assert decoded.column.to_pylist() == [None, 2, None]
-    assert list(decoded.reasons) == [2]
-
-
 LONG_MINIMUM = b"\xff" * 9 + b"\x01"
 
 

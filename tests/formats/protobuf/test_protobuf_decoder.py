@@ -122,13 +122,6 @@ def test_a_time_that_does_not_fit_gets_a_reason() -> None:
     assert reasons[0].startswith("shop.Order.at: ") and "microseconds" in reasons[0]
 
 
-def test_a_slice_with_nulls_keeps_its_rows() -> None:
-    values = pa.array([b"\x08\x01", None, b"\x08", b"\x08\x02"], pa.binary()).slice(1)
-    decoded = ProtobufDecoder(descriptor_set(), "shop.Order").decode(values)
-    assert [row and row["id"] for row in decoded.column.to_pylist()] == [None, None, 2]
-    assert list(decoded.reasons) == [1]
-
-
 @given(st.integers(0, 2**32))
 @settings(max_examples=examples(150), deadline=None)
 def test_compiled_code_decodes_as_googles_library_does(seed: int) -> None:

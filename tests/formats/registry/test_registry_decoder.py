@@ -176,14 +176,6 @@ def test_a_schema_that_does_not_fit_is_the_reason_of_its_values(
     assert list(decoded.reasons) == [0] and why in decoded.reasons[0]
 
 
-def test_a_schema_may_refer_to_others(registry: ScriptedRegistry) -> None:
-    registry.versions["other", "1"] = {"schema": json.dumps({"type": "enum", "name": "x.e", "symbols": ["A"]})}
-    reference = {"name": "x.e", "subject": "other", "version": 1}
-    registry.schemas[1] = {"schema": json.dumps(record(("b", "x.e"))), "references": [reference]}
-    reader = record(("b", {"type": "enum", "name": "x.e", "symbols": ["A"]}))
-    assert decode(decoder(registry, reader), framed(1, b"\0")).column.to_pylist() == [{"b": "A"}]
-
-
 def test_a_registry_that_is_down_is_no_reason_but_an_error(registry: ScriptedRegistry) -> None:
     registry.answers += [Answer(503)] * 5
     register(registry, 1, ONE)
