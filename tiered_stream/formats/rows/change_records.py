@@ -204,8 +204,7 @@ def _where(column: pa.Array, sizes: Collection[int], test: Callable[[pa.Array], 
     found = np.zeros(len(column), bool)
     if len(column):
         ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
-        own = np.diff(ends)
-        found = reduce(np.logical_or, (own == size for size in sizes))
+        found = np.isin(np.diff(ends), list(sizes))
     if found.any():
         found &= _flags(column.is_valid())
         found[found] = test(column.filter(pa.array(found)))
