@@ -343,6 +343,12 @@ def _holds(schema: Any, name: str | None, found: Any) -> bool:
     return _family(schema) == kinds.get(type(found), "number")
 
 
+def record(*fields: Any) -> dict[str, Any]:
+    """Return a schema of a record; fields are (name, type), or JSON."""
+    listed = [{"name": each[0], "type": each[1]} if isinstance(each, tuple) else each for each in fields]
+    return {"type": "record", "name": "r", "fields": listed}
+
+
 def avro_decoder(schema: str, reader: str | None = None, columns: AvroColumns = AS_SPARK) -> AvroDecoder:
     """Return the decoder of values of a schema; `reader`: as values of this schema."""
     writer = parse_avro_schema(schema, columns=columns)

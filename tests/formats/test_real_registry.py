@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.formats.avro_cases import record
 from tests.formats.scripted_registry import framed
 from tests.rigs.stack.apicurio import Apicurio
 from tiered_stream.errors import SchemaRegistryUnavailableError, UnknownSchemaError
@@ -32,23 +33,22 @@ def settings(registry: Apicurio, folder: Path) -> RegistrySettings:
     return RegistrySettings.parse({"url": registry.url, "basic.auth.user.info": f"{folder.name}:password"})
 
 
-def record(*fields: tuple[str, Any]) -> str:
-    listed = [{"name": name, "type": kind} for name, kind in fields]
-    return json.dumps({"type": "record", "name": "r", "fields": listed})
+def schema(*fields: Any) -> str:
+    return json.dumps(record(*fields))
 
 
 def test_each_value_is_read_by_the_schema_that_was_registered(registry: Apicurio, tmp_path: Path) -> None:
-    one = registry.register("t-value", record(("a", "int")))
-    two = registry.register("t-value", record(("b", ["null", "string"]), ("a", "int")))
+    one = registry.register("t-value", schema(("a", "int")))
+    two = registry.register("t-value", schema(("b", ["null", "string"]), ("a", "int")))
     enum = {"type": "enum", "name": "x.e", "symbols": ["A", "B"]}
     registry.register("enum", json.dumps(enum))
     reference = {"name": "x.e", "subject": "enum", "version": 1}
-    three = registry.register("user", record(("a", "int"), ("e", "x.e")), references=[reference])
+    three = registry.register("user", schema(("a", "int"), ("e", "x.e")), references=[reference])
     given = settings(registry, tmp_path)
-    assert SchemaRegistry(given).latest("t-value").text == record(("b", ["null", "string"]), ("a", "int"))
+    assert SchemaRegistry(given).latest("t-value").text == schema(("b", ["null", "string"]), ("a", "int"))
     with pytest.raises(UnknownSchemaError):
         SchemaRegistry(given).latest("nothing")
-    decoder = RegistryDecoder(given, record(("a", "int")), evolution=Evolution.ADD)
+    decoder = RegistryDecoder(given, schema(("a", "int")), evolution=Evolution.ADD)
     values = [framed(two, b"\x02\x02x\x04"), framed(one, b"\x02"), framed(99_999_999, b"\x02"), framed(three, b"\6\2")]
     decoded = decoder.decode(pa.array(values, pa.binary()))
     assert decoded.column.to_pylist() == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +13,7 @@ import pytest
 from tests.delta.made_batches import decoded
 from tests.rigs.stack.rows import Record
 from tiered_stream.errors import ConfigurationError, TableError, UndecodableRecordError
-from tiered_stream.formats.row_decoder import RowDecoder
+from tiered_stream.formats.row_decoder import DecodedRows, RowDecoder
 from tiered_stream.formats.rows.kafka_columns import FIRST_OFFSET, find_column, kafka_column, table_columns
 from tiered_stream.formats.rows.row_choices import Format, OnDecodeError
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, PartFormat, RowFormat, plain_rows
@@ -57,8 +58,13 @@ def records(*values: bytes | None) -> pa.RecordBatch:
     return decoded([Record(b"k", value) for value in values], 10)
 
 
+def decode(*values: bytes | None, kept: tuple[tuple[str, str], ...] = KEPT, **given: Any) -> DecodedRows:
+    """Decode values of texts that are at the offsets from 10 on."""
+    return RowDecoder(RowFormat(kept, value=TEXT, **given)).decode(records(*values))
+
+
 def test_what_decodes_is_a_row_and_what_does_not_a_dead_letter_with_its_reason() -> None:
-    found = RowDecoder(RowFormat(KEPT, value=TEXT, on_error=DEAD)).decode(records(b"a", b"b\xff", None, b"d"))
+    found = decode(b"a", b"b\xff", None, b"d", on_error=DEAD)
     assert found.rows.select(["value", "kafka_offset"]).to_pydict() == {
         "value": ["a", None, "d"],
         "kafka_offset": [10, 12, 13],
@@ -71,20 +77,20 @@ def test_what_decodes_is_a_row_and_what_does_not_a_dead_letter_with_its_reason()
 
 def test_a_record_that_may_not_be_left_out_is_named_but_its_value_is_not() -> None:
     with pytest.raises(UndecodableRecordError) as raised:
-        RowDecoder(RowFormat(KEPT, value=TEXT)).decode(records(b"a", b"secret\xff"))
+        decode(b"a", b"secret\xff")
     assert "value of topic orders, partition 3, offset 11: not UTF-8" in str(raised.value)
     assert "secret" not in str(raised.value)
 
 
 def test_what_does_not_decode_may_become_null() -> None:
-    found = RowDecoder(RowFormat(KEPT, value=TEXT, on_error=OnDecodeError.NULL)).decode(records(b"a", b"\xff"))
+    found = decode(b"a", b"\xff", on_error=OnDecodeError.NULL)
     assert found.dead is None
     assert found.rows.column("value").to_pylist() == ["a", None]
 
 
 def test_kafkas_columns_are_found_under_any_name_and_hidden_where_the_table_has_none() -> None:
-    kept = RowDecoder(RowFormat(KEPT, value=TEXT)).decode(records(b"a")).rows
-    hidden = RowDecoder(RowFormat((), value=TEXT)).decode(records(b"a")).rows
+    kept = decode(b"a").rows
+    hidden = decode(b"a", kept=()).rows
     for rows in kept, hidden:
         assert kafka_column(rows, "offset").to_pylist() == [10]
         assert kafka_column(rows, "timestamp").type == pa.timestamp("us", tz="UTC")
@@ -95,8 +101,7 @@ def test_kafkas_columns_are_found_under_any_name_and_hidden_where_the_table_has_
 
 def test_rows_that_break_a_rule_of_the_table_go_the_way_of_what_does_not_decode() -> None:
     rules = TableRules(("value",), (("short", "kafka_offset < 12"),))
-    how = RowFormat(KEPT, value=TEXT, on_error=DEAD, rules=rules)
-    found = RowDecoder(how).decode(records(b"\xff", None, b"c", b"d"))
+    found = decode(b"\xff", None, b"c", b"d", on_error=DEAD, rules=rules)
     assert found.rows.num_rows == 0 and found.dead is not None
     assert found.dead.select(["offset", "failed", "reason"]).to_pydict() == {
         "offset": [10, 11, 12, 13],
@@ -107,7 +112,7 @@ def test_rows_that_break_a_rule_of_the_table_go_the_way_of_what_does_not_decode(
         ],
     }  # fmt: skip
     with pytest.raises(UndecodableRecordError, match=r"topic orders, .* offset 11: .*value is NOT NULL"):
-        RowDecoder(RowFormat(KEPT, value=TEXT, rules=rules)).decode(records(b"a", None))
+        decode(b"a", None, rules=rules)
 
 
 def measured(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -145,6 +150,22 @@ def test_a_batch_of_dead_letters_alone_has_the_tables_columns_and_no_rows(
     assert found.dead is not None and found.dead.num_rows == 2
     assert (table_columns(found.rows.schema).names, found.rows.num_rows) == (["v", "size"], 0)
     assert kafka_column(found.rows, "offset").to_pylist() == []
+
+
+def test_rows_keep_their_offsets_and_left_out_records_are_counted() -> None:
+    how = replace(queried("upper(value) AS v, kafka_offset AS o", "value <> 'b'"), on_error=DEAD)
+    found = RowDecoder(pickle.loads(pickle.dumps(how))).decode(records(b"a", b"b", b"\xff", b"d", None))
+    assert found.rows.select(["v", "o"]).to_pydict() == {"v": ["A", "D"], "o": [10, 13]}
+    assert find_column(found.rows.schema, "offset") == 1
+    assert kafka_column(found.rows, "timestamp").type == pa.timestamp("us", tz="UTC")
+    assert found.filtered == 2  # a null does not meet a condition
+    assert found.dead is not None and found.dead.column("offset").to_pylist() == [12]
+
+
+def test_offsets_are_hidden_where_nothing_selects_them() -> None:
+    how = queried("value")
+    assert kafka_column(RowDecoder(how).decode(records(b"a")).rows, "offset").to_pylist() == [10]
+    assert how.written.names == ["value"]
 
 
 def test_a_batch_whose_rows_are_all_left_out_has_the_tables_columns() -> None:
@@ -205,9 +226,7 @@ def test_a_function_that_is_not_there_is_refused() -> None:
 
 def test_a_text_is_padded_in_its_row_and_too_long_a_one_is_a_dead_letter_or_an_error() -> None:
     rules = TableRules(text_limits=(TextLimit(("value",), 2, True),))
-    found = RowDecoder(RowFormat(KEPT, value=TEXT, on_error=DEAD, rules=rules)).decode(
-        records(b"a", b"abc", None, b"ab")
-    )
+    found = decode(b"a", b"abc", None, b"ab", on_error=DEAD, rules=rules)
     assert found.rows.select(["value", "kafka_offset"]).to_pydict() == {
         "value": ["a ", None, "ab"],
         "kafka_offset": [10, 12, 13],
@@ -219,7 +238,7 @@ def test_a_text_is_padded_in_its_row_and_too_long_a_one_is_a_dead_letter_or_an_e
     assert told == [(11, "row", "value is CHAR(2), and the value has more characters", b"abc")]
     for asked in (OnDecodeError.FAIL, OnDecodeError.NULL):
         with pytest.raises(UndecodableRecordError, match=r"offset 11: value is CHAR\(2\)") as raised:
-            RowDecoder(RowFormat(KEPT, value=TEXT, on_error=asked, rules=rules)).decode(records(b"a", b"abc"))
+            decode(b"a", b"abc", on_error=asked, rules=rules)
         assert "abc" not in str(raised.value)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tiered_stream.delta.settings.ingest_settings import TOPIC_PREFIX
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS
-from tiered_stream.errors import ConfigurationError, ExportError, naming
+from tiered_stream.errors import ConfigurationError, ExportError
 from tiered_stream.export.export_plan import ExportPlan, plan_export
 from tiered_stream.export.file_formats import FileFormat
 from tiered_stream.export.row_reader import RowReader
@@ -117,12 +117,13 @@ def target_of(into: str, ending: str | None) -> tuple[Path, bool, FileFormat]:
         raise ConfigurationError(f"--into {into!r:.100}: {error.strerror}. Give another file or folder") from error
     if is_folder:
         return path, True, FileFormat.of(ending or "parquet")
-    if ending is None:
-        suffixes = path.name.split(".")[-2:]
-        ending = ".".join(suffixes) if suffixes[-1] in ("gz", "zst") else suffixes[-1]
-        with naming(f"--into {into} (end a folder with a slash; --format says the format of a file)"):
-            return path, False, FileFormat.of(ending)
-    return path, False, FileFormat.of(ending)
+    suffixes = path.name.split(".")[-2:]
+    own = ".".join(suffixes) if suffixes[-1] in ("gz", "zst") else suffixes[-1]
+    try:
+        return path, False, FileFormat.of(ending or own)
+    except ConfigurationError as error:
+        hint = "" if ending else ". End the name of a folder with a slash, or give the format of the file by --format"
+        raise ConfigurationError(f"--into {into}: {error}{hint}") from error
 
 
 def export(arguments: ExportArguments, report: Callable[[str], None]) -> ExportReport:

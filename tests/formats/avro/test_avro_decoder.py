@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.depth import examples
-from tests.formats.avro_cases import Schemas, avro_decoder, encoded, in_column, value, varint
+from tests.formats.avro_cases import Schemas, avro_decoder, encoded, in_column, record, value, varint
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_choices import AvroColumns, LargeDecimals
 
@@ -24,12 +24,6 @@ def decode(schema: Any, *values: bytes | None, reader: Any = None) -> tuple[list
     decoded.column.validate(full=True)
     assert decoded.column.type == decoder.kind
     return decoded.column.to_pylist(), dict(decoded.reasons)
-
-
-def record(*fields: Any) -> dict[str, Any]:
-    """Fields are (name, type), or JSON."""
-    listed = [{"name": each[0], "type": each[1]} if isinstance(each, tuple) else each for each in fields]
-    return {"type": "record", "name": "r", "fields": listed}
 
 
 @given(st.integers(0, 2**32))
@@ -50,13 +44,6 @@ def test_no_value_changes_what_another_is(seed: int) -> None:
             assert rows[at] == in_column(schema, each)
         elif at in reasons or values[at] is None:
             assert rows[at] is None
-
-
-def test_a_slice_with_nulls_keeps_its_rows() -> None:
-    values = pa.array([b"\x02", None, b"\x04", b"", b"\x06"], pa.binary())
-    decoded = avro_decoder('"long"').decode(values.slice(1, 3))
-    assert decoded.column.to_pylist() == [None, 2, None]
-    assert list(decoded.reasons) == [2]
 
 
 LONG_MINIMUM = b"\xff" * 9 + b"\x01"

@@ -10,6 +10,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from tests.formats.avro_cases import record
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.avro.avro_schema import parse_avro_schema
 from tiered_stream.formats.avro.avro_types import arrow_type
@@ -43,18 +44,15 @@ def test_types_are_those_of_spark(schema: Any, expected: pa.DataType) -> None:
 
 def test_named_types_are_found_by_their_namespace() -> None:
     inner = {"type": "enum", "name": "e", "symbols": ["A"]}
-    fields = [{"name": "a", "type": inner}, {"name": "b", "type": "e"}, {"name": "c", "type": "x.e"}]
-    text = pa.string()
-    expected = pa.struct([("a", text), ("b", text), ("c", text)])
-    assert kind({"type": "record", "name": "r", "namespace": "x", "fields": fields}) == expected
-    assert kind({"type": "record", "name": "x.r", "fields": fields}) == expected
+    schema = record(("a", inner), ("b", "e"), ("c", "x.e"))
+    expected = pa.struct([(name, pa.string()) for name in "abc"])
+    assert kind({**schema, "namespace": "x"}) == kind({**schema, "name": "x.r"}) == expected
 
 
 def test_a_schema_may_use_those_that_it_refers_to() -> None:
-    other = {"type": "record", "name": "x.other", "fields": [{"name": "a", "type": "int"}]}
-    assert kind({"type": "array", "items": "x.other"}, other) == pa.list_(
-        pa.field("element", pa.struct([("a", pa.int32())]))
-    )
+    other = {**record(("a", "int")), "name": "x.other"}
+    expected = pa.list_(pa.field("element", pa.struct([("a", pa.int32())])))
+    assert kind({"type": "array", "items": "x.other"}, other) == expected
 
 
 def bomb() -> list[Any]:
@@ -122,8 +120,7 @@ def test_a_name_or_namespace_with_hyphens_is_read_as_by_other_readers(named: dic
 
 def test_a_type_is_found_by_a_full_name_whose_namespace_has_a_hyphen() -> None:
     inner = {"type": "enum", "name": "e", "namespace": "my-shop", "symbols": ["A"]}
-    fields = [{"name": "a", "type": inner}, {"name": "b", "type": "my-shop.e"}]
-    assert kind({"type": "record", "name": "r", "fields": fields}).field("b").type == pa.string()
+    assert kind(record(("a", inner), ("b", "my-shop.e"))).field("b").type == pa.string()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '"int' + "x" * (5 << 20)])

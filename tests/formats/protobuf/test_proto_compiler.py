@@ -32,19 +32,6 @@ def test_a_file_comes_with_what_it_imports_from_its_folder(tmp_path: Path, name:
     assert {each.name for each in folder.iterdir()} == {"parts", name}
 
 
-def test_what_google_ships_may_be_imported(tmp_path: Path) -> None:
-    (tmp_path / "a.proto").write_text(
-        'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message A { google.protobuf.Timestamp at = 1; }'
-    )
-    assert ProtobufDecoder(compiled_file(tmp_path / "a.proto"), "A").kind.names == ["at"]
-
-
-def test_a_file_may_import_what_a_schema_registry_knows(tmp_path: Path) -> None:
-    file = tmp_path / "a.proto"
-    file.write_text('syntax = "proto3"; import "google/type/date.proto"; message A { google.type.Date on = 1; }')
-    assert ProtobufDecoder(compiled_file(file), "A").kind.names == ["on"]
-
-
 @pytest.mark.parametrize("imported", ["../line.proto", "ABSOLUTE", "none.proto", "./../line.proto"])
 def test_a_path_out_of_the_folder_is_refused(tmp_path: Path, imported: str) -> None:
     (tmp_path / "line.proto").write_text(LINE)

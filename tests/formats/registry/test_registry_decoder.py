@@ -10,7 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from tests.formats.avro_cases import encoded, varint
+from tests.formats.avro_cases import encoded, record, varint
 from tests.formats.scripted_registry import HEADER, ScriptedRegistry, framed, headers_of, with_guid
 from tests.local_http import Answer
 from tiered_stream.errors import SchemaRegistryError, SchemaRegistryUnavailableError, UnsupportedDataError
@@ -21,10 +21,6 @@ from tiered_stream.formats.registry.writer_schemas import NOT_FRAMED
 from tiered_stream.formats.rows.row_choices import Evolution
 
 GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
-
-
-def record(*fields: tuple[str, Any]) -> dict[str, Any]:
-    return {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields]}
 
 
 def register(registry: ScriptedRegistry, schema_id: int, schema: Any) -> None:
@@ -42,8 +38,7 @@ def decode(of: RegistryDecoder, *values: bytes | None) -> Decoded:
 
 
 ONE, TWO = record(("a", "int"), ("b", "string")), record(("c", "double"), ("a", "long"))
-READER = {"type": "record", "name": "r", "fields": [
-    {"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"], "default": None}]}  # fmt: skip
+READER = record(("a", "long"), {"name": "b", "type": ["null", "string"], "default": None})
 
 
 def test_without_evolution_values_have_those_fields_of_older_schemas_that_a_table_has(
@@ -179,14 +174,6 @@ def test_a_schema_that_does_not_fit_is_the_reason_of_its_values(
     decoded = decode(decoder(registry, READER), framed(3, b"\x02"), framed(1, b"\x02\x02x"))
     assert decoded.column.to_pylist() == [None, {"a": 1, "b": "x"}]
     assert list(decoded.reasons) == [0] and why in decoded.reasons[0]
-
-
-def test_a_schema_may_refer_to_others(registry: ScriptedRegistry) -> None:
-    registry.versions["other", "1"] = {"schema": json.dumps({"type": "enum", "name": "x.e", "symbols": ["A"]})}
-    reference = {"name": "x.e", "subject": "other", "version": 1}
-    registry.schemas[1] = {"schema": json.dumps(record(("b", "x.e"))), "references": [reference]}
-    reader = record(("b", {"type": "enum", "name": "x.e", "symbols": ["A"]}))
-    assert decode(decoder(registry, reader), framed(1, b"\0")).column.to_pylist() == [{"b": "A"}]
 
 
 def test_a_registry_that_is_down_is_no_reason_but_an_error(registry: ScriptedRegistry) -> None:

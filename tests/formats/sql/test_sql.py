@@ -1,9 +1,7 @@
-"""`ingest.select` and `ingest.where` on Arrow batches: names, types, refusals, and Kafka's columns."""
+"""`ingest.select` and `ingest.where` on Arrow batches: names, types, and refusals."""
 
 from __future__ import annotations
 
-import pickle
-from dataclasses import replace
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -11,17 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.delta.made_batches import decoded
 from tests.depth import examples
 from tests.formats.sql.made_sql import COLUMNS, Expressions, parsed, rows, selected
-from tests.rigs.stack.rows import Record
 from tiered_stream.delta.schema.row_plan import plan_rows, record_columns
 from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.row_decoder import RowDecoder
-from tiered_stream.formats.rows.kafka_columns import find_column, kafka_column
-from tiered_stream.formats.rows.row_choices import Format, OnDecodeError
-from tiered_stream.formats.rows.row_format import PartFormat, RowFormat
 from tiered_stream.formats.rows.row_steps import RowQuery
 from tiered_stream.formats.sql.functions import FUNCTIONS
 from tiered_stream.formats.sql.parser import MAX_DEPTH, MAX_LENGTH
@@ -181,34 +173,6 @@ def test_no_listed_expression_fails_for_any_values(seed: int) -> None:
         except ConfigurationError:
             continue
         assert selected(f"{text} AS x", batch).column(0).type == query.output.field(0).type, text
-
-
-TEXT = PartFormat(Format.STRING, kind=pa.string())
-KEPT = (("topic", "topic"), ("offset", "kafka_offset"))
-
-
-def planned(select: str | None, where: str | None) -> RowFormat:
-    query = parsed(select, where)
-    plain = RowFormat(KEPT, value=TEXT, on_error=OnDecodeError.DEAD_LETTER, query=query)
-    output = RowQuery(query, plain.decoded, plain.zone).output
-    return replace(plain, selected=output if query.select else None)
-
-
-def test_rows_keep_their_offsets_and_left_out_records_are_counted() -> None:
-    how = planned("upper(value) AS v, kafka_offset AS o", "value <> 'b'")
-    records = decoded([Record(b"k", value) for value in (b"a", b"b", b"\xff", b"d", None)], 10)
-    found = RowDecoder(pickle.loads(pickle.dumps(how))).decode(records)
-    assert found.rows.select(["v", "o"]).to_pydict() == {"v": ["A", "D"], "o": [10, 13]}
-    assert find_column(found.rows.schema, "offset") == 1
-    assert kafka_column(found.rows, "timestamp").type == pa.timestamp("us", tz="UTC")
-    assert found.filtered == 2  # a null does not meet a condition
-    assert found.dead is not None and found.dead.column("offset").to_pylist() == [12]
-
-
-def test_offsets_are_hidden_where_nothing_selects_them() -> None:
-    rows = RowDecoder(planned("value", None)).decode(decoded([Record(b"k", b"a")], 10)).rows
-    assert kafka_column(rows, "offset").to_pylist() == [10]
-    assert planned("value", None).written.names == ["value"]
 
 
 def test_a_star_stands_for_all_columns_also_for_new_ones() -> None:

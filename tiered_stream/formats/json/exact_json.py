@@ -69,13 +69,10 @@ def microseconds_of_text(text: str, zone: str | None) -> int | None:
 
 def _days(match: re.Match[str]) -> int | None:
     year, month, day = int(match["year"]), int(match["month"] or 1), int(match["day"] or 1)
-    # Any 400 years are as long as any other 400. The year is shifted, because Python's dates begin with the year 1.
-    cycles, in_cycle = divmod(year, 400)
-    try:
-        start = datetime.date(in_cycle + 400, month, day)
+    try:  # numpy has more years than Python's dates
+        days = int(np.datetime64(f"{year:05}-{month:02}-{day:02}", "D").astype(np.int64))
     except ValueError:
         return None
-    days = start.toordinal() - 719163 + (cycles - 1) * 146097
     return days if -(1 << 31) <= days < 1 << 31 else None
 
 

@@ -24,7 +24,7 @@ writes a placeholder (`unavailable.value.placeholder`) in the form of the column
 from __future__ import annotations
 
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from decimal import Decimal
 from functools import reduce
 from hashlib import md5
@@ -204,8 +204,7 @@ def _where(column: pa.Array, sizes: Collection[int], test: Callable[[pa.Array], 
     found = np.zeros(len(column), bool)
     if len(column):
         ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
-        own = np.diff(ends)
-        found = reduce(np.logical_or, (own == size for size in sizes))
+        found = np.isin(np.diff(ends), list(sizes))
     if found.any():
         found &= _flags(column.is_valid())
         found[found] = test(column.filter(pa.array(found)))
@@ -233,9 +232,9 @@ Reasons = dict[int, str]
 """Reason of each record that changes no row, by the record's index in its batch."""
 
 
-def named_column(schema: pa.Schema, name: str) -> str | None:
-    """Return the name of a column as `schema` writes it, because Delta ignores case; None: there is no such column."""
-    return next((field.name for field in schema if field.name.lower() == name.lower()), None)
+def named_column(fields: Iterable[pa.Field], name: str) -> str | None:
+    """Return the name of a column as `fields` have it, because Delta ignores case; None: there is no such column."""
+    return next((field.name for field in fields if field.name.lower() == name.lower()), None)
 
 
 def check_key_columns(schema: pa.Schema, keys: Sequence[str], order_by: str | None) -> None:
@@ -295,8 +294,7 @@ class ChangeRecords:
             deleted = self._with_deletes(deleted, pc.equal(mark, "true"), value, reasons)
         if self._envelope is Envelope.DEBEZIUM:
             op = pc.struct_field(value, [OP])
-            for at in pc.indices_nonzero(pc.and_not(op.is_null(), deleted)).to_pylist():
-                reasons[at] = NO_ENVELOPE
+            reasons = dict.fromkeys(pc.indices_nonzero(pc.and_not(op.is_null(), deleted)).to_pylist(), NO_ENVELOPE)
             foreign = pc.invert(pc.is_in(op, pa.array([*_UPSERTS, _DELETE], op.type), skip_nulls=True))
             for at in pc.indices_nonzero(pc.and_(foreign, op.is_valid())).to_pylist():
                 reasons[at] = f"its op is {op[at].as_py()}: only c, u, r and d change a row"
@@ -341,12 +339,9 @@ class ChangeRecords:
         column = rows.column(at)
         if not column.null_count:
             return rows
-        if pa.types.is_struct(key.type) and named_column(pa.schema(list(key.type)), name) is None:
-            payload = key.type.get_field_index(_PAYLOAD)
-            key = pc.struct_field(key, [_PAYLOAD]) if payload >= 0 else key
-        if not pa.types.is_struct(key.type):
-            return rows
-        own = named_column(pa.schema(list(key.type)), name)
+        if _has(key.type, _PAYLOAD) and named_column(key.type, name) is None:
+            key = pc.struct_field(key, [_PAYLOAD])
+        own = named_column(key.type, name) if pa.types.is_struct(key.type) else None
         if own is None:
             return rows
         from_key, _ = conform(pc.struct_field(key, [own]), column.type)

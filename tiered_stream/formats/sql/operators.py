@@ -200,7 +200,6 @@ def _of_sign(what: str, arg: Bound, function: Callable[[Values], Values]) -> Bou
 
 _EXACT_IN_FLOAT = 1 << 24
 _ORDERED = (BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ)
-_TIMES = (DATE, TIMESTAMP)
 FIXED_SET = 4
 """Number of literals in an IN list from which on a hash table is used."""
 
@@ -228,11 +227,9 @@ def sides(left: Bound, right: Bound, what: str, zone_is_utc: bool) -> tuple[Boun
         SqlTypeError: the types cannot be compared, or have no common type on the list.
     """
     for one, other in ((left, right), (right, left)):
-        if one.kind in _TIMES and other.kind == STRING and other.is_literal:
-            of_text = time_literal(str(other.literal), one.kind, zone_is_utc)
-            return (left, of_text) if one is left else (of_text, right)
-        if one.kind == BINARY and other.kind == STRING and other.is_literal:
-            of_text = literal(str(other.literal).encode(), BINARY)
+        if one.kind in (DATE, TIMESTAMP, BINARY) and other.kind == STRING and other.is_literal:
+            text, is_binary = str(other.literal), one.kind == BINARY
+            of_text = literal(text.encode(), BINARY) if is_binary else time_literal(text, one.kind, zone_is_utc)
             return (left, of_text) if one is left else (of_text, right)
     if is_number(left.kind) and is_number(right.kind) and left.kind != right.kind:
         return _numbers(left, right, what)

@@ -69,7 +69,6 @@ def to_lower(text: str) -> str:
 
 _MAX_INT = (1 << 31) - 1
 """Length of a substring without a length in Spark."""
-_WILD = re.compile(r"%+|_|[^%_]+", re.DOTALL)
 
 
 def text(arg: Bound, what: str) -> Bound:
@@ -180,13 +179,4 @@ def like(arg: Bound, pattern: Bound) -> Bound:
     of_text, wanted = text(arg, "LIKE"), literal_text(pattern, "LIKE")
     if "\\" in wanted:
         raise SqlTypeError("LIKE with a backslash in its pattern is not on the list")
-    parts = _WILD.findall(wanted)
-    plain = "".join(part for part in parts if "%" not in part)
-    if "_" not in wanted and wanted in (plain + "%", "%" + plain, f"%{plain}%"):
-        if wanted == plain + "%":
-            return call(BOOLEAN, lambda texts: pc.starts_with(texts, plain), of_text)
-        function = pc.ends_with if wanted == "%" + plain else pc.match_substring
-        return call(BOOLEAN, lambda texts: function(texts, plain), of_text)
-    forms = {"%": ".*", "_": "."}
-    expression = r"(?s)\A" + "".join(forms.get(part[0], "") or re.escape(part) for part in parts) + r"\z"
-    return call(BOOLEAN, lambda texts: pc.match_substring_regex(texts, expression), of_text)
+    return call(BOOLEAN, lambda texts: pc.match_like(texts, wanted), of_text)
