@@ -158,16 +158,12 @@ class TimedTlsSocket(TimedSocket, ssl.SSLSocket):
     """TLS socket whose `recv_into` is limited by `time_left`. Python itself limits the time of the handshake."""
 
 
-def timed(sock: socket.socket, time_left: Callable[[], float] | None = None) -> TimedSocket:
-    """Return a `TimedSocket` with the connection and the timeout of `sock`; `sock` is detached and no longer usable.
-
-    `time_left` is the new socket's `time_left`; None: the time is not limited.
-    """
+def timed(sock: socket.socket, time_left: Callable[[], float]) -> TimedSocket:
+    """Return a `TimedSocket` with the connection and the timeout of `sock`; `sock` is detached and no longer usable."""
     timeout = sock.gettimeout()
     timed_socket = TimedSocket(sock.family, sock.type, sock.proto, sock.detach())
     timed_socket.settimeout(timeout)
-    if time_left is not None:
-        timed_socket.time_left = time_left
+    timed_socket.time_left = time_left
     return timed_socket
 
 

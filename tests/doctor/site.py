@@ -37,6 +37,8 @@ class Site:
 
     stack: TieredStack
     lake: VersityGateway
+    tier_by_lake: VersityGateway
+    """The stack's tier by another S3 service, which heeds regions."""
     trust_store: Path
     stranger: Path
 
@@ -95,13 +97,14 @@ def examined(settings: Mapping[str, str], spark_conf: list[str], *flags: str) ->
 
 @contextmanager
 def site(folder: Path, cluster: Cluster) -> Iterator[Site]:
-    """Fill the cluster, and run the lake."""
+    """Fill the cluster, and run the lake and one more endpoint of the tier."""
     stack = cluster.stack
     _fill(stack)
-    with VersityGateway(folder / "versitygw", folder / "buckets") as lake:
+    same_tier = VersityGateway(folder / "versitygw-tier", stack.folder / "storage")
+    with VersityGateway(folder / "versitygw", folder / "buckets") as lake, same_tier:
         lake.client().create_bucket(Bucket=LAKE)
         stranger = CertificateAuthority().write(folder / "stranger.pem")
-        yield Site(stack, lake, cluster.trust_store, stranger)
+        yield Site(stack, lake, same_tier, cluster.trust_store, stranger)
 
 
 def _fill(stack: TieredStack) -> None:

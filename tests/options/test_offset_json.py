@@ -9,9 +9,9 @@ from tiered_stream.options.offset_json import (
     offsets_from_dict,
     offsets_to_dict,
     offsets_to_json,
-    parse_partition_offsets,
     parse_partition_timestamps,
     parse_partitions,
+    parse_specific_offsets,
 )
 from tiered_stream.options.remote_options import ENDING_OFFSETS
 from tiered_stream.options.spark_options import ASSIGN, STARTING_OFFSETS_BY_TIMESTAMP
@@ -38,7 +38,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
     ],
 )
 def test_offset_json_is_read_as_spark_reads_it(text: str, offsets: dict[TopicPartition, int]) -> None:
-    assert parse_partition_offsets(text) == offsets
+    assert parse_specific_offsets(text) == (offsets, {})
 
 
 @pytest.mark.contract("1.4 forms of JSON")
@@ -69,7 +69,7 @@ def test_offset_json_is_read_as_spark_reads_it(text: str, offsets: dict[TopicPar
     ],
 )
 def test_malformed_offset_json_names_the_option_and_shows_the_form(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r'remote\.stream\.ending\.offsets: .*\{"topicA":\{"0":23') as raised:
+    with pytest.raises(ConfigurationError, match=r'remote\.stream\.ending\.offsets: .*"topicB":\{"0":23') as raised:
         GivenOptions({ENDING_OFFSETS.name: text}).read(ENDING_OFFSETS)
     assert len(str(raised.value)) < 600
 
@@ -115,7 +115,7 @@ def test_a_malformed_assign_names_the_option_and_shows_the_form(text: str) -> No
 def test_offset_json_is_written_without_spaces_in_numeric_order() -> None:
     offsets = {TopicPartition("t", 10): 1, TopicPartition("t", 9): 2, TopicPartition("s", 0): 3}
     assert offsets_to_json(offsets) == '{"s":{"0":3},"t":{"9":2,"10":1}}'
-    assert parse_partition_offsets(offsets_to_json(offsets)) == offsets
+    assert parse_specific_offsets(offsets_to_json(offsets)) == (offsets, {})
     assert offsets_from_dict(offsets_to_dict(offsets)) == offsets
 
 

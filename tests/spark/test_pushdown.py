@@ -175,6 +175,7 @@ def test_a_users_schema_may_name_columns_with_their_types(columns: list[StructFi
     assert sum(batch.num_rows for batch in batches) == sum(1 for _ in rows(reader(), reader().partitions()))
 
 
+@pytest.mark.contract("1.3 own schema")
 @pytest.mark.parametrize(
     "columns",
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
-from pyspark.sql.types import IntegerType, StructField, StructType
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.spark.source import TieredStreamDataSource
@@ -38,9 +37,3 @@ def test_what_one_kind_of_query_refuses_is_refused_when_it_runs() -> None:
     stuck = source(maxOffsetsPerTrigger="0")
     with pytest.raises(ConfigurationError, match="maxOffsetsPerTrigger: 0 "):
         stuck.streamReader(stuck.schema()).initialOffset()
-
-
-@pytest.mark.contract("1.3 own schema")
-def test_a_schema_of_the_user_s_own_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="schema"):
-        source().reader(StructType([StructField("n", IntegerType())]))

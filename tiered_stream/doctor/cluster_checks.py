@@ -328,9 +328,7 @@ def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
     Args:
         lags: delay of the copies of a topic's segments, by topic; topics without a delay are left out.
     """
-    shown = [f"{topic}: {lags[topic]}" for topic in sorted(lags)[:_SHOWN]]
-    more = [f"and {len(lags) - _SHOWN} more topics"] if len(lags) > _SHOWN else []
-    description = "; ".join([f"{_TIERED}=true", *shown, *more])
+    description = "; ".join(filter(None, (f"{_TIERED}=true", _list_some(f"{topic}: {lags[topic]}" for topic in lags))))
     waits = any(lag.is_unbounded for lag in lags.values())
     return Result(True, description, _set_config(options, f"{LAG_MS}=0") if waits else "")
 

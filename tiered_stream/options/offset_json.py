@@ -27,7 +27,6 @@ EARLIEST = -2
 LATEST = -1
 
 _FORM = '{"topic":{"0":6}}'
-_OFFSET = ("an offset: -2 is earliest, -1 is latest", EARLIEST)
 _INITIAL, _START, _END, _TOPIC_IDS = "initial offsets", "startingOffsets=", "ending=", "topicIds="
 
 
@@ -165,28 +164,18 @@ def _end_from(note: Mapping[str, Any]) -> KnownEnd:
     )
 
 
-def parse_partition_offsets(text: str) -> dict[TopicPartition, int]:
-    """Parse offset JSON in which -2 (earliest) and -1 (latest) are allowed, and return offsets by partition.
+def parse_specific_offsets(text: str) -> tuple[dict[TopicPartition, int], dict[str, int]]:
+    """Parse offset JSON in which -2 and `"earliest"` are earliest, and -1 and `"latest"` are latest.
 
-    As in Spark's `JsonUtils.partitionOffsets`, fractions of numbers are cut off, and `null` is 0 or an empty object. If
-    a key occurs several times, its last value is used. Numbers that Spark's parser Jackson would change, and text after
-    the object, which Jackson would ignore, are errors.
+    Return two dictionaries: offsets by partition, and -2 or -1 by topic for the topics with a word in place of an
+    object. (Spark: `JsonUtils.specificOffsets`, in versions after Spark 4.2.0.)
+
+    As in Spark, fractions of numbers are cut off, and `null` is 0 or an empty object. If a key occurs several times,
+    its last value is used. Numbers that Spark's parser Jackson would change, and text after the object, which Jackson
+    would ignore, are errors.
 
     Raises:
         ValueError: the text does not have that form. The message is the end of a sentence that begins with the text.
-    """
-    with _example('{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'):
-        return _partition_longs(_json_object(text), *_OFFSET)
-
-
-def parse_specific_offsets(text: str) -> tuple[dict[TopicPartition, int], dict[str, int]]:
-    """Parse offset JSON in which a topic may have `"earliest"` or `"latest"` in place of an object.
-
-    Return two dictionaries: offsets by partition, and -2 (earliest) or -1 (latest) by topic for the topics with such a
-    word. (Spark: `JsonUtils.specificOffsets`, in versions after Spark 4.2.0.)
-
-    Raises:
-        ValueError: the text does not have that form.
     """
     special = {"earliest": EARLIEST, "latest": LATEST}
     with _example('{"topicA":"earliest","topicB":{"0":23,"1":-1}}'):
@@ -195,7 +184,8 @@ def parse_specific_offsets(text: str) -> tuple[dict[TopicPartition, int], dict[s
         for topic, word in words.items():
             if word not in special:
                 raise ValueError(f"has {word!r} for topic {topic!r}, neither earliest nor latest")
-        offsets = _partition_longs({topic: document[topic] for topic in document.keys() - words.keys()}, *_OFFSET)
+        partitions = {topic: document[topic] for topic in document.keys() - words.keys()}
+        offsets = _partition_longs(partitions, "an offset: -2 is earliest, -1 is latest", EARLIEST)
     return offsets, {topic: special[word] for topic, word in words.items()}
 
 

@@ -45,7 +45,10 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """Settings for access to an S3 bucket. If `s3_endpoint_url` is None, AWS is used. Secrets are not in the repr."""
+    """Settings for access to an S3 bucket. If `s3_endpoint_url` is None, AWS is used. Secrets are not in the repr.
+
+    Fields without an option are set from the session's Hadoop settings only.
+    """
 
     s3_endpoint_url: str | None = of(remote.S3_ENDPOINT_URL)
     s3_region: str | None = of(remote.S3_REGION)
@@ -55,9 +58,9 @@ class S3Access:
     session_token: str | None = of(remote.SESSION_TOKEN)
     s3_requester_pays: bool = of(remote.S3_REQUESTER_PAYS)
     s3_customer_key: str | None = of(remote.S3_CUSTOMER_KEY)
-    s3_access_point: str | None = of(remote.S3_ACCESS_POINT)
-    s3_fips: bool = of(remote.S3_FIPS)
-    anonymous: bool = of(remote.S3_ANONYMOUS)
+    s3_access_point: str | None = None
+    s3_fips: bool = False
+    anonymous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +75,22 @@ class StoreAccess(S3Access):
     azure_sas_token: str | None = of(remote.AZURE_SAS_TOKEN)
     azure_connection_string: str | None = of(remote.AZURE_CONNECTION_STRING)
     azure_endpoint_url: str | None = of(remote.AZURE_ENDPOINT_URL)
-    azure_tenant_id: str | None = of(remote.AZURE_TENANT_ID)
-    azure_client_id: str | None = of(remote.AZURE_CLIENT_ID)
-    azure_client_secret: str | None = of(remote.AZURE_CLIENT_SECRET)
-    azure_authority_url: str | None = of(remote.AZURE_AUTHORITY_URL)
-    azure_token_file: str | None = of(remote.AZURE_TOKEN_FILE)
-    azure_managed_identity: bool = of(remote.AZURE_MANAGED_IDENTITY)
+    azure_tenant_id: str | None = None
+    azure_client_id: str | None = None
+    azure_client_secret: str | None = field(default=None, repr=False)
+    azure_authority_url: str | None = None
+    azure_token_file: str | None = None
+    azure_managed_identity: bool = False
     gcs_credentials_path: str | None = of(remote.GCS_CREDENTIALS_PATH)
     gcs_credentials_json: str | None = of(remote.GCS_CREDENTIALS_JSON)
     gcs_endpoint_url: str | None = of(remote.GCS_ENDPOINT_URL)
-    gcs_anonymous: bool = of(remote.GCS_ANONYMOUS)
-    gcs_machine: bool = of(remote.GCS_MACHINE)
+    gcs_anonymous: bool = False
+    gcs_machine: bool = False
     hdfs_core_site: str | None = of(remote.HDFS_CORE_SITE)
     hdfs_hdfs_site: str | None = of(remote.HDFS_HDFS_SITE)
     hdfs_principal: str | None = of(remote.HDFS_PRINCIPAL)
     hdfs_keytab: str | None = of(remote.HDFS_KEYTAB)
-    hdfs_settings: str | None = of(remote.HDFS_SETTINGS)
+    hdfs_settings: str | None = None
     """Hadoop's settings by name, as a JSON object, which override settings in files."""
 
 

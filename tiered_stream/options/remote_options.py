@@ -8,7 +8,7 @@ from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.model import ReportAddress
 from tiered_stream.options import types
 from tiered_stream.options.choices import Fallback, LocatorName, Prefer, StorageLayout
-from tiered_stream.options.offset_json import parse_partition_offsets
+from tiered_stream.options.offset_json import parse_specific_offsets
 from tiered_stream.options.positions import AtOffsets
 from tiered_stream.options.types import Option, Queries, option, optional
 
@@ -113,12 +113,6 @@ S3_CUSTOMER_KEY = optional(
     "Key of 256 bits, in base64, with which the objects are encrypted (SSE-C). Signed URLs are not made with it.",
     secret=True,
 )  # fmt: skip
-S3_ACCESS_POINT = optional(
-    "remote.storage.s3.access.point", str, "ARN of the bucket's access point, as the session has it for S3A.",
-    internal=True,
-)  # fmt: skip
-S3_FIPS = option("remote.storage.s3.fips", types.boolean, "false", "Use AWS's FIPS endpoints.", internal=True)
-S3_ANONYMOUS = option("remote.storage.s3.anonymous", types.boolean, "false", "Sign no request.", internal=True)
 ACCESS_KEY_ID = optional(
     "remote.storage.aws.access.key.id", types.text,
     "Access key of AWS; by default, credentials come from the environment, the profile or the instance.", secret=True,
@@ -145,17 +139,6 @@ AZURE_CONNECTION_STRING = optional(
 AZURE_ENDPOINT_URL = optional(
     "remote.storage.azure.endpoint.url", types.http_url, "URL of the account's blob service, if it is not Azure's own."
 )
-AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_AUTHORITY_URL, AZURE_TOKEN_FILE = (
-    optional(f"remote.storage.azure.{name}", str, "As the session has it for Hadoop's ABFS.", internal=True)
-    for name in ("tenant.id", "client.id", "authority.url", "federated.token.file")
-)
-AZURE_CLIENT_SECRET = optional(
-    "remote.storage.azure.client.secret", str, "As the session has it for Hadoop's ABFS.", secret=True, internal=True
-)
-AZURE_MANAGED_IDENTITY = option(
-    "remote.storage.azure.managed.identity", types.boolean, "false",
-    "Use the managed identity of the machine, or of the client id.", internal=True,
-)  # fmt: skip
 GCS_CREDENTIALS_PATH = optional(
     "remote.storage.gcs.credentials.path", types.text,
     "Google credentials file, on every executor: the key of a service account, or with the extra `gcs` federation of "
@@ -167,11 +150,6 @@ GCS_CREDENTIALS_JSON = optional(
 GCS_ENDPOINT_URL = optional(
     "remote.storage.gcs.endpoint.url", types.http_url, "URL of a service other than Google's own."
 )
-GCS_ANONYMOUS = option("remote.storage.gcs.anonymous", types.boolean, "false", "Send no credentials.", internal=True)
-GCS_MACHINE = option(
-    "remote.storage.gcs.machine", types.boolean, "false",
-    "Use the service account of the machine or pod, from the metadata server.", internal=True,
-)  # fmt: skip
 HDFS_CORE_SITE = optional(
     "remote.storage.hdfs.core-site.path", types.text,
     "Hadoop's `core-site.xml`, on every executor, in addition to the files in the folder HADOOP_CONF_DIR.",
@@ -187,7 +165,6 @@ HDFS_PRINCIPAL = optional(
 HDFS_KEYTAB = optional(
     "remote.storage.hdfs.auth.kerberos.keytab", types.text, "Keytab of the principal, on every executor."
 )
-HDFS_SETTINGS = optional("remote.storage.hdfs.settings", str, "The session's Hadoop settings, as JSON.", internal=True)
 SIGNED_HOSTS: Option[tuple[str, ...]] = Option(
     "remote.signed.location.hosts", types.http_hosts, (), "",
     "Further hosts to which signed locations can lead: `s3.example.com,*.s3.example.com:9000,http://minio:9000`. The "
@@ -229,7 +206,7 @@ MAX_BYTES_PER_SECOND = optional(
     "Maximum number of bytes that one task fetches, and that it writes, in a second.", internal=True,
 )  # fmt: skip
 ENDING_OFFSETS = optional(
-    "remote.stream.ending.offsets", lambda json: AtOffsets(parse_partition_offsets(json)),
+    "remote.stream.ending.offsets", lambda json: AtOffsets(*parse_specific_offsets(json)),
     "End of a stream by partition (exclusive).", Queries.STREAMING, internal=True,
 )  # fmt: skip
 AVAILABLE_NOW = option(

@@ -148,12 +148,6 @@ _PREFIXES = (PROPERTY_PREFIX.lower(), row.REGISTRY_PREFIX)
 _SEGMENTS_PREFIX = "remote.storage."
 
 
-_ACL, _STORAGE_CLASS, _ENCRYPTION, _KMS_KEY = (
-    optional(f"remote.storage.s3.{name}", str, "As the session has it for S3A.", internal=True)
-    for name in ("acl", "storage.class", "encryption", "kms.key")
-)
-
-
 @dataclass(frozen=True, slots=True)
 class TableStorage(StoreAccess):
     """Access to the bucket or container of the table; a local folder needs none of the fields.
@@ -162,10 +156,10 @@ class TableStorage(StoreAccess):
     `acl`, `storage_class`, `encryption` and `kms_key` are S3's values, which are sent with each new object.
     """
 
-    acl: str | None = of(_ACL)
-    storage_class: str | None = of(_STORAGE_CLASS)
-    encryption: str | None = of(_ENCRYPTION)
-    kms_key: str | None = of(_KMS_KEY)
+    acl: str | None = None
+    storage_class: str | None = None
+    encryption: str | None = None
+    kms_key: str | None = None
 
     def put_object_arguments(self) -> dict[str, str | bytes]:
         """Return ACL, storage class, encryption and payer as arguments of boto3's `put_object`, without None values."""
@@ -183,7 +177,7 @@ class TableStorage(StoreAccess):
 
     def at(self, uri: str) -> StorageOptions:
         """Return the access to the folder `uri` as options of `storage.open_store`."""
-        access: dict[str, Any] = {name: getattr(self, name) for name in declared(StoreAccess)}
+        access: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(StoreAccess)}
         return StorageOptions(uri=uri, **access)
 
 
