@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tiered_stream.errors import ConfigurationError
 
@@ -37,28 +36,29 @@ def is_local(master: str | None) -> bool:
     return (master or "").partition("[")[0] == "local"
 
 
+class _CopiedSession(SparkSession):
+    """Copy of a session, which never becomes the thread's active session.
+
+    PySpark's `createDataFrame` makes its own session the active one, by which Delta and users' code would then take the
+    copy's settings.
+    """
+
+    def createDataFrame(self, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N802
+        sessions: Any = self._jvm and self._jvm.SparkSession
+        before, in_python = sessions.getActiveSession(), SparkSession._activeSession
+        try:
+            return super().createDataFrame(*args, **kwargs)
+        finally:
+            SparkSession._activeSession = in_python
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
+
+
 def copied_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     """Return a copy of the session with these settings, which reach no other query."""
-    session = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    session = _CopiedSession(spark.sparkContext, spark._jsparkSession.cloneSession())
     for name, value in settings.items():
         session.conf.set(name, value)
     return session
-
-
-@contextmanager
-def keeping_active(spark: SparkSession) -> Iterator[None]:
-    """Give the thread its active session back at the end of the `with` block.
-
-    PySpark's `createDataFrame` makes its own session the active one, by which Delta and users' code would then take a
-    copy's settings. The session is not a client of Spark Connect.
-    """
-    sessions: Any = spark._jvm and spark._jvm.SparkSession
-    before, in_python = sessions.getActiveSession(), SparkSession._activeSession
-    try:
-        yield
-    finally:
-        SparkSession._activeSession = in_python
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()

@@ -45,7 +45,7 @@ from tiered_stream.delta.settings.row_settings import MERGE_ON, ORDER_BY, OWN_CO
 from tiered_stream.delta.write.data_files import DataFile, offset_ranges
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED, known_at
 from tiered_stream.errors import ConfigurationError, TableError
-from tiered_stream.spark.session import copied_session, keeping_active
+from tiered_stream.spark.session import copied_session
 
 _APPLICATION, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 MERGE_SETTINGS = {
@@ -144,8 +144,7 @@ class MergedTable:
                 )
         if self.spec.merge_on is None:
             return
-        with keeping_active(self.session):
-            empty = [self.session.createDataFrame([], schema) for schema in (target, self.columns(description))]
+        empty = [self.session.createDataFrame([], schema) for schema in (target, self.columns(description))]
         try:
             empty[0].alias("target").crossJoin(empty[1].alias("source")).where(self.spec.merge_on)
         except PySparkException as error:

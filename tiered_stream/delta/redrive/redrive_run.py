@@ -48,7 +48,6 @@ from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import certain_rules
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.parsing import Subscription, parse_subscription
-from tiered_stream.spark.session import keeping_active
 
 log = logging.getLogger(__name__)
 
@@ -100,9 +99,8 @@ def redrive(
     """
     check_installed("pandas", "a redrive")  # Spark needs it to plan a query with mapInArrow
     _check_session(spark)
-    with keeping_active(spark):
-        run = _begin(reading_all_rows(spark), settings, table, dry_run=dry_run)
-        report = run.run(chosen)
+    run = _begin(reading_all_rows(spark), settings, table, dry_run=dry_run)
+    report = run.run(chosen)
     run.raise_first()
     return report
 
