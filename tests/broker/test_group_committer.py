@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 from concurrent.futures import Future
 
 import pytest
@@ -19,10 +18,15 @@ class Group:
 
     def __init__(self) -> None:
         self.commits: list[tuple[int, Future[None]]] = []
+        self.committer = GroupCommitter(self)  # type: ignore[arg-type]
 
     def start_commit(self, offsets: PartitionOffsets) -> Future[None]:
         self.commits.append((offsets[T0], Future()))
         return self.commits[-1][1]
+
+    def commit(self, *offsets: int) -> None:
+        for offset in offsets:
+            self.committer.commit({T0: offset})
 
     def end(self, error: Exception | None = None) -> None:
         future = self.commits[-1][1]
@@ -38,58 +42,36 @@ def group() -> Group:
     return Group()
 
 
-@pytest.fixture
-def committer(group: Group) -> GroupCommitter:
-    return GroupCommitter(group)  # type: ignore[arg-type]
-
-
-def test_what_is_done_is_committed_once_and_the_start_is_not(group: Group, committer: GroupCommitter) -> None:
-    committer.begin({T0: 3})
-    committer.commit({T0: 3})
+def test_what_is_done_is_committed_once_and_the_start_is_not(group: Group) -> None:
+    group.committer.begin({T0: 3})
+    group.commit(3)
     assert group.offsets == []
-    committer.commit({T0: 5})
-    committer.commit({T0: 5})
+    group.commit(5, 5)
     assert group.offsets == [5]
 
 
-def test_a_query_with_a_checkpoint_commits_where_it_is(group: Group, committer: GroupCommitter) -> None:
-    committer.commit({T0: 3})
-    assert group.offsets == [3]
-
-
-def test_one_commit_is_under_way_at_a_time_and_the_newest_offsets_are_next(
-    group: Group, committer: GroupCommitter
-) -> None:
-    for offset in (1, 2, 3):
-        committer.commit({T0: offset})
+def test_one_commit_is_under_way_at_a_time_and_the_newest_offsets_are_next(group: Group) -> None:
+    """A query with a checkpoint has not begun, and commits where it is."""
+    group.commit(1, 2, 3)
     assert group.offsets == [1]
     group.end()
-    committer.commit({T0: 3})
+    group.commit(3)
     assert group.offsets == [1, 3]
 
 
-def test_at_the_end_of_a_run_what_is_under_way_is_waited_for(group: Group, committer: GroupCommitter) -> None:
-    committer.commit({T0: 1})
+def test_at_the_end_of_a_run_what_is_under_way_is_waited_for(group: Group) -> None:
+    group.commit(1)
     group.end()
-    committer.settle()
-    committer.settle()
+    group.committer.settle()
+    group.committer.settle()
     assert group.offsets == [1]
 
 
-def test_refused_commits_are_one_warning_until_one_succeeds(
-    group: Group, committer: GroupCommitter, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)
-    for offset in (1, 2):
-        committer.commit({T0: offset})
-        group.end(BrokerError("the group has members"))
-        committer.settle()
-    assert [record.message for record in caplog.records] == [
-        "the query's offsets are not committed to the consumer group g, and lag tools do not see how far it is; the "
-        "query itself goes on: the group has members"
-    ]
-    for offset, error in ((3, None), (4, BrokerError("again"))):
-        committer.commit({T0: offset})
+def test_refused_commits_are_one_warning_until_one_succeeds(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    errors = (BrokerError("the group has members"), BrokerError("still"), None, BrokerError("again"))
+    for offset, error in enumerate(errors):
+        group.commit(offset)
         group.end(error)
-        committer.settle()
-    assert len(caplog.records) == 2
+        group.committer.settle()
+    first, second = caplog.messages
+    assert "consumer group g" in first and "the group has members" in first and "again" in second

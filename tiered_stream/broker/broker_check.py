@@ -160,13 +160,13 @@ def mismatch(host: str, port: int, security_protocol: str, mechanism: str = "", 
     except OSError:
         return None
     listener, foreign = _parse(plain, tls=False), foreign_protocol(plain)
-    if listener is None and (not foreign or _is_tls(plain)):
+    if listener is None and (not foreign or plain.startswith(TLS)):
         encrypted = b""
         with suppress(OSError, ValueError):
             encrypted = _response(host, port, seconds / 2, tls=True)
         listener, foreign = _parse(encrypted, tls=True), foreign_protocol(encrypted) or foreign
     if listener is None:
-        return "" if _is_tls(plain) and "SSL" in security_protocol else foreign
+        return "" if plain.startswith(TLS) and "SSL" in security_protocol else foreign
     return _misfit(listener, security_protocol, mechanism)
 
 
@@ -210,10 +210,6 @@ def _left(deadline: float) -> float:
     if (seconds := deadline - time.monotonic()) <= 0:
         raise TimeoutError
     return seconds
-
-
-def _is_tls(response: bytes) -> bool:
-    return response.startswith(TLS)
 
 
 def _exchange(connection: socket.socket, deadline: float) -> bytes:

@@ -91,17 +91,6 @@ class BrokerConfig:
         """
         values = ConfigValues(properties)
         kafka.check_names(properties)
-        config = cls.read(values)
-        kafka.warn_of_unread(properties, values.names_read, config.security)
-        return config
-
-    @classmethod
-    def read(cls, values: ConfigValues) -> BrokerConfig:
-        """Parse Kafka's client properties without a check of their names, and without warnings.
-
-        Raises:
-            ConfigurationError: a property is missing, malformed or not supported.
-        """
         servers = values.read(spark.BOOTSTRAP_SERVERS)
         if not servers:
             raise ConfigurationError("kafka.bootstrap.servers is missing: give host:port of one broker or more")
@@ -109,7 +98,7 @@ class BrokerConfig:
             values.read(kafka.INTEGERS["fetch.max.bytes"]), values.read(kafka.INTEGERS["max.partition.fetch.bytes"])
         )
         api_timeout = kafka.INTEGERS["default.api.timeout.ms"]
-        return cls(
+        config = cls(
             bootstrap_servers=servers,
             net=_net_settings(values, servers, fetch_max_bytes),
             fetch_max_bytes=fetch_max_bytes,
@@ -117,6 +106,8 @@ class BrokerConfig:
             start_timeout_ms=values.read(api_timeout) if "default.api.timeout.ms" in values else _START_TIMEOUT_MS,
             **{name: values.read(option) for name, option in declared(cls).items()},
         )
+        kafka.warn_of_unread(properties, values.names_read, config.security)
+        return config
 
 
 def _net_settings(values: ConfigValues, servers: str, fetch_max_bytes: int) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
     if isinstance(error, kafka_errors.UnknownBrokerIdError):  # the broker left the cluster, or has not joined yet
         return errors.BrokerUnavailableError(f"{broker}: not among the brokers of the cluster")
     if isinstance(error, kafka_errors.KafkaError) and error.retriable:
-        reason = _said(_reason(error))
+        reason = _said(": ".join(map(str, error.args)) or "the connection was closed")
         absent = next((text for part, text in _ABSENT.items() if part in reason), None)
         return (
             AbsentBrokerError(f"{broker}: {absent}") if absent else errors.BrokerUnavailableError(f"{broker}: {reason}")
@@ -191,7 +191,3 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         wrapped = next((arg for arg in error.args if isinstance(arg, BaseException)), None)
         error = wrapped or error.__cause__ or error.__context__
-
-
-def _reason(error: kafka_errors.KafkaError) -> str:
-    return ": ".join(str(arg) for arg in error.args) or "the connection was closed"

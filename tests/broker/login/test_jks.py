@@ -34,13 +34,6 @@ def test_a_wrong_password_opens_nothing(password: str) -> None:
         read_jks(KEY, password)
 
 
-def test_a_key_needs_its_own_password() -> None:
-    (entry,) = read_jks(KEY, "store-secret").keys
-
-    with pytest.raises(ConfigurationError, match="private key"):
-        entry.decrypt("store-secret")
-
-
 def test_a_store_of_which_one_byte_was_changed_is_not_opened() -> None:
     for position in range(len(TRUST)):
         changed = bytearray(TRUST)
