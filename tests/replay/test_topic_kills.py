@@ -32,6 +32,12 @@ DRIVER, WORKER, STORAGE = "driver", "worker", "storage"
 
 
 @pytest.fixture(scope="module")
+def stack(restarted_stack: TieredStack) -> TieredStack:
+    """A stack of the test's own, whose S3 endpoint it stops."""
+    return restarted_stack
+
+
+@pytest.fixture(scope="module")
 def source(stack: TieredStack) -> str:
     topic = "killed-replay"
     create_tiered_topic(stack.broker, topic, PARTITIONS)
