@@ -158,7 +158,7 @@ WAYS: dict[str, Way] = {
     ),
     "TLS not spoken": Way(
         "Reader with TLS, listener without", f"`{_PROTOCOL}=SSL`", _from(lambda place: place.site.tls("PLAINTEXT")),
-        (f"set {_PROTOCOL} to PLAINTEXT",),
+        ("find out from the cluster's owner which address has SSL",),
     ),
     "unknown authority": Way(
         "Authority that is not trusted", "`kafka.ssl.truststore.location` has another authority",
@@ -185,7 +185,7 @@ WAYS: dict[str, Way] = {
     ),
     "wrong mechanism": Way(
         "Wrong mechanism", "`kafka.sasl.mechanism=SCRAM-SHA-256`", _from(_mechanism),
-        ("set kafka.sasl.mechanism to PLAIN",),
+        ("find out from the cluster's owner which mechanism your user has",),
     ),
     "nobody listens": Way(
         "Port where nobody listens", f"`{_SERVERS}=broker1:9092`",
