@@ -27,7 +27,6 @@ def land_twice(files: TableSpec) -> int:
     create_table(files, table_schema(include_headers=False, day_column=None), {})
     table = DeltalakeTable(files)
     for batch in range(2):
-        table.prepare()
         writer = TableWriter(files, 0)
         writer.add(ORDERS, plain(10, 10 * batch))
         written = writer.finish()
