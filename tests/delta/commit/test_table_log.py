@@ -37,7 +37,7 @@ def test_an_action_that_is_null_is_passed_over(tmp_path: Path) -> None:
 
 def committed(folder: Path, metadata: object) -> TableLog:
     """A table's log with a commit of the query."""
-    info = {"commitInfo": {"userMetadata": metadata}}
+    info = {"commitInfo": {"timestamp": 1, "userMetadata": metadata}}
     return log_of(folder, '{"txn":{"appId":"q","version":0}}\n' + orjson.dumps(info).decode())
 
 

@@ -228,7 +228,6 @@ class DeltalakeTable:
     """A table in a local folder or in an object store, to which deltalake commits in a `with` block of `lock`."""
 
     def __init__(self, spec: TableSpec, lock: Lock = nullcontext) -> None:
-        self.uri = spec.uri
         self.lock = lock
         self.spec = spec
         self._checkpoint_looked_for: int | None = None
@@ -258,7 +257,7 @@ class DeltalakeTable:
             if configuration.get(_LOG_CLEANUP, "true").lower() == "true":
                 table.cleanup_metadata()
         except (DeltaError, OSError) as error:
-            log.warning("the table %s: no checkpoint at version %d: %s", self.uri, version, error)
+            log.warning("the table %s: no checkpoint at version %d: %s", self.spec.uri, version, error)
 
 
 class DeltalakeTransaction:
@@ -300,7 +299,7 @@ class DeltalakeTransaction:
             text = _without_queries(str(error))
             if _LISTED_FROM_THE_START in text:
                 text += f". The storage may ignore start-after in listings: set {COMMIT.name}=spark"
-            raise TableError(f"the table {self._of.uri} refused batch {batch.batch_id}: {text}") from error
+            raise TableError(f"the table {self._of.spec.uri} refused batch {batch.batch_id}: {text}") from error
         self._of.checkpoint(self._table, self.state)
         return self.state.version + 1
 

@@ -83,13 +83,6 @@ class BatchCommit:
         """Return the commit's user metadata as JSON: the batch's start and end offsets, and the topic ids."""
         return commit_metadata(offset_ranges(self.files), self.topic_ids)
 
-    def offsets(self) -> str:
-        """Return the batch's start offsets (inclusive) and end offsets (exclusive) as JSON text.
-
-        The keys are `startOffsets` and `endOffsets`. Their values have the form of Spark's offset JSON.
-        """
-        return commit_metadata(offset_ranges(self.files), {})
-
     def partition_values(self, file: DataFile) -> Mapping[str, Any]:
         """Return a mapping from the day column to the day of `file`; the mapping is empty without a day column."""
         return {self.day_column: file.day} if self.day_column else {}
