@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,13 +21,29 @@ PLAIN = NAMES[0]
 ODD = "s32-codecs,s32-txn"
 """Nulls, empty keys and values, headers, every codec, aborted transactions; two partitions each."""
 LONG = "s32-big"
-"""18,687 records in one partition."""
+"""18,687 records in one partition, a millisecond apart."""
+FIRST_MS = 1_700_000_000_000
+"""Time of the first record of `LONG`."""
+COLUMNS = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+"""Columns of a table that gets all of them, in SQL."""
 
 
 def options(topics: str = ODD, given: Mapping[str, str] | None = None) -> dict[str, str]:
     """Everything in the topics; `given` comes on top."""
     golden_set = {"rsm.config.key.prefix": KEY_PREFIX[PLAIN], "includeHeaders": "true"}
     return topic_options(golden(PLAIN).bucket, topics, {**golden_set, **(given or {})})
+
+
+def copy_segments(put: Callable[[str, bytes], object]) -> None:
+    """Put the segments of `ODD` into another store, by their keys."""
+    source = golden(PLAIN).bucket
+    for topic in ODD.split(","):
+        for file in (source / KEY_PREFIX[PLAIN]).glob(f"{topic}-*/**/*"):
+            if file.is_file():
+                put(file.relative_to(source).as_posix(), file.read_bytes())
 
 
 def in_order(rows: pa.Table) -> pa.Table:

@@ -12,11 +12,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -33,12 +31,11 @@ from rich.console import Console
 
 from tests.delta.archive import LONG, options
 from tests.delta.committing import QUERY
-from tests.delta.driver import kill_group
+from tests.delta.driver import kill_group, start_program
 from tests.delta.made_batches import decoded
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.s3_client import REGION, s3a_settings
-from tests.rigs.stack.spark import ROOT
 from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream.delta.commit.batch_commit import TableCommits, on_gap
 from tiered_stream.delta.landing.land import Landing, plan_query
@@ -77,18 +74,13 @@ class Race:
 
     def execute(self, log_file: Path, stop: Callable[[subprocess.Popen[bytes]], None] | None = None) -> int:
         """Run it in a process group of its own, `stop` beside it; the exit status."""
-        command = [sys.executable, "-m", "tests.delta.race", "--application", json.dumps(asdict(self))]
-        with log_file.open("ab") as log:
-            process = subprocess.Popen(
-                command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-            try:
-                if stop:
-                    stop(process)
-                return process.wait()
-            finally:
-                kill_group(process.pid)
+        process = start_program(log_file, "tests.delta.race", "--application", json.dumps(asdict(self)))
+        try:
+            if stop:
+                stop(process)
+            return process.wait()
+        finally:
+            kill_group(process.pid)
 
     def run(self) -> None:
         """The application itself."""

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import LONG, ODD, everything, in_order, options
+from tests.delta.archive import FIRST_MS, LONG, ODD, everything, in_order, options
 from tests.delta.clouds import Cloud, keys
 from tests.delta.committing import commit_by_two_writers, table
 from tiered_stream import land, replay, verify
@@ -78,10 +78,6 @@ def test_the_spark_lane_says_which_connector_is_missing(spark: SparkSession, tmp
     says = "Write abfss://" if cloud.scheme == "az" else "gcs-connector"
     with pytest.raises(ConfigurationError, match=f"out of Spark's reach: .*{says}"):
         land(spark, options=options(given=cloud.settings()), table=place, checkpoint=str(tmp_path), lane="spark")
-
-
-FIRST_MS = 1_700_000_000_000
-"""Time of the first record of `LONG`, whose records are a millisecond apart."""
 
 
 def test_a_replay_lands_what_lies_between_its_times_once(

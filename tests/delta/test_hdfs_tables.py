@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import LONG, ODD, everything, in_order, options
+from tests.delta.archive import FIRST_MS, LONG, ODD, everything, in_order, options
 from tests.delta.clouds import keys
 from tests.delta.committing import commit_by_two_writers, table
 from tests.rigs.stack.hdfs import Hdfs
@@ -19,9 +19,6 @@ from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableSpec
 from tiered_stream.inspection.lag_report import committed_batch
-
-FIRST_MS = 1_700_000_000_000
-"""Time of the first record of `LONG`, whose records are a millisecond apart."""
 
 
 @pytest.fixture

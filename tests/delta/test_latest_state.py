@@ -181,14 +181,13 @@ def test_plain_records_keep_the_last_value_of_each_key(spark: SparkSession, tmp_
     assert latest.rows("key", "value", "partition", "offset") == [("a", "2", 0, 2), ("c", "1", 1, 0), ("d", "", 0, 4)]
 
 
-@pytest.mark.parametrize("commit", ["auto", "spark"])
-def test_flattened_events_leave_the_databases_rows(spark: SparkSession, tmp_path: Path, commit: str) -> None:
+def test_flattened_events_leave_the_databases_rows(spark: SparkSession, tmp_path: Path) -> None:
     def event(key: int, **row: object) -> Record:
         return Record(orjson.dumps({"id": key}), orjson.dumps({"id": key, "__deleted": "false", **row}))
 
     given = {
         "ingest.value.format": "json", "ingest.value.schema": "id BIGINT, name STRING, at BIGINT, __deleted STRING",
-        "ingest.envelope": "flattened", "ingest.times": "at=millis", "ingest.keys": "id", "ingest.commit": commit,
+        "ingest.envelope": "flattened", "ingest.times": "at=millis", "ingest.keys": "id",
         "ingest.kafkaColumns": "none",
     }  # fmt: skip
     latest = Latest(spark, tmp_path)
@@ -408,16 +407,11 @@ def test_the_condition_of_ingest_mergeOn_limits_the_files_and_is_checked(spark: 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"ingest.keys": ""}, "ingest.keys"),
         ({"ingest.keys": "nope"}, "the key column nope is no column"),
-        ({"ingest.dayColumn": "day"}, "ingest.dayColumn does not go with ingest.mode=upsert"),
         (
             {"ingest.commit": "deltalake", "ingest.mergeOn": "target.id > 0"},
             "needs Spark's MERGE, because ingest.mergeOn is",
         ),
-        ({"ingest.onDecodeError": "null"}, "ingest.onDecodeError=null does not go with ingest.mode=upsert"),
-        ({"ingest.transform": "a:b"}, "ingest.transform does not go with ingest.mode=upsert"),
-        ({"ingest.mode": "append"}, "ingest.keys is set, but ingest.mode is append"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused_by_name(

@@ -11,8 +11,7 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import ODD, PLAIN, everything, in_order, options
-from tests.golden import golden
+from tests.delta.archive import ODD, copy_segments, everything, in_order, options
 from tests.rigs.stack.customer_keys import KEY, CustomerKeyHandler
 from tests.rigs.stack.http_front import HttpFront
 from tests.rigs.stack.older_s3 import older
@@ -20,7 +19,6 @@ from tests.rigs.stack.processes import free_ports
 from tests.rigs.stack.s3_client import REGION, s3a_settings
 from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
-from tests.storage.golden_aiven import KEY_PREFIX
 from tiered_stream import land, verify
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
@@ -58,12 +56,9 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGateway]:
 
 def segments(tier: VersityGateway, bucket: str) -> dict[str, str]:
     """The golden archive put into the tier's bucket of this name, and the options that read it there."""
-    tier.client().create_bucket(Bucket=bucket)
-    source = golden(PLAIN).bucket
-    for topic in ODD.split(","):
-        for file in (source / KEY_PREFIX[PLAIN]).glob(f"{topic}-*/**/*"):
-            if file.is_file():
-                tier.client().upload_file(str(file), bucket, file.relative_to(source).as_posix())
+    client = tier.client()
+    client.create_bucket(Bucket=bucket)
+    copy_segments(lambda key, data: client.put_object(Bucket=bucket, Key=key, Body=data))
     return options(given={**tier.options(), "remote.storage.uri": f"s3://{bucket}"})
 
 

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import ODD, PLAIN, everything, in_order, options
+from tests.delta.archive import ODD, copy_segments, everything, in_order, options
 from tests.delta.clouds import azure, google
 from tests.delta.committing import table
-from tests.golden import golden
 from tests.rigs.stack.azurite import Azurite
 from tests.rigs.stack.fake_gcs import FakeGcs
 from tests.rigs.stack.s3_client import REGION, s3a_settings
 from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
-from tests.storage.golden_aiven import KEY_PREFIX
 from tiered_stream import land
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.storage.cloud_upload import CloudUploader
 from tiered_stream.storage.open_store import open_service
 
 BUCKET = "three-by-three"
-Put = Callable[[str, bytes], object]
-
-
-def copy_segments(put: Put) -> None:
-    source = golden(PLAIN).bucket
-    for topic in ODD.split(","):
-        for file in (source / KEY_PREFIX[PLAIN]).glob(f"{topic}-*/**/*"):
-            if file.is_file():
-                put(file.relative_to(source).as_posix(), file.read_bytes())
 
 
 @pytest.mark.slow

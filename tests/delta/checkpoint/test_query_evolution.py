@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import tiered_stream
 from tests.cli.running import run
-from tests.delta.archive import LONG, ODD, everything, landed, options
+from tests.delta.archive import FIRST_MS, LONG, ODD, everything, landed, options
 from tests.rigs.stack.spark import configured
 from tiered_stream import land
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
@@ -74,8 +74,7 @@ def test_a_query_lands_goes_on_in_the_other_lane_and_is_understood_by_lag_and_do
 
 @LANES
 def test_a_replay_ends_goes_on_and_called_again_does_nothing(session: SparkSession, tmp_path: Path, lane: str) -> None:
-    first_ms = 1_700_000_000_000
-    times = {"from_time": str(first_ms + 5_000), "to_time": str(first_ms + 9_000), "name": "mend", "lane": lane}
+    times = {"from_time": str(FIRST_MS + 5_000), "to_time": str(FIRST_MS + 9_000), "name": "mend", "lane": lane}
 
     def replay() -> ReplayReport:
         given = options(LONG, {"maxOffsetsPerTrigger": "1500"})
@@ -102,7 +101,7 @@ def test_files_and_many_tables_are_landed_and_gone_on_with(session: SparkSession
     for finished in (False, True):
         report = tiered_stream.replay(
             session, options=options(LONG), from_time="0", into=f"parquet:{tmp_path}/files", name="files",
-            to_time=str(1_700_000_000_100),
+            to_time=str(FIRST_MS + 100),
         )  # fmt: skip
         assert report.finished_before is finished
     assert session.read.parquet(f"{tmp_path}/files").count() == 100

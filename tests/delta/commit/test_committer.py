@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import LONG, ODD, everything, landed, options
+from tests.delta.archive import COLUMNS, LONG, ODD, everything, landed, options
 from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
@@ -27,10 +27,6 @@ PLAIN = TableDescription(())
 COMPACTED = TableDescription((), configuration={"delta.autoOptimize.autoCompact": "true"})
 WIDENING = TableDescription((), configuration={"delta.enableTypeWidening": "true"})
 AUTO_COMPACT = "'delta.autoOptimize.autoCompact' = 'true'"
-COLUMNS = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
-)
 
 
 @pytest.mark.parametrize(

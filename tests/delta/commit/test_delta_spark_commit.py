@@ -34,13 +34,6 @@ from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> TableSpec:
-    made = TableSpec((tmp_path / "a table").as_uri())
-    create_table(made, table_schema(True, None), {})
-    return made
-
-
 @pytest.fixture(params=["as py4j has them", "as delta-spark has them"])
 def conflicts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delta's conflicts are other classes in Python once anything has imported `delta.tables`."""
