@@ -143,7 +143,7 @@ fuzz: venv ## Give every parser mutated bytes for MINUTES=15 on two cores; print
 	@$(BIN)/python -m tests.rigs.fuzz --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED))
 
 race: venv java ## Let writers of a table in S3 race, kill the driver once, and count every record
-	@$(BIN)/python -m tests.delta.race --bare --kills 1
+	@$(BIN)/python -m tests.delta.race --kills 1
 
 topics: venv java ## Land 500 topics in 500 tables by one query, kill its driver five times
 	@$(BIN)/python -m tests.delta.many_topics 500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -16,6 +17,10 @@ from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.batch import plan_batch
 from tiered_stream.read.split_reader import read_split
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 PLAIN = NAMES[0]
 ODD = "s32-codecs,s32-txn"
@@ -63,6 +68,17 @@ def everything(topics: str = ODD) -> pa.Table:
         tier.close()
     batches = [batch for split in splits for batch in read_split(split, parsed)]
     return in_order(pa.Table.from_batches(batches))
+
+
+def land_in(
+    folder: Path, spark: SparkSession, options: Mapping[str, str], lane: str = "direct", table: str = "table"
+) -> StreamingQuery:
+    """Land in a table of the folder, which has the checkpoint, too; the query, which has ended."""
+    from tiered_stream import land  # late, because other functions here need no Spark
+
+    query = land(spark, options=options, table=f"{folder}/{table}", checkpoint=f"{folder}/checkpoint", lane=lane)
+    query.awaitTermination()
+    return query
 
 
 def landed(table: Path | str) -> pa.Table:

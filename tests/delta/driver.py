@@ -83,9 +83,8 @@ def wait_for(driver: subprocess.Popen[bytes]) -> int:
 
 def found_by(module: str, folder: Path, *arguments: str) -> dict[str, Any]:
     """Run a module as a program with Spark, and return what it writes into FOLDER/found.json."""
-    assert wait_for(start_program(folder / "log", module, str(folder), *arguments)) == 0, (
-        (folder / "log").read_text()[-8000:]
-    )
+    status = wait_for(start_program(folder / "log", module, str(folder), *arguments))
+    assert status == 0, (folder / "log").read_text()[-8000:]
     found: dict[str, Any] = json.loads((folder / "found.json").read_text())
     return found
 

@@ -50,9 +50,8 @@ def json_topic(random: Random, name: str, count: int) -> MadeTopic:
     """By Spark's JSON of a type."""
     kind = make_kind(random)
     values = [document(random, kind) for _ in range(count)]
-    return MadeTopic(
-        name, {"format": "json", "schema": from_arrow_type(kind, prefer_timestamp_ntz=True).json()}, (*values, None)
-    )
+    settings = {"format": "json", "schema": from_arrow_type(kind, prefer_timestamp_ntz=True).json()}
+    return MadeTopic(name, settings, _hostile(random, values))
 
 
 def avro_topic(random: Random, name: str, count: int) -> MadeTopic:

@@ -17,8 +17,7 @@ from tests.delta.test_typed_tables import Typed, same
 from tests.formats.avro_cases import encoded
 from tests.rigs.stack.apicurio import Apicurio
 from tests.rigs.stack.rows import Record
-from tests.tier.topics import topic_options, write_topic
-from tiered_stream import land
+from tests.tier.topics import write_topic
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
@@ -70,10 +69,7 @@ class Producer:
 
 
 def started(typed: Typed, topic: str, **given: str) -> StreamingQuery:
-    return land(
-        typed.spark, options=topic_options(typed.bucket, topic, given), table=str(typed.table),
-        checkpoint=str(typed.checkpoint), lane="direct", trigger="1 second",
-    )  # fmt: skip
+    return typed.start("direct", topic, "1 second", given)
 
 
 def landed_by(query: StreamingQuery) -> None:

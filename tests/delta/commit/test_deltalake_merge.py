@@ -10,7 +10,6 @@ import orjson
 import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
-from pyspark.sql.types import LongType, StructType
 
 from tests.delta import toasted_rows
 from tests.formats.scripted_registry import ScriptedRegistry
@@ -23,7 +22,7 @@ from tiered_stream.errors import ConfigurationError
 pytestmark = pytest.mark.costly
 
 TEXT = ["null", "string"]
-FIELDS = {1: ("id", "note"), 2: ("id",), 3: ("id", "note", "more")}
+FIELDS = {1: ("id", "note"), 2: ("id",)}
 """Fields of each version of the schema of values."""
 
 
@@ -84,7 +83,7 @@ class RegisteredTopic(Topic):
         """Land the records, while the schema `newest` is the newest one, and return the table's rows."""
         self.registry.versions["orders-value", "latest"] = {**self.registry.schemas[newest], "id": newest}
         rows = self.land(records, **given)
-        named = [{name: each[name] for name in ("id", "note", "more", "own") if name in each} for each in rows]
+        named = [{name: each[name] for name in ("id", "note", "own") if name in each} for each in rows]
         return sorted(named, key=lambda row: row["id"])
 
 
@@ -105,14 +104,6 @@ def test_a_row_has_the_fields_of_its_record_whichever_schema_was_the_newest_at_t
     assert rows == [{"id": 1, "note": None}, {"id": 2, "note": "later"}, {"id": 3, "note": "c"}]
 
 
-def test_a_field_that_returns_is_in_its_record_only(tmp_path: Path, registry: ScriptedRegistry) -> None:
-    topic = RegisteredTopic(tmp_path, registry, **{"ingest.schemaEvolution": "add"})
-    topic.run(2, value(2, 1), value(2, 2))
-    topic.run(3, value(3, 1, "x"), value(3, 2, "y"))
-    rows = topic.run(2, value(2, 1), value(1, 2, "z"))
-    assert rows == [{"id": 1, "note": None, "more": None}, {"id": 2, "note": "z", "more": None}]
-
-
 def test_a_column_of_the_users_own_keeps_its_values(tmp_path: Path, registry: ScriptedRegistry) -> None:
     topic = RegisteredTopic(tmp_path, registry)
     topic.run(1, value(1, 1, "a"), value(1, 2, "b"))
@@ -123,20 +114,6 @@ def test_a_column_of_the_users_own_keeps_its_values(tmp_path: Path, registry: Sc
     rows = topic.run(2, value(2, 1), **{"ingest.ownColumns": "Own"})
     assert rows == [{"id": 1, "note": None, "own": "mine"}, {"id": 2, "note": "b", "own": "mine"}]
     assert topic.run(2, value(2, 2))[1] == {"id": 2, "note": None, "own": None}
-
-
-@pytest.mark.parametrize("limit", ["9", "1"])
-def test_a_row_that_was_deleted_and_inserted_again_is_a_new_row(
-    tmp_path: Path, registry: ScriptedRegistry, limit: str
-) -> None:
-    schema = StructType().add("id", LongType()).json()
-    key = {"ingest.key.format": "json", "ingest.key.schema": schema}
-    topic = RegisteredTopic(tmp_path, registry, maxOffsetsPerTrigger=limit, **key)
-    topic.run(1, value(1, 1, "a"), value(1, 2, "b"))
-    topic.table.alter.add_columns([Field("own", PrimitiveType("string"))])
-    topic.table.update({"own": "'mine'"})
-    rows = topic.run(1, Record(b'{"id": 1}', None), value(1, 1, "c"), value(1, 2, "d"), **{"ingest.ownColumns": "own"})
-    assert rows == [{"id": 1, "note": "c", "own": None}, {"id": 2, "note": "d", "own": "mine"}]
 
 
 @pytest.mark.parametrize("limit", ["99", "1"])

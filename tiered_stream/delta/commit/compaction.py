@@ -119,7 +119,7 @@ def _compact(spark: SparkSession, address: TableAddress, spec: TableSpec) -> Non
     excluded = excluded_delta_spark(spark, address, spec)
     if excluded is None or not excluded.is_opened():
         compact_crowded(spec, excluded.lock if excluded else nullcontext)
-    elif is_crowded(spec):
+    else:
         _optimize(spark, address, spec)
 
 
@@ -172,17 +172,6 @@ def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
                 post_commithook_properties=NO_CHECKPOINT,
             )
         log.info("the table %s: %d files are now %d", spec.uri, metrics["numFilesRemoved"], metrics["numFilesAdded"])
-
-
-def is_crowded(spec: TableSpec) -> bool:
-    """Return whether any partition of the table has at least `MIN_SMALL_FILES` files below the target size.
-
-    Return false if there is no table.
-    """
-    from tiered_stream.delta.commit.deltalake_commit import open_table
-
-    table = open_table(spec)
-    return table is not None and bool(_crowded(table, spec.target_bytes))
 
 
 def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]]:
