@@ -143,11 +143,10 @@ fuzz: venv ## Give every parser mutated bytes for MINUTES=15 on two cores; print
 	@$(BIN)/python -m tests.rigs.fuzz --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED))
 
 race: venv java ## Let writers of a table in S3 race, kill the driver once, and count every record
-	@$(BIN)/python -m tests.delta.race --bare --kills 1
+	@$(BIN)/python -m tests.delta.race --kills 1
 
-topics: venv java ## Land 500 topics in 500 tables by one query, kill its driver five times; then measure 500 idle topics
+topics: venv java ## Land 500 topics in 500 tables by one query, kill its driver five times
 	@$(BIN)/python -m tests.delta.many_topics 500
-	@$(BIN)/python -m tests.delta.idle_topics 500
 
 debezium: venv java ## Land changes of TABLES=20 PostgreSQL tables by Debezium, kill the driver KILLS=20 times; takes a SEED
 	@$(BIN)/python -m tests.rigs.debezium --tables $(or $(TABLES),20) --kills $(or $(KILLS),20) $(if $(SEED),--seed $(SEED)) $(if $(MODE),--mode $(MODE))

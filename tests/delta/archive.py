@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -17,17 +18,37 @@ from tiered_stream.plan.batch import plan_batch
 from tiered_stream.read.split_reader import read_split
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
 PLAIN = NAMES[0]
 ODD = "s32-codecs,s32-txn"
 """Nulls, empty keys and values, headers, every codec, aborted transactions; two partitions each."""
 LONG = "s32-big"
-"""18,687 records in one partition."""
+"""18,687 records in one partition, a millisecond apart."""
+FIRST_MS = 1_700_000_000_000
+"""Time of the first record of `LONG`."""
+COLUMNS = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+"""Columns of a table that gets all of them, in SQL."""
 
 
 def options(topics: str = ODD, given: Mapping[str, str] | None = None) -> dict[str, str]:
     """Everything in the topics; `given` comes on top."""
     golden_set = {"rsm.config.key.prefix": KEY_PREFIX[PLAIN], "includeHeaders": "true"}
     return topic_options(golden(PLAIN).bucket, topics, {**golden_set, **(given or {})})
+
+
+def copy_segments(put: Callable[[str, bytes], object]) -> None:
+    """Put the segments of `ODD` into another store, by their keys."""
+    source = golden(PLAIN).bucket
+    for topic in ODD.split(","):
+        for file in (source / KEY_PREFIX[PLAIN]).glob(f"{topic}-*/**/*"):
+            if file.is_file():
+                put(file.relative_to(source).as_posix(), file.read_bytes())
 
 
 def in_order(rows: pa.Table) -> pa.Table:
@@ -47,6 +68,17 @@ def everything(topics: str = ODD) -> pa.Table:
         tier.close()
     batches = [batch for split in splits for batch in read_split(split, parsed)]
     return in_order(pa.Table.from_batches(batches))
+
+
+def land_in(
+    folder: Path, spark: SparkSession, options: Mapping[str, str], lane: str = "direct", table: str = "table"
+) -> StreamingQuery:
+    """Land in a table of the folder, which has the checkpoint, too; the query, which has ended."""
+    from tiered_stream import land  # late, because other functions here need no Spark
+
+    query = land(spark, options=options, table=f"{folder}/{table}", checkpoint=f"{folder}/checkpoint", lane=lane)
+    query.awaitTermination()
+    return query
 
 
 def landed(table: Path | str) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Emulators of Azure's and Google's storage as stores of tables."""
+"""Servers of S3, and emulators of Azure's and Google's storage, as stores of tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from tests.rigs.stack.azurite import ACCOUNT, KEY, Azurite
 from tests.rigs.stack.fake_gcs import FakeGcs
+from tests.rigs.stack.s3_client import REGION
+from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.open_store import open_store
@@ -44,6 +46,11 @@ def azure(server: Azurite) -> Cloud:
 
 def google(server: FakeGcs) -> Cloud:
     return Cloud("gs", TableStorage(**server.options()), server.create_bucket)  # type: ignore[arg-type]
+
+
+def in_s3(server: VersityGateway, uri: str) -> TableSpec:
+    """Return the table `uri` in an S3 server."""
+    return TableSpec(uri, TableStorage(server.endpoint, REGION, True, server.access_key, server.secret_key))
 
 
 def keys(files: TableSpec) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import orjson
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
@@ -23,15 +24,22 @@ from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.data_folder import DataFolder
 from tiered_stream.delta.write.table_writer import TableWriter
+from tiered_stream.model import TopicPartition
 
 QUERY = "3c1e0fd4-0000-4000-8000-6a1c4c0f2b11"
 
 
 def written(files: TableSpec, count: int, first_offset: int = 0, *, parts: int = 1) -> list[DataFile]:
     """A batch of `count` records, which come to the writer in so many parts."""
-    writer, size = TableWriter(files, 0), count // parts
-    for part in range(parts):
-        writer.add(ORDERS, plain(size, first_offset + part * size))
+    size = count // parts
+    return written_rows(files, *(plain(size, first_offset + part * size) for part in range(parts)))
+
+
+def written_rows(files: TableSpec, *batches: pa.RecordBatch, partition: TopicPartition = ORDERS) -> list[DataFile]:
+    """Data files with the rows of a partition."""
+    writer = TableWriter(files, 0)
+    for batch in batches:
+        writer.add(partition, batch)
     found = writer.finish()
     writer.close()
     return found

@@ -17,15 +17,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import tiered_stream
-from tests.delta.archive import LONG, ODD, options
+from tests.delta.archive import FIRST_MS, LONG, ODD, options
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.spark import SHORT_LIVED, spark_session
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter
 from tiered_stream.delta.redrive.redrive_run import redrive
 
-FIRST_MS = 1_700_000_000_000
-"""Time of the first record of `LONG`, whose records are a millisecond apart."""
 JSON = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT", "ingest.onDecodeError": "deadLetter"}
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.rigs.stack.processes import LONG
-from tests.rigs.stack.spark import ROOT
+from tests.rigs.stack.spark import ROOT, spark_environment
 
 BEFORE_TASKS, BEFORE_COMMIT = "before tasks", "between tasks and commit"
 AFTER_GROWTH = "between the table's new columns and the commit"
@@ -50,7 +50,7 @@ class Run:
     point: str | None = None
     batch: int = 1
     speculation: tuple[str, str] | None = None
-    """A cluster's master, and a folder for `slow_fetcher`'s marks: each task is started twice."""
+    """A cluster's master, and a folder for the marks of `SlowFetcher`: each task is started twice."""
     given: dict[str, str] | None = None
     """All options, of a topic that is not in the golden archive."""
 
@@ -61,10 +61,15 @@ class Run:
 
 def start_driver(module: str, run: Mapping[str, Any], log_file: Path) -> subprocess.Popen[bytes]:
     """Start `python -m MODULE JSON` in a process group of its own."""
+    return start_program(log_file, module, json.dumps(run))
+
+
+def start_program(log_file: Path, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start a module as a program with Spark, in a process group of its own."""
     with log_file.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", module, json.dumps(run)], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            [sys.executable, "-m", module, *arguments], cwd=ROOT, env=spark_environment(), stdin=subprocess.DEVNULL,
+            stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
 
 
@@ -74,6 +79,14 @@ def wait_for(driver: subprocess.Popen[bytes]) -> int:
         return driver.wait(timeout=LONG)
     finally:
         kill_group(driver.pid)
+
+
+def found_by(module: str, folder: Path, *arguments: str) -> dict[str, Any]:
+    """Run a module as a program with Spark, and return what it writes into FOLDER/found.json."""
+    status = wait_for(start_program(folder / "log", module, str(folder), *arguments))
+    assert status == 0, (folder / "log").read_text()[-8000:]
+    found: dict[str, Any] = json.loads((folder / "found.json").read_text())
+    return found
 
 
 def kill_group(leader: int) -> None:
@@ -151,8 +164,8 @@ def _is_worker(pid: int, session: int) -> bool:
 
 
 def slow(marks: str) -> dict[str, str]:
-    """Options that read with `slow_fetcher`."""
-    from tests.delta.slow_fetcher import MARKS, SlowFetcher
+    """Options that read with `SlowFetcher`."""
+    from tests.delta.golden_fetchers import MARKS, SlowFetcher
 
     return {MARKS: marks, "kafka.remote.storage.fetcher.class": f"{SlowFetcher.__module__}.{SlowFetcher.__name__}"}
 

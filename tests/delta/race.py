@@ -1,10 +1,9 @@
 """Writers race for one table in S3, in one application: the direct lane, a Spark query, OPTIMIZE and DELETE.
 
-python -m tests.delta.race [--commits 2000] [--kills 1] [--bare]
+python -m tests.delta.race [--commits 2000] [--kills 1]
 
-Each micro-batch of the direct lane is one commit of a few records. In the end every offset has to be there, once.
-With `--bare` the lane's files and commits are made in a row, without Spark's micro-batches around them, so that
-thousands come in minutes.
+Each micro-batch of the direct lane is one commit of a record. In the end every offset has to be there, once. The lane's
+files and commits are made in a row, without Spark's micro-batches around them, so that thousands come in minutes.
 """
 
 from __future__ import annotations
@@ -12,39 +11,34 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
 from tests.delta.archive import LONG, options
-from tests.delta.committing import QUERY
-from tests.delta.driver import kill_group
+from tests.delta.clouds import in_s3
+from tests.delta.committing import QUERY, table, written_rows
+from tests.delta.driver import kill_group, start_program
 from tests.delta.made_batches import decoded
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.rows import Record
-from tests.rigs.stack.s3_client import REGION, s3a_settings
-from tests.rigs.stack.spark import ROOT
+from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream.delta.commit.batch_commit import TableCommits, on_gap
 from tiered_stream.delta.landing.land import Landing, plan_query
-from tiered_stream.delta.settings.ingest_settings import TableStorage
-from tiered_stream.delta.write.file_systems import delta_storage_options
-from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -57,8 +51,6 @@ _CHEAP = {
     "spark.databricks.delta.allFilesInCrc.enabled": "false",  # else each commit reads the table's whole state
     "spark.scheduler.mode": "FAIR",
 }
-RECORDS = 18_687
-"""In the topic that is landed."""
 SPARK_TOPIC = "rows of the Spark query"
 SHORT_LIVED_TOPIC = "to be deleted"
 
@@ -73,32 +65,25 @@ class Race:
     checkpoints: str
     session: Mapping[str, str]
     commits: int
-    bare: bool = False
 
     def execute(self, log_file: Path, stop: Callable[[subprocess.Popen[bytes]], None] | None = None) -> int:
         """Run it in a process group of its own, `stop` beside it; the exit status."""
-        command = [sys.executable, "-m", "tests.delta.race", "--application", json.dumps(asdict(self))]
-        with log_file.open("ab") as log:
-            process = subprocess.Popen(
-                command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-            try:
-                if stop:
-                    stop(process)
-                return process.wait()
-            finally:
-                kill_group(process.pid)
+        process = start_program(log_file, "tests.delta.race", "--application", json.dumps(asdict(self)))
+        try:
+            if stop:
+                stop(process)
+            return process.wait()
+        finally:
+            kill_group(process.pid)
 
     def run(self) -> None:
         """The application itself."""
         from tests.rigs.stack.spark import spark_session
 
         spark = spark_session("race", ("delta", "s3a"), config={**_CHEAP, **self.session})
-        given = {"maxOffsetsPerTrigger": str(max(1, RECORDS // self.commits)), "includeHeaders": "false"}
         landing = plan_query(
             spark,
-            options=options(LONG, given),
+            options=options(LONG, {"includeHeaders": "false"}),
             table=self.table,
             checkpoint=f"{self.checkpoints}/direct",
             trigger="0 seconds",
@@ -107,14 +92,7 @@ class Race:
         console.print(landing.reason)
         append = self._append(spark)
         self._maintain(spark, append)
-        if self.bare:
-            self._commit_all(landing)
-        else:
-            direct = landing.start()
-            wait_until(lambda: not direct.isActive or _landed(direct) >= RECORDS, "all to be landed", 1e6, 0.5)
-            direct.stop()
-            if error := direct.exception():
-                raise error
+        self._commit_all(landing)
         assert append.isActive, append.exception()
         append.stop()
         spark.stop()
@@ -128,9 +106,9 @@ class Race:
         commits = TableCommits(landing.opened, gap)
         for batch_id in range(len(list(done.iterdir())), self.commits):
             if not commits.is_committed(QUERY, batch_id):
-                writer = TableWriter(landing.opened.spec, 0)
-                writer.add(TopicPartition(LONG, 0), decoded([Record(b"k", b"v")], batch_id, TopicPartition(LONG, 0)))
-                commits.commit(QUERY, batch_id, writer.finish())
+                partition = TopicPartition(LONG, 0)
+                record = decoded([Record(b"k", b"v")], batch_id, partition)
+                commits.commit(QUERY, batch_id, written_rows(landing.opened.spec, record, partition=partition))
             (done / str(batch_id)).touch()
 
     def _append(self, spark: SparkSession) -> StreamingQuery:
@@ -164,34 +142,18 @@ class Race:
         threading.Thread(target=again_and_again, daemon=True).start()
 
 
-def _landed(query: StreamingQuery) -> int:
-    progress = query.lastProgress
-    ends = json.loads(progress.sources[0].endOffset or "{}") if progress else {}
-    return int(ends.get(LONG, {}).get("0", 0))
+def race(folder: Path, commits: int, kills: int = 0, seed: int = 1) -> None:
+    """Run the race over a server of its own, the driver killed `kills` times at random; then count.
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """`lost` and `doubled` count offsets of the direct lane's topic; commits are those of the log's history."""
-
-    lost: int
-    doubled: int
-    direct_commits: int
-    other_commits: Mapping[str, int]
-    seconds: float
-
-
-def race(folder: Path, commits: int, kills: int = 0, *, bare: bool = False, seed: int = 1) -> Outcome:
-    """Run the race over a server of its own, the driver killed `kills` times at random; then count."""
+    Raises AssertionError: an offset is missing, or there twice.
+    """
     chance = random.Random(seed)
     with VersityGateway(folder / "versitygw", folder / "lake") as lake:
         lake.client().create_bucket(Bucket=BUCKET)
         settings = s3a_settings(lake.endpoint, lake.access_key, lake.secret_key)
         session = {f"spark.hadoop.{name}": value for name, value in settings.items()}
-        run = Race(f"s3a://{BUCKET}/table", str(folder / "checkpoints"), session, commits, bare)
-        access = TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key)
-        storage = delta_storage_options(access, BUCKET)
-        begin, log = time.monotonic(), folder / "log"
+        run = Race(f"s3a://{BUCKET}/table", str(folder / "checkpoints"), session, commits)
+        log = folder / "log"
 
         def batches() -> int:
             return len(list((folder / "checkpoints" / "direct" / "commits").glob("[0-9]*")))
@@ -207,28 +169,16 @@ def race(folder: Path, commits: int, kills: int = 0, *, bare: bool = False, seed
             assert run.execute(log, stop) == -signal.SIGKILL, log.read_text()[-4000:]
             console.print(f"kill {kill + 1} after {batches()} batches")
         assert run.execute(log) == 0, log.read_text()[-4000:]
-        expected = commits if bare else RECORDS
-        return _count(DeltaTable(f"s3://{BUCKET}/table", storage_options=storage), expected, time.monotonic() - begin)
-
-
-def _count(table: DeltaTable, expected: int, seconds: float) -> Outcome:
-    rows = table.to_pyarrow_dataset().to_table(columns=["offset"], filter=pc.field("topic") == LONG)
-    found = rows["offset"].to_pylist()
-    others: dict[str, int] = {}
-    direct = 0
-    for entry in table.history():
-        if LONG in entry.get("userMetadata", ""):
-            direct += 1
-        else:
-            others[entry["operation"]] = others.get(entry["operation"], 0) + 1
-    return Outcome(len(set(range(expected)) - set(found)), len(found) - len(set(found)), direct, others, seconds)
+        landed = table(in_s3(lake, f"s3://{BUCKET}/table"))
+        rows = landed.to_pyarrow_dataset().to_table(columns=["offset"], filter=pc.field("topic") == LONG)
+        console.print(Counter(entry["operation"] for entry in landed.history()))
+    assert sorted(rows["offset"].to_pylist()) == list(range(commits))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.delta.race", description=__doc__)
     parser.add_argument("--commits", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=0)
-    parser.add_argument("--bare", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--application", help=argparse.SUPPRESS)
@@ -238,9 +188,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="tiered-stream-race-") as name:
         folder = arguments.folder or Path(name)
-        outcome = race(folder, arguments.commits, arguments.kills, bare=arguments.bare, seed=arguments.seed)
-    console.print(outcome)
-    assert (outcome.lost, outcome.doubled) == (0, 0)
+        race(folder, arguments.commits, arguments.kills, arguments.seed)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.delta.made_batches import ORDERS, plain
+from tests.delta.committing import written
 from tests.delta.requirements.test_s3a import s3a
 from tests.rigs.cloud.aws import Aws
 from tiered_stream.delta.commit.batch_commit import BatchCommit
@@ -16,7 +16,6 @@ from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_t
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write.file_systems import open_folder
-from tiered_stream.delta.write.table_writer import TableWriter
 
 CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 ENDPOINT, REGION = "fs.s3a.endpoint", "fs.s3a.endpoint.region"
@@ -27,12 +26,7 @@ def land_twice(files: TableSpec) -> int:
     create_table(files, table_schema(include_headers=False, day_column=None), {})
     table = DeltalakeTable(files)
     for batch in range(2):
-        table.prepare()
-        writer = TableWriter(files, 0)
-        writer.add(ORDERS, plain(10, 10 * batch))
-        written = writer.finish()
-        writer.close()
-        table.begin().commit(BatchCommit("query", batch, written))
+        table.begin().commit(BatchCommit("query", batch, written(files, 10, 10 * batch)))
     folder = open_folder(files.uri, files.storage)
     paths = table.begin().paths()
     return sum(pq.read_metadata(pa.PythonFile(folder.open_input_file(path), "r")).num_rows for path in paths)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import ODD, everything, in_order, options
+from tests.delta.archive import COLUMNS, ODD, everything, in_order, options
 from tests.delta.managed_tables import PRESENT, SPELLINGS, make_managed, take_over, versions
 from tiered_stream import land, verify
 from tiered_stream.delta.catalog.address import find_address
@@ -21,10 +21,6 @@ from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.replay.run_replay import plan_replay
 from tiered_stream.replay.targets import DeltaTarget
 
-COLUMNS = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
-)
 VERIFIED = {name: value for name, value in options().items() if name not in ("includeHeaders", "startingOffsets")}
 _BATCH_OF_COMMITS = 100
 """Number of commits after which the coordinator copies commits to the log folder."""

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import LONG, ODD, everything, in_order, options
+from tests.delta.archive import FIRST_MS, LONG, ODD, everything, in_order, options
 from tests.delta.clouds import Cloud, keys
 from tests.delta.committing import commit_by_two_writers, table
 from tiered_stream import land, replay, verify
@@ -30,10 +30,12 @@ def test_topics_are_landed_by_a_session_that_has_no_way_to_the_store(
 ) -> None:
     files = cloud.files(bucket, "bronze/orders")
     given = options(given={**cloud.settings(), "maxOffsetsPerTrigger": "1500", "ingest.dayColumn": "day"})
-    landing = plan_query(spark, options=given, table=files.uri, checkpoint=str(tmp_path / "checkpoint"))
-    assert landing.lane is Lane.DIRECT
-    query = landing.start()
-    query.awaitTermination()
+    for topics in (ODD.split(",")[0], ODD):  # the second query goes on where the first one stopped
+        settings = {**given, "subscribe": topics}
+        landing = plan_query(spark, options=settings, table=files.uri, checkpoint=str(tmp_path / "checkpoint"))
+        assert landing.lane is Lane.DIRECT
+        query = landing.start()
+        query.awaitTermination()
     assert query.recentProgress[-1].batchId >= 3
     plan = query._jsq.explainInternal(True)
     assert in_order(table(files).to_pyarrow_table()).equals(everything(ODD))
@@ -41,17 +43,6 @@ def test_topics_are_landed_by_a_session_that_has_no_way_to_the_store(
     for secret in filter(None, (cloud.storage.azure_account_key, cloud.storage.gcs_credentials_json)):
         assert secret not in plan
         assert secret not in repr(landing.opened.spec)
-
-
-def test_a_query_that_starts_again_goes_on_where_it_stopped(
-    spark: SparkSession, tmp_path: Path, cloud: Cloud, bucket: str
-) -> None:
-    files, checkpoint = cloud.files(bucket, "t"), str(tmp_path / "checkpoint")
-    for topics in (ODD.split(",")[0], ODD):
-        land(
-            spark, options=options(topics, cloud.settings()), table=files.uri, checkpoint=checkpoint
-        ).awaitTermination()
-    assert in_order(table(files).to_pyarrow_table()).equals(everything(ODD))
 
 
 def test_two_writers_at_once_commit_every_record_once(cloud: Cloud, bucket: str) -> None:
@@ -80,10 +71,6 @@ def test_the_spark_lane_says_which_connector_is_missing(spark: SparkSession, tmp
         land(spark, options=options(given=cloud.settings()), table=place, checkpoint=str(tmp_path), lane="spark")
 
 
-FIRST_MS = 1_700_000_000_000
-"""Time of the first record of `LONG`, whose records are a millisecond apart."""
-
-
 def test_a_replay_lands_what_lies_between_its_times_once(
     spark: SparkSession, tmp_path: Path, cloud: Cloud, bucket: str
 ) -> None:
@@ -95,15 +82,7 @@ def test_a_replay_lands_what_lies_between_its_times_once(
     assert in_order(table(files).to_pyarrow_table()).equals(everything(LONG).slice(5_000, 4_000))
     again = replay(spark, options=given, into=files.uri, checkpoint=checkpoint, **times)
     assert (again.records, again.finished_before) == (0, True)
+    with pytest.raises(ConfigurationError, match="has records of a replay named .* already"):
+        replay(spark, options=given, into=files.uri, checkpoint=str(tmp_path / "other"), **times)
     with pytest.raises(ConfigurationError, match="reach.*: the session"):
         verify(spark, options=given, table=files.uri)
-
-
-def test_a_replay_whose_checkpoint_is_gone_is_refused(
-    spark: SparkSession, tmp_path: Path, cloud: Cloud, bucket: str
-) -> None:
-    files, given = cloud.files(bucket, "bronze/orders"), options(LONG, cloud.settings())
-    times = {"from_time": str(FIRST_MS), "to_time": str(FIRST_MS + 1_000), "name": "mended"}
-    replay(spark, options=given, into=files.uri, checkpoint=str(tmp_path / "first"), **times)
-    with pytest.raises(ConfigurationError, match="has records of a replay named mended already"):
-        replay(spark, options=given, into=files.uri, checkpoint=str(tmp_path / "second"), **times)

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import LONG, everything, in_order, landed, options
-from tiered_stream import land
+from tests.delta.archive import LONG, everything, in_order, land_in, landed, options
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
-from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.errors import ConfigurationError
 
 BY_KEY = {"ingest.clusterBy": "topic, timestamp"}
@@ -42,10 +40,7 @@ def check(spark: SparkSession, table: Path) -> None:
 def test_a_new_table_is_clustered_and_each_lane_lands_in_it(spark: SparkSession, tmp_path: Path, lane: str) -> None:
     table = tmp_path / "a table"
     given = {**BY_KEY, "maxOffsetsPerTrigger": "8000"}
-    query = land(
-        spark, options=options(LONG, given), table=str(table), checkpoint=str(tmp_path / "checkpoint"), lane=lane
-    )
-    query.awaitTermination()
+    land_in(tmp_path, spark, options(LONG, given), lane, "a table")
     assert clustered_by(spark, table) == ["topic", "timestamp"]
     check(spark, table)
 
@@ -53,11 +48,7 @@ def test_a_new_table_is_clustered_and_each_lane_lands_in_it(spark: SparkSession,
 @pytest.mark.slow
 def test_one_query_makes_the_tables_of_some_topics_clustered(spark: SparkSession, tmp_path: Path) -> None:
     given = {f"ingest.topic.{LONG}.clusterBy": "offset"}
-    query = land(
-        spark, options=options(f"{LONG},s32-codecs", given), table=f"{tmp_path}/lake/{{topic}}",
-        checkpoint=str(tmp_path / "checkpoint"),
-    )  # fmt: skip
-    query.awaitTermination()
+    land_in(tmp_path, spark, options(f"{LONG},s32-codecs", given), table="lake/{topic}")
     assert clustered_by(spark, tmp_path / "lake" / LONG) == ["offset"]
     assert clustered_by(spark, tmp_path / "lake" / "s32-codecs") == []
     check(spark, tmp_path / "lake" / LONG)
@@ -77,20 +68,3 @@ def test_a_table_that_is_clustered_already_takes_the_direct_lane_by_commits_of_s
 def test_who_would_not_keep_it_clustered_does_not_commit(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="the table has clustering, which ingest.commit=spark alone supports"):
         plan(spark, tmp_path / "table", {**BY_KEY, "ingest.commit": "deltalake"}, "direct")
-
-
-def test_a_table_that_chooses_its_statistics_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
-    given = {**BY_KEY, "ingest.tableProperty.delta.dataSkippingStatsColumns": "topic,timestamp"}
-    planned = plan(spark, tmp_path / "table", given)
-    assert planned.lane is Lane.SPARK and "statistics of columns of its own choice" in planned.reason
-
-
-def test_a_table_by_day_is_not_clustered() -> None:
-    with pytest.raises(ConfigurationError, match=r"ingest\.dayColumn .*ingest\.clusterBy"):
-        table_spec({"ingest.dayColumn": "day", "ingest.clusterBy": "offset"})
-
-
-@pytest.mark.parametrize("text", ["", "a,", "a,b,a", " , "])
-def test_columns_are_named_each_once(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="ingest.clusterBy: .*columns"):
-        table_spec({"ingest.clusterBy": text})

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from tests.delta.driver import found_by
 from tests.rigs.stack.azurite import ACCOUNT, Azurite
 from tests.rigs.stack.fake_gcs import FakeGcs
 from tests.rigs.stack.hdfs import Hdfs
-from tests.rigs.stack.processes import LONG
-from tests.rigs.stack.spark import ROOT, spark_environment
 from tiered_stream.delta.catalog.session_checks import GS_SETTINGS
 
-pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]
+pytestmark = [pytest.mark.starts_spark, pytest.mark.slow, pytest.mark.stack]
 
 BUCKET = "by-connector"
 
@@ -49,37 +47,19 @@ def azure(server: Azurite) -> dict[str, Any]:
     return {"groups": ["abfs"], "spark": spark, "job": {}, "root": f"abfs://{BUCKET}@{host}/tables"}
 
 
-def found_by(session: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    (folder / "session.json").write_text(json.dumps(session))
-    command = [sys.executable, "-m", "tests.delta.connector_driver", str(folder)]
-    run = subprocess.run(
-        command, cwd=ROOT, env=spark_environment(), capture_output=True, text=True, timeout=LONG, check=False
-    )
-    assert run.returncode == 0, run.stderr[-8000:]
-    found: dict[str, Any] = json.loads((folder / "found.json").read_text())
-    return found
+def hdfs(server: Hdfs) -> dict[str, Any]:
+    return {"groups": [], "spark": {}, "job": {}, "root": f"{server.uri}/by-connector-{uuid4().hex}/tables"}
 
 
-def check(found: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize(("server", "session"), [("fake_gcs", google), ("azurite", azure), ("hdfs", hdfs)])
+def test_both_lanes_replays_and_redrives_commit_by_delta_spark(
+    tmp_path: Path, request: pytest.FixtureRequest, server: str, session: Callable[[Any], dict[str, Any]]
+) -> None:
+    (tmp_path / "session.json").write_text(json.dumps(session(request.getfixturevalue(server))))
+    found = found_by("tests.delta.connector_driver", tmp_path)
     tables = ("direct", "spark", "both")
     assert found["equal"] == dict.fromkeys(tables, True)
     assert found["engines"] == {table: ["Apache-Spark"] for table in tables}
     assert found["replaced"] == {"before": False, "records": 250, "after": True}
     assert found["redriven"]["ids"] == list(range(20))
     assert found["redriven"]["left"] == ["garbage"]
-
-
-def test_both_lanes_replays_and_redrives_commit_by_delta_spark_in_googles_storage(
-    tmp_path: Path, fake_gcs: FakeGcs
-) -> None:
-    check(found_by(google(fake_gcs), tmp_path))
-
-
-def test_both_lanes_replays_and_redrives_commit_by_delta_spark_in_azures_storage(
-    tmp_path: Path, azurite: Azurite
-) -> None:
-    check(found_by(azure(azurite), tmp_path))
-
-
-def test_both_lanes_replays_and_redrives_commit_by_delta_spark_in_hdfs(tmp_path: Path, hdfs: Hdfs) -> None:
-    check(found_by({"groups": [], "spark": {}, "job": {}, "root": f"{hdfs.uri}{tmp_path}/tables"}, tmp_path))

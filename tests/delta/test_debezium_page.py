@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.delta.archive import land_in
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.spark import ROOT
 from tests.tier.topics import topic_options, write_topic
-from tiered_stream import land
 from tiered_stream.options.settings_files import read_settings
 
 PAGE = (ROOT / "docs/guides/debezium-json.md").read_text("utf-8")
@@ -32,7 +32,7 @@ def test_the_page_lands_what_it_shows(spark: SparkSession, tmp_path: Path, schem
     for name in ("subscribe", "ingest.table", "ingest.checkpointLocation"):
         del settings[name]
     options = topic_options(tmp_path / "bucket", "shop.public.orders", settings)
-    land(spark, options=options, table=f"{tmp_path}/table", checkpoint=f"{tmp_path}/checkpoint").awaitTermination()
+    land_in(tmp_path, spark, options, "auto")
     table = DeltaTable(tmp_path / "table").to_pyarrow_table()
     assert table.schema.names == ["id", "name", "price", "__op", "__source", "__ts_ms"]
     rows = [(row["id"], row["name"], str(row["price"]), row["__op"]) for row in table.to_pylist()]

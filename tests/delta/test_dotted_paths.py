@@ -12,16 +12,16 @@ from pyspark.sql import SparkSession
 
 import tiered_stream
 from tests.cli.running import run
+from tests.delta import committing
 from tests.delta.archive import LONG, ODD, everything, in_order, landed, options
+from tests.delta.clouds import in_s3
 from tests.rigs.stack.rows import Record
-from tests.rigs.stack.s3_client import REGION, s3a_settings
+from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
 from tiered_stream.delta.landing.land import plan_query
-from tiered_stream.delta.settings.ingest_settings import TableStorage
-from tiered_stream.delta.write.file_systems import delta_storage_options
 from tiered_stream.errors import ConfigurationError
 
 pytestmark = pytest.mark.slow
@@ -68,13 +68,12 @@ def test_a_table_in_s3_is_found_where_the_dots_lead(
     bucket = f"dotted-{lane}"
     lake.client().create_bucket(Bucket=bucket)
     with configured(spark, s3a_settings(lake.endpoint, lake.access_key, lake.secret_key, bucket)):
-        for table in (f"s3a://{bucket}/a/./t", f"s3a://{bucket}/a/x/../t"):
-            land(spark, options=options(ODD), table=table, checkpoint=str(tmp_path), lane=lane).awaitTermination()
+        for place in (f"s3a://{bucket}/a/./t", f"s3a://{bucket}/a/x/../t"):
+            land(spark, options=options(ODD), table=place, checkpoint=str(tmp_path), lane=lane).awaitTermination()
     found = lake.client().list_objects_v2(Bucket=bucket)["Contents"]
     assert {each["Key"].split("/")[1] for each in found} == {"t"}
-    storage = TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key)
-    table = DeltaTable(f"s3://{bucket}/a/t", storage_options=delta_storage_options(storage, bucket))
-    assert in_order(pa.table(table.to_pyarrow_table())).equals(everything(ODD))
+    rows = committing.table(in_s3(lake, f"s3://{bucket}/a/t")).to_pyarrow_table()
+    assert in_order(pa.table(rows)).equals(everything(ODD))
 
 
 def test_a_path_above_its_root_is_refused_at_planning(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from pyspark.sql import Column, Row, SparkSession
 from pyspark.sql import functions as sql
 
 from tests.delta import toasted_rows
-from tests.formats.scripted_registry import ScriptedRegistry
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
@@ -181,14 +180,13 @@ def test_plain_records_keep_the_last_value_of_each_key(spark: SparkSession, tmp_
     assert latest.rows("key", "value", "partition", "offset") == [("a", "2", 0, 2), ("c", "1", 1, 0), ("d", "", 0, 4)]
 
 
-@pytest.mark.parametrize("commit", ["auto", "spark"])
-def test_flattened_events_leave_the_databases_rows(spark: SparkSession, tmp_path: Path, commit: str) -> None:
+def test_flattened_events_leave_the_databases_rows(spark: SparkSession, tmp_path: Path) -> None:
     def event(key: int, **row: object) -> Record:
         return Record(orjson.dumps({"id": key}), orjson.dumps({"id": key, "__deleted": "false", **row}))
 
     given = {
         "ingest.value.format": "json", "ingest.value.schema": "id BIGINT, name STRING, at BIGINT, __deleted STRING",
-        "ingest.envelope": "flattened", "ingest.times": "at=millis", "ingest.keys": "id", "ingest.commit": commit,
+        "ingest.envelope": "flattened", "ingest.times": "at=millis", "ingest.keys": "id",
         "ingest.kafkaColumns": "none",
     }  # fmt: skip
     latest = Latest(spark, tmp_path)
@@ -345,36 +343,6 @@ def test_no_setting_of_the_session_lets_a_merge_leave_out_staged_rows(
     assert [row["operation"] for row in latest.history()].count("MERGE") == 0
 
 
-def test_a_new_field_becomes_a_column(spark: SparkSession, tmp_path: Path) -> None:
-    latest = Latest(spark, tmp_path)
-    given = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT, name STRING", "ingest.keys": "id",
-             "ingest.kafkaColumns": "none", "ingest.schemaEvolution": "add"}  # fmt: skip
-    latest.write(0, Record(b"", b'{"id": 1, "name": "a"}'), Record(b"", b'{"id": 2, "name": "b"}'))
-    latest.run(given)
-    latest.write(0, Record(b"", b'{"id": 1, "name": "c", "price": 5}'))
-    latest.run({**given, "ingest.value.schema": "id BIGINT, name STRING, price INT"})
-    assert latest.rows("id", "name", "price") == [(1, "c", 5), (2, "b", None)]
-
-
-def test_a_record_without_a_field_that_an_earlier_batch_added_leaves_null(spark: SparkSession, tmp_path: Path) -> None:
-    """Writers with the old schema and the new one take turns, and no micro-batch has records of both."""
-    latest = Latest(spark, tmp_path)
-    fields = [{"name": "id", "type": "long"}, {"name": "price", "type": ["null", "int"], "default": None}]
-    texts = [orjson.dumps({"type": "record", "name": "o", "fields": fields[:end]}).decode() for end in (1, 2)]
-    old, new = (Record(b"", b"\0\0\0\0" + value) for value in (b"\1\2", b"\2\2\2\x0a"))
-    for record in (old, new, old):
-        latest.write(0, record)
-    with ScriptedRegistry() as registry:
-        registry.schemas = {number: {"schema": text} for number, text in enumerate(texts, 1)}
-        registry.versions["orders-value", "latest"] = {**registry.schemas[1], "id": 1}
-        given = {"ingest.value.format": "avro", "ingest.value.schema": "registry", "ingest.keys": "id",
-                 "ingest.schemaEvolution": "add", "ingest.schema.registry.url": registry.url,
-                 "ingest.kafkaColumns": "offset", "maxOffsetsPerTrigger": "1"}  # fmt: skip
-        latest.run(given)
-    assert [row["operation"] for row in latest.history()].count("MERGE") == 3
-    assert latest.rows("id", "price", "offset") == [(1, None, 2)]
-
-
 def test_dead_letters_of_a_repeated_batch_are_there_once(spark: SparkSession, tmp_path: Path, merge: type[Any]) -> None:
     latest = Latest(spark, tmp_path)
     given = {**DEBEZIUM, "ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(tmp_path / "dead"),
@@ -408,16 +376,11 @@ def test_the_condition_of_ingest_mergeOn_limits_the_files_and_is_checked(spark: 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"ingest.keys": ""}, "ingest.keys"),
         ({"ingest.keys": "nope"}, "the key column nope is no column"),
-        ({"ingest.dayColumn": "day"}, "ingest.dayColumn does not go with ingest.mode=upsert"),
         (
             {"ingest.commit": "deltalake", "ingest.mergeOn": "target.id > 0"},
             "needs Spark's MERGE, because ingest.mergeOn is",
         ),
-        ({"ingest.onDecodeError": "null"}, "ingest.onDecodeError=null does not go with ingest.mode=upsert"),
-        ({"ingest.transform": "a:b"}, "ingest.transform does not go with ingest.mode=upsert"),
-        ({"ingest.mode": "append"}, "ingest.keys is set, but ingest.mode is append"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused_by_name(
@@ -437,10 +400,8 @@ class Toasted(Latest):
         super().run({**toasted_rows.SETTINGS, **given}, lane)
 
     def large_rows(self) -> dict[int, tuple[int, str | None]]:
-        return toasted_rows.by_key([row.asDict() for row in self.rows_of_table()])
-
-    def rows_of_table(self) -> list[Row]:
-        return self.spark.read.format("delta").load(str(self.table)).collect()
+        rows = self.spark.read.format("delta").load(str(self.table)).collect()
+        return toasted_rows.by_key([row.asDict() for row in rows])
 
 
 def test_an_update_with_placeholders_keeps_the_rows_values(spark: SparkSession, tmp_path: Path) -> None:

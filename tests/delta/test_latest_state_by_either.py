@@ -19,6 +19,8 @@ from tiered_stream.delta.commit.merge import MergedTable
 from tiered_stream.delta.commit.transaction import BatchCommit
 from tiered_stream.errors import ConfigurationError
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = (
     '`Id` STRING, `a.b` DECIMAL(38, 2), `Ünï"cöl` DATE, `t``y` DOUBLE, source TIMESTAMP, target TIMESTAMP_NTZ, '
     "list ARRAY<INT>, map MAP<STRING, BIGINT>, nested STRUCT<x: INT, Y: STRUCT<z: STRING>>, b BOOLEAN, s SMALLINT"
@@ -40,7 +42,6 @@ def engine(table: Path) -> str:
     return "deltalake" if "delta-rs" in str(info.get("engineInfo", info.get("clientVersion"))) else "spark"
 
 
-@pytest.mark.slow
 def test_both_leave_the_same_rows_of_all_types_and_odd_names(spark: SparkSession, tmp_path: Path) -> None:
     given = {
         "ingest.value.format": "json", "ingest.value.schema": COLUMNS, "ingest.key.format": "json",
@@ -60,7 +61,6 @@ def test_both_leave_the_same_rows_of_all_types_and_odd_names(spark: SparkSession
     assert sorted(tables[0], key=str) == sorted(tables[1], key=str)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("bound", ["MAX_ROWS_BYTES", "MAX_JOIN_BYTES"])
 def test_spark_merges_what_needs_too_much_memory(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, bound: str
@@ -78,7 +78,6 @@ def test_spark_merges_what_needs_too_much_memory(
     assert latest.rows("id", "name") == [(key, "y") for key in range(2000)]
 
 
-@pytest.mark.slow
 def test_a_batch_that_another_driver_has_merged_before_spark_does_is_found_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +98,6 @@ def test_a_batch_that_another_driver_has_merged_before_spark_does_is_found_again
     assert latest.rows("id", "name") == [(1, "a"), (2, "b")]
 
 
-@pytest.mark.slow
 def test_spark_merges_early_days_because_it_would_misread_those_of_deltalake(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -114,7 +112,6 @@ def test_spark_merges_early_days_because_it_would_misread_those_of_deltalake(
     assert [row[0] for row in rows] == ["2020-01-01", "1500-01-01", None]
 
 
-@pytest.mark.slow
 def test_a_table_that_gets_deletion_vectors_while_the_query_runs_is_merged_by_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -129,7 +126,6 @@ def test_a_table_that_gets_deletion_vectors_while_the_query_runs_is_merged_by_sp
     assert latest.rows("id", "name") == [(2, "c")]
 
 
-@pytest.mark.slow
 def test_keys_that_a_partition_cannot_hold_become_dead_letters_or_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -153,7 +149,6 @@ def test_keys_that_a_partition_cannot_hold_become_dead_letters_or_are_refused(
         other.run({**PLAIN, "ingest.keys": "key,timestamp"})
 
 
-@pytest.mark.slow
 def test_deltalake_merges_nothing_and_the_table_has_the_batch_once(spark: SparkSession, tmp_path: Path) -> None:
     latest = Latest(spark, tmp_path)
     latest.write(0, Record(b"a", None))
@@ -164,7 +159,6 @@ def test_deltalake_merges_nothing_and_the_table_has_the_batch_once(spark: SparkS
     assert [version["operation"] for version in versions] == ["WRITE", "CREATE TABLE"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("nested", "merged_by"), [("a", "deltalake"), ("A", "spark")])
 def test_names_of_keys_columns_and_fields_may_differ_by_case(
     spark: SparkSession, tmp_path: Path, nested: str, merged_by: str

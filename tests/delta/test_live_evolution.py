@@ -17,8 +17,7 @@ from tests.delta.test_typed_tables import Typed, same
 from tests.formats.avro_cases import encoded
 from tests.rigs.stack.apicurio import Apicurio
 from tests.rigs.stack.rows import Record
-from tests.tier.topics import topic_options, write_topic
-from tiered_stream import land
+from tests.tier.topics import write_topic
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
@@ -28,6 +27,7 @@ ADDED = [*FIRST, ("new", NULLABLE)]
 WIDER = [("id", "long"), ("x", "double"), ("n", "double"), *ADDED[3:]]
 FEWER = [("id", "long"), ("x", "double"), ("n", "double"), ("new", NULLABLE)]
 FOREIGN = [("id", "string"), *FIRST[1:]]
+INNER = [{"name": "a", "type": "int"}, {"name": "b", "type": ["null", "int"], "default": None}]
 DEFAULTS: dict[str, Any] = {"old": None, "new": None, "state": "unknown"}
 COLUMNS = "id BIGINT, x DOUBLE, n DOUBLE, old STRING, state STRING, offset BIGINT, new STRING"
 
@@ -69,10 +69,7 @@ class Producer:
 
 
 def started(typed: Typed, topic: str, **given: str) -> StreamingQuery:
-    return land(
-        typed.spark, options=topic_options(typed.bucket, topic, given), table=str(typed.table),
-        checkpoint=str(typed.checkpoint), lane="direct", trigger="1 second",
-    )  # fmt: skip
+    return typed.start("direct", topic, "1 second", given)
 
 
 def landed_by(query: StreamingQuery) -> None:
@@ -144,19 +141,22 @@ def test_what_would_widen_a_column_is_kept_aside_with_what_to_do(
 ) -> None:
     typed = Typed(spark, tmp_path, f"added by {committer}")
     producer = Producer(typed, registry, f"added-{committer}")
-    first = {"x": 0.5, "n": 3, "old": "o", "state": "s"}
-    producer.write(producer.record(FIRST, id=0, **first))
+    narrow, wide = ({"type": "record", "name": "i", "fields": INNER[:end]} for end in (1, 2))
+    first = {"x": 0.5, "n": 3, "old": "o", "state": "s", "inner": {"a": 1}}
+    after = {**first, "inner": {"a": 1, "b": 2}, "new": "n"}
+    before, inner = [*FIRST, ("inner", narrow)], ("inner", wide)
+    producer.write(producer.record(before, id=0, **first))
     query = started(typed, producer.topic, **avro_settings(registry, typed, "add", committer))
     landed_by(query)
     producer.write(
-        producer.record(FIRST, id=1, **first), producer.record(ADDED, id=2, **first, new="n"),
-        producer.record(WIDER, id=3, x=0.1, n=1.5, old="o", state="s", new="n"),
-    )  # fmt: skip
+        producer.record(before, id=1, **first),
+        producer.record([*ADDED, inner], id=2, **after),
+        producer.record([*WIDER, inner], id=3, **{**after, "x": 0.1, "n": 1.5}),
+    )
     landed_by(query)
     query.stop()
-    assert [row.asDict() for row in typed.read().orderBy("id").select("id", "new").collect()] == [
-        {"id": 0, "new": None}, {"id": 1, "new": None}, {"id": 2, "new": "n"},
-    ]  # fmt: skip
+    rows = typed.read().orderBy("id").select("id", "new", "inner.a", "inner.b").collect()
+    assert [tuple(row) for row in rows] == [(0, None, 1, None), (1, None, 1, None), (2, "n", 1, 2)]
     (dead,) = typed.read(typed.dead).collect()
     assert dead.offset == 3 and "schema evolution widen would widen the column" in dead.reason
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,34 +9,19 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import ODD, everything, landed, options
+from tests.rigs.stack.spark import configured
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError, TableError
 
-COLUMN_MAPPING = "spark.databricks.delta.properties.defaults.columnMapping.mode"
+COLUMN_MAPPING = {"spark.databricks.delta.properties.defaults.columnMapping.mode": "name"}
 
 
 def planned(spark: SparkSession, folder: Path, lane: str = "auto", **given: str) -> Landing:
     """Of a query that Spark commits for."""
-    landing = plan_query(
-        spark,
-        options=options(ODD, {"ingest.commit": "spark", **given}),
-        table=str(folder / "table"),
-        checkpoint=str(folder / "checkpoint"),
-        lane=lane,
-    )
-    assert isinstance(landing, Landing)
-    return landing
-
-
-@contextmanager
-def made_with(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """What else a table of the session gets that is made."""
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.unset(name)
+    settings = options(ODD, {"ingest.commit": "spark", **given})
+    table, checkpoint = str(folder / "table"), str(folder / "checkpoint")
+    return plan_query(spark, options=settings, table=table, checkpoint=checkpoint, lane=lane)
 
 
 @pytest.mark.parametrize("given", [{}, {"ingest.dayColumn": "day"}, {"ingest.clusterBy": "offset"}])
@@ -66,7 +49,7 @@ def test_a_query_whose_table_cannot_be_made_says_so_and_does_not_run(spark: Spar
 def test_a_table_that_the_session_makes_with_column_mapping_is_landed_in_by_the_spark_lane(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with made_with(spark, COLUMN_MAPPING, "name"):
+    with configured(spark, COLUMN_MAPPING):
         planned(spark, tmp_path).start().awaitTermination()
     assert "the spark lane: the table has column mapping" in caplog.text
     found = spark.read.format("delta").load(str(tmp_path / "table"))
@@ -74,15 +57,6 @@ def test_a_table_that_the_session_makes_with_column_mapping_is_landed_in_by_the_
 
 
 def test_such_a_table_is_refused_where_the_direct_lane_was_asked_for(spark: SparkSession, tmp_path: Path) -> None:
-    with (
-        made_with(spark, COLUMN_MAPPING, "name"),
-        pytest.raises(ConfigurationError, match="direct lane .*column mapping"),
-    ):
+    with configured(spark, COLUMN_MAPPING), pytest.raises(ConfigurationError, match="direct lane .*column mapping"):
         planned(spark, tmp_path, "direct")
     assert not spark.streams.active and not (tmp_path / "table").exists()
-
-
-def test_who_plans_a_landing_finds_its_table_made(spark: SparkSession, tmp_path: Path) -> None:
-    table = str(tmp_path / "table")
-    plan_query(spark, options=options(given={"ingest.commit": "spark"}), table=table, checkpoint="/not/yet")
-    assert DeltaTable(table).version() == 0

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.delta.archive import land_in
 from tests.delta.table_readers import by_deltalake, by_duckdb
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.spark import configured
 from tests.tier.topics import topic_options, write_topic
-from tiered_stream import land
 
 EARLY = "d DATE, t TIMESTAMP, s STRUCT<l: ARRAY<DATE>, t: TIMESTAMP>, m MAP<STRING, TIMESTAMP>"
 DAYS = ["0001-01-01", "0999-12-31", "1582-10-04", "1582-10-15", "1899-12-31"]
@@ -24,10 +24,7 @@ def run(spark: SparkSession, folder: Path, ddl: str, values: list[bytes]) -> Pat
     """Land the values; where the table is."""
     write_topic(folder / "bucket", "orders", [[Record(None, value) for value in values]])
     given = {"ingest.value.format": "json", "ingest.value.schema": ddl, "ingest.kafkaColumns": "none"}
-    land(
-        spark, options=topic_options(folder / "bucket", "orders", given), table=str(folder / "table"),
-        checkpoint=str(folder / "checkpoint"), lane="direct",
-    ).awaitTermination()  # fmt: skip
+    land_in(folder, spark, topic_options(folder / "bucket", "orders", given))
     return folder / "table"
 
 

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import ODD, PLAIN, everything, in_order, options
-from tests.golden import golden
+from tests.delta import committing
+from tests.delta.archive import ODD, copy_segments, everything, in_order, options
+from tests.delta.clouds import in_s3
 from tests.rigs.stack.customer_keys import KEY, CustomerKeyHandler
 from tests.rigs.stack.http_front import HttpFront
 from tests.rigs.stack.older_s3 import older
 from tests.rigs.stack.processes import free_ports
-from tests.rigs.stack.s3_client import REGION, s3a_settings
+from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
-from tests.storage.golden_aiven import KEY_PREFIX
 from tiered_stream import land, verify
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
-from tiered_stream.delta.settings.ingest_settings import TableStorage
-from tiered_stream.delta.write.file_systems import delta_storage_options
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 
 HADOOP = "org.apache.hadoop.fs.s3a"
@@ -36,11 +33,6 @@ def s3a(lake: VersityGateway, bucket: str, **changed: str) -> dict[str, str]:
     """How Spark's session is told of the lake; `changed` by the setting's name, `_` for `.`."""
     settings = s3a_settings(lake.endpoint, lake.access_key, lake.secret_key, bucket)
     return settings | {f"fs.s3a.bucket.{bucket}.{name.replace('_', '.')}": value for name, value in changed.items()}
-
-
-def landed_in(lake: VersityGateway, uri: str) -> DeltaTable:
-    storage = TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key)
-    return DeltaTable(uri, storage_options=delta_storage_options(storage, urlsplit(uri).netloc))
 
 
 def keys(gateway: VersityGateway, bucket: str, prefix: str) -> list[str]:
@@ -58,12 +50,9 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGateway]:
 
 def segments(tier: VersityGateway, bucket: str) -> dict[str, str]:
     """The golden archive put into the tier's bucket of this name, and the options that read it there."""
-    tier.client().create_bucket(Bucket=bucket)
-    source = golden(PLAIN).bucket
-    for topic in ODD.split(","):
-        for file in (source / KEY_PREFIX[PLAIN]).glob(f"{topic}-*/**/*"):
-            if file.is_file():
-                tier.client().upload_file(str(file), bucket, file.relative_to(source).as_posix())
+    client = tier.client()
+    client.create_bucket(Bucket=bucket)
+    copy_segments(lambda key, data: client.put_object(Bucket=bucket, Key=key, Body=data))
     return options(given={**tier.options(), "remote.storage.uri": f"s3://{bucket}"})
 
 
@@ -83,7 +72,9 @@ def test_table_and_segments_are_in_buckets_of_one_name_on_two_servers(
         plan = query._jsq.explainInternal(True)
         # Spark itself finds the table that the lane has written.
         assert spark.read.format("delta").load(table).count() == everything(ODD).num_rows
-    assert in_order(landed_in(lake, f"s3://{bucket}/bronze/orders").to_pyarrow_table()).equals(everything(ODD))
+    assert in_order(committing.table(in_s3(lake, f"s3://{bucket}/bronze/orders")).to_pyarrow_table()).equals(
+        everything(ODD)
+    )
     assert keys(tier, bucket, "bronze") == []
     assert not [key for key in keys(lake, bucket, "bronze/orders/day=") if key.endswith("/")]
     for secret in (lake.secret_key, tier.secret_key):
@@ -131,7 +122,7 @@ def test_a_server_without_newer_checksums_and_starts_of_listings_loses_nothing(
         query = land(spark, options=by_deltalake, table="s3a://older/other", checkpoint=str(tmp_path), lane="direct")
         with pytest.raises(StreamingQueryException, match=r"may ignore start-after .*: set ingest.commit=spark"):
             query.awaitTermination()
-    assert in_order(landed_in(lake, "s3://older/orders").to_pyarrow_table()).equals(everything(ODD))
+    assert in_order(committing.table(in_s3(lake, "s3://older/orders")).to_pyarrow_table()).equals(everything(ODD))
     for front in fronts.values():
         front.stop()
 

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import ODD, PLAIN, everything, in_order, options
-from tests.delta.clouds import azure, google
+from tests.delta.archive import ODD, copy_segments, everything, in_order, options
+from tests.delta.clouds import azure, google, in_s3
 from tests.delta.committing import table
-from tests.golden import golden
 from tests.rigs.stack.azurite import Azurite
 from tests.rigs.stack.fake_gcs import FakeGcs
-from tests.rigs.stack.s3_client import REGION, s3a_settings
+from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
-from tests.storage.golden_aiven import KEY_PREFIX
 from tiered_stream import land
-from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.storage.cloud_upload import CloudUploader
 from tiered_stream.storage.open_store import open_service
 
 BUCKET = "three-by-three"
-Put = Callable[[str, bytes], object]
-
-
-def copy_segments(put: Put) -> None:
-    source = golden(PLAIN).bucket
-    for topic in ODD.split(","):
-        for file in (source / KEY_PREFIX[PLAIN]).glob(f"{topic}-*/**/*"):
-            if file.is_file():
-                put(file.relative_to(source).as_posix(), file.read_bytes())
 
 
 @pytest.mark.slow
@@ -51,7 +38,6 @@ def test_segments_of_each_store_are_landed_in_each_store(
         own = cloud.settings()
         access[name] = {"remote.storage.uri": uri} | {each.replace("ingest", "remote", 1): own[each] for each in own}
     expected = everything(ODD)
-    storage = TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key)
     with configured(spark, s3a_settings(lake.endpoint, lake.access_key, lake.secret_key, BUCKET)):
         for source, reading in access.items():
             for target, place in places.items():
@@ -63,5 +49,5 @@ def test_segments_of_each_store_are_landed_in_each_store(
                 )  # fmt: skip
                 query.awaitTermination()
                 cloud_files = clouds[target].files(BUCKET, path) if target in clouds else None
-                files = cloud_files or TableSpec(f"s3://{BUCKET}/{path}", storage)
+                files = cloud_files or in_s3(lake, f"s3://{BUCKET}/{path}")
                 assert in_order(table(files).to_pyarrow_table()).equals(expected), (source, target)

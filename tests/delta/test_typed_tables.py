@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import random
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from uuid import UUID
 
 import orjson
@@ -13,43 +14,22 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.formats.scripted_registry import ScriptedRegistry
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
+from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
 from tiered_stream.errors import ConfigurationError
 
 pytestmark = pytest.mark.slow
 
-DDL = (
-    "id BIGINT, name STRING, price DOUBLE, amount DECIMAL(12,2), at TIMESTAMP, day DATE, ok BOOLEAN, "
-    "tags ARRAY<STRING>, place STRUCT<city: STRING, n: INT>, counts MAP<STRING, INT>"
-)
 JSON = {
     "ingest.value.format": "json",
-    "ingest.value.schema": DDL,
-    "ingest.kafkaColumns": "topic, partition, offset as kafka_offset, timestamp as kafka_timestamp",
+    "ingest.value.schema": "id BIGINT, name STRING",
+    "ingest.kafkaColumns": "topic, partition, offset as kafka_offset",
 }
-GARBAGE = [b"", b"{", b"not json", b"\xff\xfe", b'{"id": "x"}', b'{"id": 1e400}', b"[1]", b'{"amount": "1e30"}', b'"s"',
-           b'{"place": 3}', b'{"id": 9223372036854775808}']  # fmt: skip
-
-
-def document(number: int) -> bytes:
-    chance = random.Random(number)
-    whole = {
-        "id": number,
-        "name": chance.choice(["a", "é", "x" * 50, "", None]),
-        "price": chance.choice([0.5, -1e300, 3.0, None]),
-        "amount": chance.choice([1.25, -99, None]),
-        "at": chance.choice(["2024-01-02T03:04:05.678Z", "1969-12-31T23:59:59.999999Z", None]),
-        "day": chance.choice(["2024-02-29", None]),
-        "ok": chance.choice([True, False, None]),
-        "tags": chance.choice([[], ["a", None], None]),
-        "place": chance.choice([{"city": "x", "n": 1}, {"n": None}, {}, None]),
-        "counts": chance.choice([{"a": 1, "b": None}, {}, None]),
-    }
-    return orjson.dumps({name: value for name, value in whole.items() if chance.random() > 0.1 or name == "id"})
 
 
 class Typed:
@@ -65,12 +45,18 @@ class Typed:
     def aside(self) -> dict[str, str]:
         return {"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(self.dead)}
 
-    def run(self, lane: str = "direct", topics: str = "orders", **given: str) -> None:
-        query = land(
+    def start(
+        self, lane: str, topics: str, trigger: str = AVAILABLE_NOW, given: Mapping[str, str] = MappingProxyType({})
+    ) -> StreamingQuery:
+        return land(
             self.spark, options=topic_options(self.bucket, topics, given), table=str(self.table),
-            checkpoint=str(self.checkpoint), lane=lane,
+            checkpoint=str(self.checkpoint), lane=lane, trigger=trigger,
         )  # fmt: skip
+
+    def run(self, lane: str = "direct", topics: str = "orders", **given: str) -> StreamingQuery:
+        query = self.start(lane, topics, given=given)
         query.awaitTermination()
+        return query
 
     def read(self, which: Path | None = None) -> DataFrame:
         return self.spark.read.format("delta").load(str(which or self.table))
@@ -90,30 +76,10 @@ def _comparable(name: str, kind: str) -> str:
     return f"array_sort(map_entries(`{name}`)) AS `{name}`" if kind == "map" else f"`{name}`"
 
 
-def test_both_lanes_make_the_same_table_and_the_same_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
-    direct, by_spark = Typed(spark, tmp_path, "direct"), Typed(spark, tmp_path, "spark")
-    values: list[bytes | None] = [document(number) for number in range(2000)]
-    for at, garbage in enumerate(GARBAGE):
-        values[at * 160 + 7] = garbage
-    values[5] = None
-    records = [Record(b"k%d" % at, value, (("h", b"1"),)) for at, value in enumerate(values)]
-    write_topic(direct.bucket, "orders", [records[:1200], records[1200:]])
-    direct.run("direct", **JSON, **direct.aside, **{"ingest.maxDeadLetters": "1%"})
-    by_spark.run("spark", **JSON, **by_spark.aside, **{"ingest.maxDeadLetters": "1%"})
-
-    assert same(direct.read(), by_spark.read())
-    dead = direct.read(direct.dead)
-    assert same(dead.drop("target", "query"), by_spark.read(by_spark.dead).drop("target", "query"))
-    assert direct.read().count() == 2000 - len(GARBAGE)
-    assert {bytes(row.value) for row in dead.collect()} == set(GARBAGE)
-    assert all(row.reason and row.failed == "value" and row.headers for row in dead.collect())
-    assert direct.read().where("id IS NULL").count() == 1
-
-
 def test_too_many_dead_letters_stop_the_run_before_anything_is_committed(spark: SparkSession, tmp_path: Path) -> None:
     for lane in ("direct", "spark"):
         typed = Typed(spark, tmp_path, lane)
-        write_topic(typed.bucket, "orders", [[Record(None, b"{"), Record(None, document(1))]])
+        write_topic(typed.bucket, "orders", [[Record(None, b"{"), Record(None, b'{"id": 1}')]])
         with pytest.raises(StreamingQueryException, match="1 of the 2 records"):
             typed.run(lane, **JSON, **typed.aside, **{"ingest.maxDeadLetters": "0"})
         assert typed.read().isEmpty() and typed.read(typed.dead).isEmpty()
@@ -122,7 +88,7 @@ def test_too_many_dead_letters_stop_the_run_before_anything_is_committed(spark: 
 def test_a_record_that_does_not_decode_fails_the_query_and_is_named(spark: SparkSession, tmp_path: Path) -> None:
     for lane, said in (("direct", "value of topic orders, partition 0, offset 1: "), ("spark", "TASK_WRITE_FAILED")):
         typed = Typed(spark, tmp_path, lane)
-        write_topic(typed.bucket, "orders", [[Record(None, document(1)), Record(None, b"secret")]])
+        write_topic(typed.bucket, "orders", [[Record(None, b'{"id": 1}'), Record(None, b"secret")]])
         with pytest.raises(StreamingQueryException, match=said) as raised:
             typed.run(lane, **JSON)
         assert "secret" not in str(raised.value)
@@ -251,11 +217,12 @@ def test_both_lanes_read_json_whose_schema_is_named_in_a_header_or_in_front(
 
 def test_statistics_let_spark_skip_files(spark: SparkSession, tmp_path: Path) -> None:
     typed = Typed(spark, tmp_path)
-    write_topic(typed.bucket, "orders", [[Record(None, document(number)) for number in range(100)]])
+    values = (b'{"id": %d, "name": "%s"}' % (number, "xé"[number % 2].encode()) for number in range(100))
+    write_topic(typed.bucket, "orders", [[Record(None, each) for each in values]])
     typed.run(**JSON)
     add = pa.table(DeltaTable(typed.table).get_add_actions(flatten=True)).to_pylist()[0]
-    assert (add["min.id"], add["max.id"], add["max.name"][:2]) == (0, 99, "é")
-    assert typed.read().where("id = 50 AND amount IS NOT NULL OR id = 50").count() == 1
+    assert (add["min.id"], add["max.id"], add["max.name"]) == (0, 99, "é")
+    assert typed.read().where("id = 50").count() == 1
     assert typed.read().where("id > 99").isEmpty()
 
 

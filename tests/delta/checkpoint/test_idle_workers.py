@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import ODD, everything, landed, options
-from tests.delta.quiet_fetcher import IDLE_SECONDS, SILENT_SECONDS, QuietFetcher
+from tests.delta.golden_fetchers import IDLE_SECONDS, SILENT_SECONDS, QuietFetcher
 from tests.rigs.stack.jars import SPARK
 from tests.rigs.stack.spark import configured
 from tiered_stream import land

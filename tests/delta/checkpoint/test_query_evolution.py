@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 
 import tiered_stream
 from tests.cli.running import run
-from tests.delta.archive import LONG, ODD, everything, landed, options
+from tests.delta.archive import FIRST_MS, LONG, ODD, everything, land_in, landed, options
 from tests.rigs.stack.spark import configured
-from tiered_stream import land
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.spark_checkpoint import MAX_FILE_BYTES, BatchEnds, SparkCheckpoint
 from tiered_stream.delta.commit.batch_commit import on_gap
@@ -50,10 +49,8 @@ def session(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Spa
 def land_some(spark: SparkSession, folder: Path, lane: str, **given: str) -> dict[str, str]:
     """Land to the end of what the settings allow; the settings, for the other commands."""
     settings = options(LONG, {**given})
-    table, checkpoint = str(folder / "table"), str(folder / "checkpoint")
-    query = land(spark, options=settings, table=table, checkpoint=checkpoint, lane=lane)
-    query.awaitTermination()
-    return {**settings, "ingest.table": table, "ingest.checkpointLocation": checkpoint}
+    land_in(folder, spark, settings, lane)
+    return {**settings, "ingest.table": f"{folder}/table", "ingest.checkpointLocation": f"{folder}/checkpoint"}
 
 
 @LANES
@@ -74,8 +71,7 @@ def test_a_query_lands_goes_on_in_the_other_lane_and_is_understood_by_lag_and_do
 
 @LANES
 def test_a_replay_ends_goes_on_and_called_again_does_nothing(session: SparkSession, tmp_path: Path, lane: str) -> None:
-    first_ms = 1_700_000_000_000
-    times = {"from_time": str(first_ms + 5_000), "to_time": str(first_ms + 9_000), "name": "mend", "lane": lane}
+    times = {"from_time": str(FIRST_MS + 5_000), "to_time": str(FIRST_MS + 9_000), "name": "mend", "lane": lane}
 
     def replay() -> ReplayReport:
         given = options(LONG, {"maxOffsetsPerTrigger": "1500"})
@@ -93,16 +89,13 @@ def test_a_replay_ends_goes_on_and_called_again_does_nothing(session: SparkSessi
 
 def test_files_and_many_tables_are_landed_and_gone_on_with(session: SparkSession, tmp_path: Path) -> None:
     for turn in range(2):
-        land(
-            session, options=options(f"{ODD},{LONG}", {"maxOffsetsPerTrigger": "9000"}),
-            table=f"{tmp_path}/lake/{{topic}}", checkpoint=f"{tmp_path}/checkpoint",
-        ).awaitTermination()  # fmt: skip
+        land_in(tmp_path, session, options(f"{ODD},{LONG}", {"maxOffsetsPerTrigger": "9000"}), table="lake/{topic}")
         for topic in (*ODD.split(","), LONG):
             assert landed(tmp_path / "lake" / topic).equals(everything(topic)), turn
     for finished in (False, True):
         report = tiered_stream.replay(
             session, options=options(LONG), from_time="0", into=f"parquet:{tmp_path}/files", name="files",
-            to_time=str(1_700_000_000_100),
+            to_time=str(FIRST_MS + 100),
         )  # fmt: skip
         assert report.finished_before is finished
     assert session.read.parquet(f"{tmp_path}/files").count() == 100

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.delta.archive import LONG, ODD, everything, landed, options
+from tests.delta.archive import LONG, ODD, everything, land_in, landed, options
 from tests.rigs.stack.processes import wait_until
 from tests.spark.connect_session import connect_session
 from tiered_stream import land
@@ -87,10 +87,7 @@ def test_a_run_ends_with_what_there_is_where_spark_would_give_it_one_batch_witho
     monkeypatch.setattr(query_run, "has_read_limits", lambda _: False)
     table, given = tmp_path / "table", {"maxOffsetsPerTrigger": "5000"}
     for _ in range(2):  # again, with nothing new
-        query = land(
-            spark, options=options(LONG, given), table=str(table), checkpoint=str(tmp_path / "checkpoint"), lane=lane
-        )
-        query.awaitTermination()
+        query = land_in(tmp_path, spark, options(LONG, given), lane)
         assert query.exception() is None
     assert landed(table).equals(everything(LONG))
     assert all(progress.numInputRows <= 5000 for progress in query.recentProgress)

@@ -14,6 +14,6 @@ from tiered_stream.delta.settings.ingest_settings import TableSpec
 @pytest.fixture
 def files(tmp_path: Path) -> TableSpec:
     """Files of a new table."""
-    made = TableSpec((tmp_path / "table").as_uri())
+    made = TableSpec((tmp_path / "a table").as_uri())
     create_table(made, table_schema(True, None), {})
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,60 +18,43 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql.types import StructType
 
-from tests.delta.committing import QUERY, folder_of, log_file, log_of, offsets, overwrite, planned, table, written
-from tests.delta.made_batches import ORDERS, decoded, plain
+from tests.delta.committing import (
+    QUERY,
+    folder_of,
+    log_file,
+    log_of,
+    offsets,
+    overwrite,
+    planned,
+    table,
+    written,
+    written_rows,
+)
+from tests.delta.made_batches import decoded, plain
 from tests.rigs.stack.rows import Record
-from tiered_stream.delta.commit import deltalake_commit
 from tiered_stream.delta.commit.batch_commit import ATTEMPTS, TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
-from tiered_stream.delta.commit.transaction import BatchCommit, CommitTable
+from tiered_stream.delta.commit.transaction import BatchCommit
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import DataLossError, TableError
 from tiered_stream.formats.columns.conform import mark_grown
 from tiered_stream.model import TopicPartition, uuid_to_text
-
-
-@pytest.fixture(autouse=True, params=[False, True], ids=["", "prepared"])
-def prepared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever happens to the table between two commits, it makes no difference that it was opened before that."""
-    if not request.param:
-        return
-    commit = TableCommits.commit
-
-    def commit_and_prepare(self: TableCommits, query_id: str, batch_id: int, written: Sequence[DataFile]) -> int | None:
-        version = commit(self, query_id, batch_id, written)
-        self.prepare()
-        wait_until_opened(self.planned.table)
-        return version
-
-    monkeypatch.setattr(TableCommits, "commit", commit_and_prepare)
-
-
-def wait_until_opened(of_table: CommitTable) -> None:
-    assert isinstance(of_table, DeltalakeTable) and of_table._prepared is not None
-    of_table._prepared.exception()
 
 
 def no_gap(last: int | None, done: int) -> None:
     raise AssertionError(f"after {last} comes {done}")
 
 
-def table_commits(
-    files: TableSpec,
-    on_gap: Callable[[int | None, int], None] = no_gap,
-    sleep: Callable[[float], None] = lambda _: None,
-) -> TableCommits:
-    return TableCommits(planned(files), on_gap, sleep=sleep)
+def table_commits(files: TableSpec, on_gap: Callable[[int | None, int], None] = no_gap, **given: Any) -> TableCommits:
+    return TableCommits(planned(files), on_gap, **{"sleep": lambda _: None, **given})
 
 
 def test_a_batch_is_one_commit_that_says_what_came(files: TableSpec) -> None:
     other = TopicPartition("payments", 0)
-    writer = TableWriter(files, 1)
-    writer.add(other, decoded([Record(b"k", b"v")] * 4, 90, other))
-    both = written(files, 10, 5) + writer.finish()
+    of_other = written_rows(files, decoded([Record(b"k", b"v")] * 4, 90, other), partition=other)
+    both = written(files, 10, 5) + of_other
     table_commits(files, lambda *_: None).commit(QUERY, 7, both)
     (last,) = table(files).history(1)
     assert last["operation"] == "WRITE"
@@ -100,13 +83,6 @@ def test_a_repeated_batch_commits_nothing(files: TableSpec) -> None:
     assert table(files).version() == 1
     assert not commits.is_committed(QUERY, 1) and not table_commits(files).is_committed("another query", 0)
     assert offsets(files) == list(range(10))
-
-
-def test_a_second_attempt_of_a_task_leaves_no_row_in_the_table(files: TableSpec) -> None:
-    written(files, 10)
-    table_commits(files).commit(QUERY, 0, written(files, 10))
-    assert offsets(files) == list(range(10))
-    assert len(table(files).vacuum(retention_hours=0, enforce_retention_duration=False, full=True)) == 1
 
 
 def test_what_was_committed_is_known_after_a_checkpoint_of_the_log(files: TableSpec) -> None:
@@ -150,13 +126,6 @@ def test_commits_that_never_succeed_name_the_table(files: TableSpec, monkeypatch
     with pytest.raises(TableError, match=rf"table: batch 0 .*{ATTEMPTS} attempts: somebody"):
         table_commits(files, sleep=waits.append).commit(QUERY, 0, [])
     assert len(waits) == ATTEMPTS - 1 and waits[0] < waits[5] < 11
-
-
-def test_a_table_that_gets_a_constraint_is_not_written_to(files: TableSpec) -> None:
-    table(files).alter.add_constraint({"small": "offset < 5"})
-    with pytest.raises(TableError, match=r"constraint"):
-        table_commits(files).commit(QUERY, 0, written(files, 10))
-    assert offsets(files) == []
 
 
 def test_a_table_that_is_gone_is_named(tmp_path: Path) -> None:
@@ -244,16 +213,11 @@ def test_a_start_with_a_batch_missing_is_told_which(files: TableSpec, last: int 
     assert len(gaps) == 1 and 19 in offsets(files)
 
 
-def test_a_table_that_forgets_transactions_cannot_miss_one(tmp_path: Path) -> None:
-    files = TableSpec((tmp_path / "drops_transactions").as_uri())
-    create_table(files, table_schema(True, None), {"delta.setTransactionRetentionDuration": "interval 1 days"})
-    assert not table_commits(files).is_committed(QUERY, 7)
-
-
 def test_a_batch_that_the_table_has_forgotten_while_the_query_runs_is_not_taken_for_lost(tmp_path: Path) -> None:
     files = TableSpec((tmp_path / "drops_transactions").as_uri())
     create_table(files, table_schema(True, None), {"delta.setTransactionRetentionDuration": "interval 1 days"})
     commits = table_commits(files)
+    assert not commits.is_committed(QUERY, 7), "it cannot miss a batch"
     commits.commit(QUERY, 0, written(files, 10))
     overwrite(files, 1, [action for action in log_of(files, 1) if "txn" not in action])
     table_commits(files).commit("another query", 0, written(files, 1, 10))
@@ -273,17 +237,13 @@ def test_a_table_that_was_replaced_is_not_written_to(files: TableSpec) -> None:
     assert table(files).version() == version and offsets(files) == []
 
 
-@pytest.mark.parametrize("commits_of_the_new", [0, 1, 5])
-def test_a_table_that_was_made_anew_in_the_same_folder_is_not_written_to(
-    files: TableSpec, commits_of_the_new: int
-) -> None:
-    """Its log may be shorter than the one before was, as long, or longer."""
+def test_a_table_that_was_made_anew_in_the_same_folder_is_not_written_to(files: TableSpec) -> None:
+    """Its log is as long as the one before was."""
     commits = table_commits(files)
     commits.commit(QUERY, 0, written(files, 10))
     shutil.rmtree(folder_of(files.uri))
     create_table(files, table_schema(True, None), {})
-    for number in range(commits_of_the_new):
-        table_commits(files).commit("another query", number, written(files, 1, number))
+    table_commits(files).commit("another query", 0, written(files, 1))
     log = [path.read_bytes() for path in sorted(log_file(files, 0).parent.iterdir())]
     with pytest.raises(TableError, match="another .*its id is"):
         commits.commit(QUERY, 1, written(files, 10, 10))
@@ -320,28 +280,6 @@ def test_what_others_wrote_since_the_last_commit_is_in_the_checkpoint(files: Tab
     assert offsets(files) == list(range(5))
 
 
-def test_what_was_opened_ahead_is_not_opened_again(files: TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    of_table = DeltalakeTable(files)
-    of_table.prepare()
-    of_table.prepare()
-    wait_until_opened(of_table)
-    table_commits(files).commit("another query", 0, [])
-    with monkeypatch.context() as context:
-        context.setattr(deltalake_commit, "_open", lambda _: pytest.fail("it was opened"))
-        assert of_table.begin().state.version == 1
-    table_commits(files).commit("another query", 1, [])
-    assert of_table.begin().state.version == 2
-
-
-def test_what_could_not_be_opened_ahead_is_opened_when_it_is_needed(files: TableSpec) -> None:
-    moved, of_table = folder_of(files.uri).with_name("moved"), DeltalakeTable(files)
-    folder_of(files.uri).rename(moved)
-    of_table.prepare()
-    wait_until_opened(of_table)
-    moved.rename(folder_of(files.uri))
-    assert of_table.begin().state.version == 0
-
-
 def test_a_table_whose_columns_changed_is_not_written_to(files: TableSpec) -> None:
     """Replaced under the same id, as delta-spark does it: the files would be unreadable in it."""
     commits = table_commits(files)
@@ -372,10 +310,9 @@ def test_a_new_field_with_the_name_of_another_column_is_named(tmp_path: Path, na
     batch = plain(3)
     column = pa.field(name, pa.int64())
     schema = mark_grown(pa.schema([column, *batch.schema]))
-    writer = TableWriter(files, 0)
-    writer.add(ORDERS, pa.RecordBatch.from_arrays([pa.array(range(3)), *batch.columns], schema=schema))
+    made = written_rows(files, pa.RecordBatch.from_arrays([pa.array(range(3)), *batch.columns], schema=schema))
     with pytest.raises(TableError, match=f"new field {name.lower()}.*ingest.kafkaColumns={name.lower()} as kafka_"):
-        commits.commit(QUERY, 0, writer.finish())
+        commits.commit(QUERY, 0, made)
     assert (table(files).version(), grown) == (0, [])
 
 
@@ -421,12 +358,8 @@ def of_topic(files: list[DataFile], topic_id: UUID) -> list[DataFile]:
     return [replace(file, topic_ids={"orders": topic_id}) for file in files]
 
 
-def restarted(files: TableSpec, *, fail: bool = True) -> TableCommits:
-    return TableCommits(planned(files), no_gap, fail_on_data_loss=fail, sleep=lambda _: None)
-
-
 def test_a_commit_keeps_the_topics_ids_and_so_does_one_without_rows(files: TableSpec) -> None:
-    commits = restarted(files)
+    commits = table_commits(files)
     commits.commit(QUERY, 0, of_topic(written(files, 10), OF_ORDERS))
     commits.commit(QUERY, 1, [])
     for entry in table(files).history(2):
@@ -434,26 +367,26 @@ def test_a_commit_keeps_the_topics_ids_and_so_does_one_without_rows(files: Table
 
 
 def test_a_topic_that_was_made_again_between_two_runs_is_data_loss_and_nothing_is_committed(files: TableSpec) -> None:
-    restarted(files).commit(QUERY, 0, of_topic(written(files, 10), OF_ORDERS))
+    table_commits(files).commit(QUERY, 0, of_topic(written(files, 10), OF_ORDERS))
     DeltaTable(files.uri).alter.set_table_properties({"delta.appendOnly": "true"})  # somebody else's commit above it
     again = of_topic(written(files, 10, 10), NEW_ORDERS)
     with pytest.raises(DataLossError, match=r"KAFKA_DATA_LOSS\.TOPIC_RECREATED.*orders "):
-        restarted(files).commit(QUERY, 1, again)
+        table_commits(files).commit(QUERY, 1, again)
     assert offsets(files) == list(range(10))
-    restarted(files).commit("another query", 0, again)
+    table_commits(files).commit("another query", 0, again)
 
 
 def test_where_data_loss_may_be_it_is_a_warning_and_the_new_topic_is_the_one_from_then_on(
     files: TableSpec, caplog: pytest.LogCaptureFixture
 ) -> None:
-    restarted(files).commit(QUERY, 0, of_topic(written(files, 10), OF_ORDERS))
-    restarted(files, fail=False).commit(QUERY, 1, of_topic(written(files, 10, 10), NEW_ORDERS))
+    table_commits(files).commit(QUERY, 0, of_topic(written(files, 10), OF_ORDERS))
+    table_commits(files, fail_on_data_loss=False).commit(QUERY, 1, of_topic(written(files, 10, 10), NEW_ORDERS))
     assert [record.levelname for record in caplog.records if "made again" in record.message] == ["WARNING"]
-    restarted(files).commit(QUERY, 2, of_topic(written(files, 10, 20), NEW_ORDERS))
+    table_commits(files).commit(QUERY, 2, of_topic(written(files, 10, 20), NEW_ORDERS))
     assert offsets(files) == list(range(30))
 
 
 def test_a_query_whose_commits_have_no_ids_yet_goes_on(files: TableSpec) -> None:
-    restarted(files).commit(QUERY, 0, written(files, 10))
-    restarted(files).commit(QUERY, 1, of_topic(written(files, 10, 10), OF_ORDERS))
+    table_commits(files).commit(QUERY, 0, written(files, 10))
+    table_commits(files).commit(QUERY, 1, of_topic(written(files, 10, 10), OF_ORDERS))
     assert offsets(files) == list(range(20))

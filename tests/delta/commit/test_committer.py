@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.delta.archive import LONG, ODD, everything, landed, options
+from tests.delta.archive import COLUMNS, LONG, ODD, everything, land_in, landed, options
 from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
@@ -27,10 +27,6 @@ PLAIN = TableDescription(())
 COMPACTED = TableDescription((), configuration={"delta.autoOptimize.autoCompact": "true"})
 WIDENING = TableDescription((), configuration={"delta.enableTypeWidening": "true"})
 AUTO_COMPACT = "'delta.autoOptimize.autoCompact' = 'true'"
-COLUMNS = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
-)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +90,6 @@ def test_a_table_whose_columns_may_become_wider_is_sparks_to_commit_to(spark: Sp
         planned(spark, table, **widen)
     spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
     assert planned(spark, table, **widen).lane is Lane.DIRECT
-    landing = planned(spark, table, **{"ingest.commit": "deltalake"})
-    assert landing.lane is Lane.SPARK
-    assert landing.reason == "the table has delta.enableTypeWidening, which ingest.commit=spark alone supports"
 
 
 def planned(spark: SparkSession, table: str, lane: str = "auto", **given: str) -> Landing:
@@ -112,25 +105,9 @@ def test_columns_that_become_null_are_said(spark: SparkSession, tmp_path: Path, 
     assert planned(spark, table, lane).reason.endswith(f"; NULL in {names}, which records do not have")
 
 
-@pytest.mark.parametrize("given", ["delta", "sparks"])
-def test_an_unknown_committer_is_refused(spark: SparkSession, tmp_path: Path, given: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"ingest\.commit"):
-        planned(spark, str(tmp_path / "table"), **{"ingest.commit": given})
-
-
-def land_all(spark: SparkSession, folder: Path, topics: str = ODD, **given: str) -> None:
-    query = land(
-        spark,
-        options=options(topics, given),
-        table=str(folder / "table"),
-        checkpoint=str(folder / "checkpoint"),
-        lane="direct",
-    )
-    query.awaitTermination()
-
-
 def test_sparks_delta_commits_a_landing(spark: SparkSession, tmp_path: Path) -> None:
-    land_all(spark, tmp_path, maxOffsetsPerTrigger="1500", **{"ingest.commit": "spark", "ingest.dayColumn": "day"})
+    given = {"maxOffsetsPerTrigger": "1500", "ingest.commit": "spark", "ingest.dayColumn": "day"}
+    land_in(tmp_path, spark, options(given=given))
     assert landed(tmp_path / "table").equals(everything(ODD))
     operations = {entry["operation"] for entry in DeltaTable(tmp_path / "table").history()}
     assert operations == {"CREATE TABLE", "STREAMING UPDATE"}
@@ -140,8 +117,8 @@ def test_sparks_delta_commits_a_landing(spark: SparkSession, tmp_path: Path) -> 
 def test_a_batch_that_the_table_has_lost_is_named_at_the_next_start(
     spark: SparkSession, tmp_path: Path, by: str
 ) -> None:
-    settings = {"maxOffsetsPerTrigger": "10000", "ingest.commit": by}
-    land_all(spark, tmp_path, LONG, **settings)
+    settings = options(LONG, {"maxOffsetsPerTrigger": "10000", "ingest.commit": by})
+    land_in(tmp_path, spark, settings)
     log = tmp_path / "table" / "_delta_log"
     done = sorted(int(file.name) for file in (tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
     last = sorted(log.glob("0*.json"))[-1]
@@ -153,8 +130,8 @@ def test_a_batch_that_the_table_has_lost_is_named_at_the_next_start(
         (tmp_path / "checkpoint" / "offsets" / str(done[-1])).read_text()
     )
     with pytest.raises(StreamingQueryException, match=rf"batch {done[-1]} of .*offsets from .*{LONG}.* to .*18687"):
-        land_all(spark, tmp_path, LONG, **settings)
-    land_all(spark, tmp_path, LONG, failOnDataLoss="false", **settings)
+        land_in(tmp_path, spark, settings)
+    land_in(tmp_path, spark, {**settings, "failOnDataLoss": "false"})
 
 
 @pytest.mark.slow
@@ -165,16 +142,9 @@ def test_in_s3_sparks_delta_commits_to_a_table_that_others_write_to(
     table = "s3a://shared-table/orders"
     with configured(spark, s3a_settings(lake.endpoint, lake.access_key, lake.secret_key, "shared-table")):
         for limit in ("1500", "3000"):
-            query = land(
-                spark,
-                options=options(
-                    given={"maxOffsetsPerTrigger": limit, "includeHeaders": "true", "ingest.onLandedOffsets": "land"}
-                ),
-                table=table,
-                checkpoint=str(tmp_path / f"checkpoint {limit}"),
-                lane="direct",
-            )
-            query.awaitTermination()
+            given = options(given={"maxOffsetsPerTrigger": limit, "ingest.onLandedOffsets": "land"})
+            checkpoint = str(tmp_path / f"checkpoint {limit}")
+            land(spark, options=given, table=table, checkpoint=checkpoint, lane="direct").awaitTermination()
             spark.sql(f"OPTIMIZE delta.`{table}`")
         history = [row["operation"] for row in spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()]
         assert spark.read.format("delta").load(table).count() == 2 * everything(ODD).num_rows

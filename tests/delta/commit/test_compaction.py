@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import orjson
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from tests.delta.archive import LONG, everything, landed, options
-from tests.delta.committing import QUERY, log_of, offsets, planned, table, written
-from tests.delta.made_batches import DAY_MS, ORDERS, plain
-from tiered_stream import land
+from tests.delta.archive import LONG, everything, land_in, landed, options
+from tests.delta.committing import QUERY, log_of, offsets, planned, table, written, written_rows
+from tests.delta.made_batches import DAY_MS, plain
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.compaction import MIN_SMALL_FILES, Compaction, compact_crowded
 from tiered_stream.delta.commit.deltalake_commit import create_table
@@ -30,7 +28,6 @@ from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.delta.write.table_writer import TableWriter
 
 RECORDS = 5
 """Of each batch."""
@@ -71,10 +68,9 @@ def test_only_days_with_many_small_files_are_compacted(tmp_path: Path) -> None:
     commits = TableCommits(planned(files), lambda *_: None)
     of_days: dict[int, list[DataFile]] = {0: [], 1: []}
     for batch in range(MIN_SMALL_FILES + 2):
-        writer = TableWriter(files, 0)
         day = int(batch >= MIN_SMALL_FILES)
-        writer.add(ORDERS, plain(RECORDS, batch * RECORDS, 1_700_000_000_000 + day * DAY_MS))
-        of_days[day] += (made := writer.finish())
+        made = written_rows(files, plain(RECORDS, batch * RECORDS, 1_700_000_000_000 + day * DAY_MS))
+        of_days[day] += made
         commits.commit(QUERY, batch, made)
     compact_crowded(files)
     left = {Path(uri).name for uri in table(files).file_uris()}
@@ -107,11 +103,7 @@ def test_a_compaction_leaves_paths_that_are_uris(
 ) -> None:
     """In a relative URI, `day:` would be a scheme; deltalake would write that into the log."""
     files = files_at(tmp_path, day_column)
-    commits = TableCommits(planned(files), lambda *_: None)
-    for batch in range(MIN_SMALL_FILES):
-        writer = TableWriter(files, 0)
-        writer.add(ORDERS, plain(RECORDS, batch * RECORDS))
-        commits.commit(QUERY, batch, writer.finish())
+    commit_batches(files, Compaction(files.uri, 99, lambda: None), range(MIN_SMALL_FILES))
     compact_crowded(files)
     assert (len(table(files).file_uris()) == 1) == compacted
     assert ("colon" in caplog.text) != compacted
@@ -142,10 +134,9 @@ def typed_files(folder: Path, rows: list[dict[str, Any]], ddl: pa.Schema) -> Tab
     create_table(files, schema, {})
     commits = TableCommits(planned(files, schema=schema), lambda *_: None)
     for batch in range(MIN_SMALL_FILES):
-        writer = TableWriter(files, 0)
         row = rows[batch % len(rows)] | {"offset": batch}
-        writer.add(ORDERS, pa.RecordBatch.from_pylist([row], pa.schema([*ddl, ("offset", pa.int64())])))
-        commits.commit(QUERY, batch, writer.finish())
+        made = pa.RecordBatch.from_pylist([row], pa.schema([*ddl, ("offset", pa.int64())]))
+        commits.commit(QUERY, batch, written_rows(files, made))
     return files
 
 
@@ -176,25 +167,11 @@ def test_files_that_need_sparks_version_are_not_compacted_by_deltalake(
     assert ("ingest.commit=spark" in caplog.text) != compacted
 
 
-def test_a_compaction_bounds_no_number_that_may_be_nan(tmp_path: Path) -> None:
-    """The library's bounds pass over NaN, and a reader of the log would skip it."""
-    number = pa.float64()
-    schema = pa.schema([("e", number), ("x.y", number), ("n", pa.int64()), ("s", pa.struct([("e", number)]))])
-    files = typed_files(tmp_path, [{"e": float("nan"), "x.y": 1.0, "n": 1, "s": {"e": 1.0}}], schema)
-    compact_crowded(files)
-    (added,) = [each["add"] for each in log_of(files, MIN_SMALL_FILES + 1) if "add" in each]
-    assert orjson.loads(added["stats"])["minValues"] == {"n": 1, "offset": 0}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["spark", "deltalake"])
 def test_a_query_compacts_what_it_lands(spark: SparkSession, tmp_path: Path, by: str) -> None:
     given = {"maxOffsetsPerTrigger": "800", "ingest.commit": by, "ingest.compactEvery": "9"}
-    query = land(
-        spark, options=options(LONG, given), table=str(tmp_path / "table"), checkpoint=str(tmp_path / "checkpoint"),
-        lane="direct",
-    )  # fmt: skip
-    query.awaitTermination()
+    land_in(tmp_path, spark, options(LONG, given))
     assert landed(tmp_path / "table").equals(everything(LONG))
     history = DeltaTable(tmp_path / "table").history()
     compacted = [each for each in history if each["operation"] == "OPTIMIZE"]

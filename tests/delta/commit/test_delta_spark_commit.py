@@ -34,13 +34,6 @@ from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> TableSpec:
-    made = TableSpec((tmp_path / "a table").as_uri())
-    create_table(made, table_schema(True, None), {})
-    return made
-
-
 @pytest.fixture(params=["as py4j has them", "as delta-spark has them"])
 def conflicts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delta's conflicts are other classes in Python once anything has imported `delta.tables`."""
@@ -91,14 +84,9 @@ def test_a_batch_is_one_streaming_update_of_spark(spark: SparkSession, files: Ta
 
 
 def test_a_day_partition_is_spark_s_own(spark: SparkSession, tmp_path: Path) -> None:
-    from tests.delta.made_batches import ORDERS, plain
-    from tiered_stream.delta.write.table_writer import TableWriter
-
     files = TableSpec((tmp_path / "table").as_uri(), day_column="day")
     create_table(files, table_schema(True, "day"), {})
-    writer = TableWriter(files, 0)
-    writer.add(ORDERS, plain(10))
-    TableCommits(planned(files, spark_table(spark, files)), fail_at_gap).commit(QUERY, 0, writer.finish())
+    TableCommits(planned(files, spark_table(spark, files)), fail_at_gap).commit(QUERY, 0, written(files, 10))
     rows = spark.read.format("delta").load(str(folder(files))).where("day = DATE '2023-11-14'")
     assert rows.count() == 10
 

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StructType
 
-from tests.delta.committing import QUERY, folder_of, log_of, planned, table
-from tests.delta.made_batches import ORDERS
+from tests.delta.committing import QUERY, folder_of, log_of, planned, table, written_rows
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.commit.compaction import MIN_SMALL_FILES, compact_crowded
@@ -28,7 +27,6 @@ from tiered_stream.delta.commit.merge import MergedTable
 from tiered_stream.delta.commit.transaction import CommitTable
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.formats.rows.change_records import DELETED
 from tiered_stream.formats.rows.kafka_columns import hidden
 
@@ -89,20 +87,17 @@ def by_merge(files: TableSpec, rows: pa.RecordBatch, patched: pytest.MonkeyPatch
     commits = committed(files, rows, opened)
     deleted = pa.array([False] * len(rows))
     for batch in range(2):
-        writer = TableWriter(files, 0)
         hidden_offset = hidden("offset", pa.int64())
         staged = rows.append_column(hidden_offset, rows["id"]).append_column(hidden(DELETED, pa.bool_()), deleted)
-        writer.add(ORDERS, staged)
-        commits.commit(QUERY, batch, writer.finish())
+        commits.commit(QUERY, batch, written_rows(files, staged))
     assert table(files).to_pyarrow_table().num_rows == len(rows)
 
 
 def by_compaction(files: TableSpec, rows: pa.RecordBatch, _: pytest.MonkeyPatch) -> None:
     commits = committed(files, rows, lambda _: DeltalakeTable(files))
     for batch in range(MIN_SMALL_FILES):
-        writer = TableWriter(files, 0)
-        writer.add(ORDERS, rows.append_column(hidden("offset", pa.int64()), rows["id"]))
-        commits.commit(QUERY, batch, writer.finish())
+        made = written_rows(files, rows.append_column(hidden("offset", pa.int64()), rows["id"]))
+        commits.commit(QUERY, batch, made)
     compact_crowded(files)
 
 
@@ -155,18 +150,18 @@ def test_bounds_of_files_that_deltalake_writes_hold_all_of_their_rows(
     files = TableSpec((tmp_path / "table").as_uri(), keys=("id",) if write is by_merge else ())
     column = made(kind, values)
     nested = pa.StructArray.from_arrays([column], ["v"])
-    rows = pa.RecordBatch.from_arrays([pa.array(range(len(values))), column, nested], ["id", "v", "s"])
+    rows = pa.RecordBatch.from_arrays([pa.array(range(len(values))), column, nested], ["id", "v.w", "s"])
     write(files, rows, monkeypatch)
     (found,) = added(files)
     assert set(found["rows"]["id"].to_pylist()) == set(range(len(values)))
     assert found["minValues"]["id"] == 0 and found["maxValues"]["id"] == len(values) - 1
     for bounds in (found["minValues"], found["maxValues"]):
-        assert ("v" in bounds, "v" in bounds.get("s", {})) == (bounded, bounded)
+        assert ("v.w" in bounds, "v" in bounds.get("s", {})) == (bounded, bounded)
     if bounded:
-        low, high = extremes(found["rows"]["v"])
+        low, high = extremes(found["rows"]["v.w"])
         slack = 999 if pa.types.is_timestamp(kind) else 0  # Delta protocol: times are cut to milliseconds
         for lowest, highest in (
-            (found["minValues"]["v"], found["maxValues"]["v"]),
+            (found["minValues"]["v.w"], found["maxValues"]["v.w"]),
             (found["minValues"]["s"]["v"], found["maxValues"]["s"]["v"]),
         ):
             assert comparable(lowest, kind) <= low

@@ -7,19 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from tests.delta.committing import QUERY, planned, table
-from tests.delta.made_batches import ORDERS, plain
+from tests.delta.committing import QUERY, planned, table, written
+from tests.delta.made_batches import ORDERS
 from tiered_stream.delta.commit.batch_commit import TableCommits
 from tiered_stream.delta.settings.ingest_settings import FAIL, LAND, TableSpec
-from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import TableError
-
-
-def records(files: TableSpec, start: int, end: int) -> list[DataFile]:
-    writer = TableWriter(files, 0)
-    writer.add(ORDERS, plain(end - start, start))
-    return writer.finish()
 
 
 def commits(files: TableSpec, *, lands_again: bool = False) -> TableCommits:
@@ -32,10 +24,10 @@ def test_records_that_another_query_has_landed_end_the_query_with_ways_to_go_on(
 ) -> None:
     first = commits(files)
     for batch in range(2):
-        first.commit(QUERY, batch, records(files, 100 * batch, 100 * batch + 100))
+        first.commit(QUERY, batch, written(files, 100, 100 * batch))
     new = commits(files)
     with pytest.raises(TableError) as refused:
-        new.commit("a new query", 0, records(files, start, end))
+        new.commit("a new query", 0, written(files, end - start, start))
     text = str(refused.value)
     assert f"{ORDERS} {start} to {min(end, 200)}" in text and QUERY in text
     assert 'startingOffsets={"orders":{"3":200}}' in text
@@ -44,8 +36,8 @@ def test_records_that_another_query_has_landed_end_the_query_with_ways_to_go_on(
 
 
 def test_records_that_are_to_be_landed_again_are(files: TableSpec, caplog: pytest.LogCaptureFixture) -> None:
-    commits(files).commit(QUERY, 0, records(files, 0, 100))
-    assert commits(files, lands_again=True).commit("a new query", 0, records(files, 0, 100)) == 2
+    commits(files).commit(QUERY, 0, written(files, 100))
+    assert commits(files, lands_again=True).commit("a new query", 0, written(files, 100)) == 2
     assert "This query lands them again" in caplog.text
 
 
@@ -53,15 +45,15 @@ def test_records_that_are_to_be_landed_again_are(files: TableSpec, caplog: pytes
 def test_a_query_that_goes_on_where_the_table_ends_or_begins_is_no_concern(
     files: TableSpec, start: int, end: int
 ) -> None:
-    commits(files).commit(QUERY, 0, records(files, 100, 200))
+    commits(files).commit(QUERY, 0, written(files, 100, 100))
     new = commits(files)
-    assert new.commit("a new query", 0, records(files, start, end)) == 2
-    assert new.commit("a new query", 1, records(files, 100, 110)) == 3, "only its first batch is compared"
+    assert new.commit("a new query", 0, written(files, end - start, start)) == 2
+    assert new.commit("a new query", 1, written(files, 10, 100)) == 3, "only its first batch is compared"
 
 
 def test_a_topic_that_was_made_again_since_has_other_records(files: TableSpec) -> None:
     old, new = (
-        [replace(file, topic_ids={"orders": UUID(int=number)}) for file in records(files, 0, 9)] for number in (1, 2)
+        [replace(file, topic_ids={"orders": UUID(int=number)}) for file in written(files, 9)] for number in (1, 2)
     )
     commits(files).commit(QUERY, 0, old)
     assert commits(files).commit("a new query", 0, new) == 2

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.delta.committing import QUERY, folder_of, log_of, offsets, planned, table
+from tests.delta.committing import QUERY, folder_of, log_of, offsets, planned, table, written_rows
 from tests.delta.folder_in_memory import FolderInMemory
 from tests.delta.made_batches import decoded
 from tests.rigs.stack.rows import Record
@@ -22,7 +22,6 @@ from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows
-from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 from tiered_stream.observe.landed_rows import LandedRows
@@ -48,7 +47,7 @@ class Lake:
     def started(self) -> ManyTables:
         """As a query would that starts now."""
         books = QueryTablesLog(self.checkpoint)
-        tables = ManyTables(self.routing, self._open, self._open_dead_letters, books, Again(self), park=self.parks)
+        tables = ManyTables(self.routing, self._open, self._open_dead_letters, books, self, park=self.parks)
         tables.begin(QUERY)
         return tables
 
@@ -57,9 +56,9 @@ class Lake:
         files, refused = [], []
         for topic, count in counts.items():
             first, self.source[topic] = self.source.get(topic, 0), self.source.get(topic, 0) + count
-            if topic in held or self.files(topic).uri in self.told:
+            if topic in held or self.target(topic).uri in self.told:
                 ends = {TopicPartition(topic, 0): (first, first + count - 1)}
-                refused.append(HeldRows(self.files(topic).uri, ends, f"no folder for {topic}"))
+                refused.append(HeldRows(self.target(topic).uri, ends, f"no folder for {topic}"))
             else:
                 files += self.written(topic, count, first)
         landed = tables.commit(QUERY, batch_id, files, refused)
@@ -75,7 +74,7 @@ class Lake:
     def report_parked(self, parked: Sequence[str]) -> None:
         self.told = list(parked)
 
-    def files_of(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> list[DataFile]:
+    def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> list[DataFile]:
         """As `ParkedRowsReader.files`."""
         if any(offsets.start < self.gone for offsets in ranges.values()):
             raise DataLossError(f"the log starts at {self.gone}")
@@ -103,28 +102,19 @@ class Lake:
         opened = partial(self._open, target, Landed())
         return DeadLetterTable(opened, remove, opened())
 
-    def files(self, topic: str) -> TableSpec:
+    def target(self, topic: str) -> TableSpec:
         return self.routing.target(topic)
 
     def written(self, topic: str, count: int, first_offset: int = 0) -> list[DataFile]:
         """Files with records of the topic."""
         partition = TopicPartition(topic, 0)
-        writer = TableWriter(self.files(topic), 0)
-        writer.add(partition, decoded([Record(b"k", b"v")] * count, first_offset, partition))
-        return writer.finish()
+        records = decoded([Record(b"k", b"v")] * count, first_offset, partition)
+        return written_rows(self.target(topic), records, partition=partition)
 
     def batches(self, topic: str) -> list[int]:
         """Those that the table's log has, in the order of their commits."""
-        commits = range(table(self.files(topic)).version() + 1)
-        return [each["txn"]["version"] for at in commits for each in log_of(self.files(topic), at) if "txn" in each]
-
-
-class Again:
-    """See `ParkedRowsReader`."""
-
-    def __init__(self, query: Lake) -> None:
-        self.report_parked = query.report_parked
-        self.files = query.files_of
+        commits = range(table(self.target(topic)).version() + 1)
+        return [each["txn"]["version"] for at in commits for each in log_of(self.target(topic), at) if "txn" in each]
 
 
 @pytest.fixture
@@ -139,8 +129,8 @@ def test_each_table_that_gets_files_has_a_commit_and_others_have_none(query: Lak
     tables.commit(QUERY, 2, [])
     tables.commit(QUERY, 3, [*query.written("a", 1, 3), *query.written("c", 1)])
     assert {topic: query.batches(topic) for topic in "abc"} == {"a": [0, 3], "b": [0, 1], "c": [3]}
-    assert [len(offsets(query.files(topic))) for topic in "abc"] == [4, 6, 1]
-    assert sorted(query.opened) == sorted(query.files(topic).uri for topic in "abc")
+    assert [len(offsets(query.target(topic))) for topic in "abc"] == [4, 6, 1]
+    assert sorted(query.opened) == sorted(query.target(topic).uri for topic in "abc")
 
 
 def test_after_a_kill_between_two_commits_only_those_that_are_missing_are_made(query: Lake) -> None:
@@ -153,7 +143,7 @@ def test_after_a_kill_between_two_commits_only_those_that_are_missing_are_made(q
     query.started().commit(QUERY, 1, batch())
     query.started().commit(QUERY, 1, batch())  # killed again, before Spark's own commit
     assert {topic: query.batches(topic) for topic in "abc"} == {"a": [0, 1], "b": [0, 1], "c": [1]}
-    assert [offsets(query.files(topic)) for topic in "abc"] == [[*range(5)], [*range(4)], [0]]
+    assert [offsets(query.target(topic)) for topic in "abc"] == [[*range(5)], [*range(4)], [0]]
 
 
 def test_a_table_that_refuses_fails_the_batch_with_its_name_and_the_others_have_it(query: Lake) -> None:
@@ -174,14 +164,14 @@ def test_a_topic_that_was_made_again_is_data_loss(query: Lake) -> None:
 
 
 def drop_last_commit(query: Lake, topic: str) -> None:
-    folder = folder_of(query.files(topic).uri) / "_delta_log"
+    folder = folder_of(query.target(topic).uri) / "_delta_log"
     max(folder.glob("*.json")).unlink()
 
 
 def make_anew(query: Lake, topic: str) -> None:
-    folder = folder_of(query.files(topic).uri)
+    folder = folder_of(query.target(topic).uri)
     folder.rename(folder.with_name("away"))
-    create_table(query.files(topic), query.routing.target(topic).schema, {})
+    create_table(query.target(topic), query.target(topic).schema, {})
 
 
 @pytest.mark.parametrize("lose", [drop_last_commit, make_anew])
@@ -212,7 +202,7 @@ def test_a_table_whose_log_others_have_made_long_is_opened_by_its_end_alone(
 ) -> None:
     query.started().commit(QUERY, 0, query.written("a", 3))
     for _ in range(5):
-        table(query.files("a")).create_write_transaction([], "append", table(query.files("a")).schema())
+        table(query.target("a")).create_write_transaction([], "append", table(query.target("a")).schema())
     query.started().commit(QUERY, 1, query.written("a", 1, 3))
     read: list[int] = []
     newest_batch = TableLog.newest_batch
@@ -229,7 +219,7 @@ def test_a_table_whose_log_others_have_made_long_is_opened_by_its_end_alone(
 def test_topics_that_share_a_table_are_one_commit(tmp_path: Path) -> None:
     query = Lake(tmp_path, Route("a|b", "both", (tmp_path / "both").as_uri()))
     query.started().commit(QUERY, 0, [*query.written("a", 3), *query.written("b", 2), *query.written("c", 1)])
-    assert query.batches("a") == [0] and offsets(query.files("b")) == [0, 0, 1, 1, 2]
+    assert query.batches("a") == [0] and offsets(query.target("b")) == [0, 0, 1, 1, 2]
 
 
 def test_topics_that_share_a_table_but_want_it_unlike_are_told(tmp_path: Path) -> None:
@@ -269,7 +259,7 @@ def parking(query: Lake) -> Lake:
 
 
 def everything_once(query: Lake) -> bool:
-    return all(offsets(query.files(topic)) == list(range(count)) for topic, count in query.source.items())
+    return all(offsets(query.target(topic)) == list(range(count)) for topic, count in query.source.items())
 
 
 def parked_in(query: Lake) -> dict[str, Parked]:
@@ -284,7 +274,7 @@ def test_a_parked_table_lacks_its_offsets_and_the_others_go_on(parking: Lake, ca
     assert parking.batches("a") == [0, 1, 2, 3] and parking.batches("b") == [0]
     lacks = parked_in(parking)["b"]
     assert lacks.tried.joined(lacks.newest).ranges == {TopicPartition("b", 0): OffsetRange(2, 8)}
-    assert parking.told == [parking.files("b").uri]
+    assert parking.told == [parking.target("b").uri]
     said = [record.message for record in caplog.records if "lacks" in record.message]
     assert [message.rpartition("/")[2] for message in said] == [
         f"b is parked, and lacks {2 * batch} offsets up to batch {batch}: no room for b" for batch in range(1, 4)
@@ -305,7 +295,7 @@ def test_a_table_that_can_be_written_again_is_caught_up_at_the_next_start(parkin
 
 
 def test_rows_of_tables_that_are_caught_up_count_with_the_next_batch(parking: Lake) -> None:
-    names = {topic: parking.routing.target(topic).name for topic in "ab"}
+    names = {topic: parking.target(topic).name for topic in "ab"}
     assert parking.land(parking.started(), 1, a=1, b=2) == [LandedRows(names["a"], 1)]
     parking.refuse.clear()
     tables = parking.started()

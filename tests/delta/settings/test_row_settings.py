@@ -78,6 +78,8 @@ def test_kafkas_columns_are_kept_and_renamed(given: str, kept: tuple[tuple[str, 
         ({"ingest.maxDeadLetters": "5%"}, "ingest.maxDeadLetters needs ingest.onDecodeError=deadLetter"),
         ({**DEAD, "ingest.maxDeadLetters": "few"}, "must be a number of records a micro-batch, or a percentage"),
         ({**DEAD, "ingest.maxDeadLetters": "101%"}, "must be at most 100%"),
+        ({"ingest.select": "key", "ingest.transform": "a:b"}, "ingest.transform and ingest.select exclude each other"),
+        ({"ingest.where": "TRUE", "ingest.schemaEvolution": "widen"}, "widen and ingest.where exclude each other"),
         ({"ingest.envelope": "debezium"}, "ingest.envelope needs a value that is json, avro or protobuf"),
     ],
 )

@@ -6,7 +6,6 @@ Java classes that exist only there.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -76,9 +75,3 @@ def find_platform(
     if platform is None and has_class(_DATABRICKS_DELTA):
         return replace(_DATABRICKS, sign=_DATABRICKS_DELTA)
     return platform
-
-
-log = logging.getLogger(__name__)
-
-
-# Detection of the managed platform on which a session's driver runs.

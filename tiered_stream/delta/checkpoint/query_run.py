@@ -119,9 +119,17 @@ class QueryRun:
     name: str | None
 
     def read(self, spark: SparkSession, source: str, options: Mapping[str, str]) -> DataFrame:
-        """Return a streaming DataFrame of the data source `source` for this query."""
+        """Return a streaming DataFrame of the data source `source` for this query.
+
+        If the session requires names of sources (`spark.sql.streaming.queryEvolution.enableSourceEvolution`), the
+        source gets its name from the checkpoint. Its name is `NAME` if the checkpoint has no name yet, or with Spark
+        Connect. Without this requirement, the checkpoint is not read.
+        """
         ends = {remote_options.AVAILABLE_NOW.name: "true"} if self._must_be_stopped(spark) else {}
-        return stream_of(spark, source, {**options, **ends}, self.checkpoint)
+        reader = spark.readStream.format(source).options(**{**options, **ends})
+        if (spark.conf.get(_NAMES_SOURCES, None) or "").strip().lower() == "true":
+            reader = reader.name(NAME if is_connect(spark) else _source_name(spark, self.checkpoint))
+        return reader.load()
 
     def start(
         self,
@@ -214,19 +222,6 @@ def query_id_of(batch: DataFrame) -> str:
 
 NAME = "tiered_stream"
 _NAMES_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-
-
-def stream_of(spark: SparkSession, source: str, options: Mapping[str, str], checkpoint: str) -> DataFrame:
-    """Return a streaming DataFrame of the data source `source`, for the query that uses the checkpoint.
-
-    If the session requires names of sources (`spark.sql.streaming.queryEvolution.enableSourceEvolution`), the source
-    gets its name from the checkpoint. Its name is `NAME` if the checkpoint has no name yet, or with Spark Connect.
-    Without this requirement, the checkpoint is not read.
-    """
-    reader = spark.readStream.format(source).options(**options)
-    if (spark.conf.get(_NAMES_SOURCES, None) or "").strip().lower() == "true":
-        reader = reader.name(NAME if is_connect(spark) else _source_name(spark, checkpoint))
-    return reader.load()
 
 
 def with_named_sink(writer: DataStreamWriter) -> DataStreamWriter:

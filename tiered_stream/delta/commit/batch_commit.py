@@ -31,7 +31,7 @@ from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.commit.landed_offsets import landed_before, refuse_landed_before
 from tiered_stream.delta.commit.open_table import OpenTable
 from tiered_stream.delta.commit.table_log import TableLog
-from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, UncertainCommitError
+from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, UncertainCommitError, commit_metadata
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit
 from tiered_stream.delta.schema.row_schema import joined_columns, with_day
 from tiered_stream.delta.settings.ingest_settings import DAY_COLUMN
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 10
 """Maximum number of attempts at one commit; within each attempt, deltalake itself tries up to 15 version numbers."""
 MAX_LOG_FILES = 100
-"""Maximum number of files of a table's log to scan for the query's last batch, or for topic ids.
+"""Maximum number of files of a table's log to scan for the query's last batch.
 
 If the last batch can be in any of more log files, the table's whole state is read instead, because that is faster.
 """
@@ -142,7 +142,7 @@ class TableCommits:
         return self._last_commit(query_id, batch_id).batch_id
 
     def check(self, files: Sequence[DataFile]) -> None:
-        """Check that the table would accept the files now, and start to read the table's state for their commit.
+        """Check that the table would accept the files now.
 
         Before the check, columns that the files need are added to the table or widened, if `OpenTable.grow` is set.
 
@@ -150,14 +150,6 @@ class TableCommits:
             TableError: the table was replaced by another table, or no longer suits the direct lane or the files.
         """
         self._begin_fitting(self._begin(), files)
-        self._table.prepare()
-
-    def prepare(self) -> None:
-        """Start to read the table's state in the background, so that the next commit need not wait for it.
-
-        Call this method while tasks still write the files.
-        """
-        self._table.prepare()
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> int | None:
         """Commit the files of a batch to the table, unless the table has the batch already.
@@ -196,9 +188,8 @@ class TableCommits:
         A topic with another id was deleted and created again. Topics without a recorded id pass.
         """
         if self._topic_ids is None:
-            version = last.version - 1
-            first = max(self.landed.version if self.landed else 0, version - MAX_LOG_FILES)
-            self._topic_ids = self._log.topic_ids(query_id, first, version)
+            first = self.landed.version if self.landed else 0
+            self._topic_ids = self._log.topic_ids(query_id, first, last.version - 1)
         now = {topic: topic_id for file in files for topic, topic_id in file.topic_ids.items()}
         check_topic_ids(self._topic_ids, now, DataLossPolicy(self.fail_on_data_loss))
         self._topic_ids |= now
@@ -223,7 +214,7 @@ class TableCommits:
             transaction = self._begin()
             newest = self._newest_since(last.version, batch.query_id, transaction)
             if newest is not None and newest < last.batch_id and last.files is not None:
-                raise self._overwritten(batch.query_id, last, last.files)
+                raise self._overwritten(last, last.files)
             # A failed attempt may have committed nevertheless, and only its response was lost.
             if batch.batch_id <= max(last.batch_id, -1 if newest is None else newest):
                 self._last = _LastCommit(transaction.state.version + 1, batch.batch_id)
@@ -327,12 +318,12 @@ class TableCommits:
         except ConfigurationError as error:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
-    def _overwritten(self, query_id: str, last: _LastCommit, files: Sequence[DataFile]) -> TableError:
+    def _overwritten(self, last: _LastCommit, files: Sequence[DataFile]) -> TableError:
         """Return the error for a last commit of the query that another writer has overwritten.
 
         `last` describes the overwritten commit, and `files` are the files that this commit added.
         """
-        offsets = BatchCommit(query_id, last.batch_id, files).offsets()
+        offsets = commit_metadata(offset_ranges(files), {})
         return TableError(
             f"{self._name}: the commit of batch {last.batch_id}, which brought {offsets}, is no longer in the log, "
             f"where it was in version {last.version} or soon after: another writer, which does not exclude this one, "

@@ -119,7 +119,7 @@ def _compact(spark: SparkSession, address: TableAddress, spec: TableSpec) -> Non
     excluded = excluded_delta_spark(spark, address, spec)
     if excluded is None or not excluded.is_opened():
         compact_crowded(spec, excluded.lock if excluded else nullcontext)
-    elif is_crowded(spec):
+    else:
         _optimize(spark, address, spec)
 
 
@@ -149,7 +149,7 @@ def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
     """
     # Imported late, because a driver whose tables are not compacted does not need these modules.
     from tiered_stream.delta.commit.deltalake_commit import NO_CHECKPOINT, open_table
-    from tiered_stream.delta.commit.deltalake_statistics import find_odd_times, writer_properties
+    from tiered_stream.delta.commit.deltalake_statistics import OddTimes, find_odd_times, writer_properties
 
     table = open_table(spec)
     if table is None:
@@ -160,7 +160,7 @@ def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
     folder = open_folder(spec.uri, spec.storage)
     for partition, paths in _crowded(table, spec.target_bytes).items():
         odd = find_odd_times(folder, paths)
-        if odd.need_version_key:
+        if OddTimes.NEED_VERSION_KEY in odd:
             log.warning(_NOT_COMPACTED, spec.uri, "".join(f", {name}={value}," for name, value in partition))
             continue
         with lock():
@@ -168,21 +168,10 @@ def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
                 partition_filters=[(name, "=", value) for name, value in partition] or None,
                 target_size=spec.target_bytes,
                 max_concurrent_tasks=1,
-                writer_properties=writer_properties(table, spec.codec, with_times=not odd.beyond_years),
+                writer_properties=writer_properties(table, spec.codec, with_times=OddTimes.BEYOND_YEARS not in odd),
                 post_commithook_properties=NO_CHECKPOINT,
             )
         log.info("the table %s: %d files are now %d", spec.uri, metrics["numFilesRemoved"], metrics["numFilesAdded"])
-
-
-def is_crowded(spec: TableSpec) -> bool:
-    """Return whether any partition of the table has at least `MIN_SMALL_FILES` files below the target size.
-
-    Return false if there is no table.
-    """
-    from tiered_stream.delta.commit.deltalake_commit import open_table
-
-    table = open_table(spec)
-    return table is not None and bool(_crowded(table, spec.target_bytes))
 
 
 def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]]:

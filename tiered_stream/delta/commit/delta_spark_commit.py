@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -25,21 +25,6 @@ from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.write.data_files import log_path
 from tiered_stream.errors import TableError
 from tiered_stream.spark.session import copied_session
-
-
-@lru_cache(maxsize=1)
-def _java_delta_log(spark: SparkSession) -> tuple[Any, Any, Any, Any]:
-    """Return the Java objects by which a table is looked up among the `DeltaLog` objects that the session has opened.
-
-    The result has the Scala object `DeltaLog`, the class of keys in its cache, empty options for a key, and the cache.
-    The result is cached for all tables, because each part of a Java class name costs one call to the JVM.
-    """
-    java = _java(spark)
-    delta_log = _module(_delta(spark), "DeltaLog")
-    no_options = java.PythonUtils.toScalaMap(java.java.util.HashMap())
-    cache = delta_log.getOrCreateCache(spark._jsparkSession.sessionState().conf())
-    return delta_log, getattr(_delta(spark), "DeltaLog$DeltaLogCacheKey"), no_options, cache
-
 
 ALL_ROWS = {"spark.sql.files.ignoreCorruptFiles": "false", "spark.sql.files.ignoreMissingFiles": "false"}
 """Settings of a session that reads rows to write them again: a file that cannot be read must fail the write."""
@@ -76,9 +61,6 @@ class DeltaSparkTable:
         self._spark = spark
         self._address = address
         self._path = known_scheme(spark, spark_path(address))
-
-    def prepare(self) -> None:
-        """Do nothing, because delta-spark keeps the table's state, and reads new commits when a transaction begins."""
 
     def begin(self) -> DeltaSparkTransaction:
         transaction = self.find()
@@ -173,16 +155,20 @@ class DeltaSparkTable:
                 _activate(self._spark)
                 opened = self._log()  # only the catalog knows how a table is opened by name
             else:
-                opened = _java_delta_log(self._spark)[3].getIfPresent(self._opened_key)
+                cache, key = self._opened
+                opened = cache.getIfPresent(key)
             return opened and opened.snapshotLock()
 
     @cached_property
-    def _opened_key(self) -> Any:
-        """Key of the table in the session's cache of opened `DeltaLog` objects (Delta: `DeltaLog.forTable`)."""
-        delta_log, new_key, no_options, _ = _java_delta_log(self._spark)
+    def _opened(self) -> tuple[Any, Any]:
+        """Cache of the `DeltaLog` objects that the session has opened, and the table's key (`DeltaLog.forTable`)."""
+        java, delta = _java(self._spark), _delta(self._spark)
+        session, delta_log = self._spark._jsparkSession.sessionState(), _module(delta, "DeltaLog")
         log_path = delta_log.logPathFor(self._path)
-        file_system = log_path.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
-        return new_key(file_system.makeQualified(log_path), no_options)
+        qualified = log_path.getFileSystem(session.newHadoopConf()).makeQualified(log_path)
+        no_options = java.PythonUtils.toScalaMap(java.java.util.HashMap())
+        key = getattr(delta, "DeltaLog$DeltaLogCacheKey")(qualified, no_options)
+        return delta_log.getOrCreateCache(session.conf()), key
 
     def _log(self) -> Any:
         session = self._spark._jsparkSession

@@ -63,11 +63,8 @@ class DeltalakeMergedTable:
     by_spark: bool
     searched: set[str] = field(default_factory=set)
     """Files of the table that were searched for odd dates and times."""
-    odd_times: OddTimes = field(default_factory=OddTimes)
+    odd_times: OddTimes = OddTimes.NONE
     """Odd dates and times of these files, and of the rows that were merged."""
-
-    def prepare(self) -> None:
-        self.table.prepare()
 
     def begin(self) -> DeltalakeMerge:
         return DeltalakeMerge(self, self.table.begin())
@@ -139,10 +136,10 @@ class DeltalakeMerge:
             return True
         paths = {unquote(path) for path in self._transaction.paths()}
         odd = of.odd_times | find_odd_times(folder, [*(paths - of.searched), *(file.path for file in files)])
-        if odd.need_version_key:
+        if OddTimes.NEED_VERSION_KEY in odd:
             raise _SparkNeededError("there are dates before 1582 or times before 1900")
         of.searched, of.odd_times = paths, odd
-        return not odd.beyond_years
+        return OddTimes.BEYOND_YEARS not in odd
 
 
 def _write(

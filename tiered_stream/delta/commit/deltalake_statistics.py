@@ -11,8 +11,10 @@ Bounds of these columns would be wrong or misread:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from enum import Flag, auto
+from functools import reduce
 from math import inf
+from operator import or_
 from typing import Literal
 
 import orjson
@@ -77,21 +79,17 @@ _DAYS = -719_162, 2_932_897
 _TICKS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
-@dataclass(frozen=True, slots=True)
-class OddTimes:
-    """Kinds of odd dates and times that Parquet files may have.
+class OddTimes(Flag):
+    """Kinds of odd dates and times that Parquet files may have."""
 
-    `need_version_key`: Spark might misread early values if the files were rewritten without `SPARK_VERSION_KEY`. A file
-    that does not have the key now is ignored. `beyond_years`: a value may be outside of the years 1 to 9999.
+    NONE = 0
+    NEED_VERSION_KEY = auto()
+    """Spark might misread early values if the files were rewritten without `SPARK_VERSION_KEY`.
+
+    A file that does not have the key now is ignored.
     """
-
-    need_version_key: bool = False
-    beyond_years: bool = False
-
-    def __or__(self, other: OddTimes) -> OddTimes:
-        return OddTimes(
-            self.need_version_key or other.need_version_key, self.beyond_years or other.beyond_years
-        )  # fmt: skip
+    BEYOND_YEARS = auto()
+    """A value may be outside of the years 1 to 9999."""
 
 
 def find_odd_times(folder: fs.FileSystem, paths: Iterable[str]) -> OddTimes:
@@ -99,22 +97,21 @@ def find_odd_times(folder: fs.FileSystem, paths: Iterable[str]) -> OddTimes:
 
     Raises OSError if a file cannot be read.
     """
-    found = OddTimes()
-    for path in paths:
-        found |= _odd_times(pq.read_metadata(path, filesystem=folder))
-    return found
+    return reduce(or_, (_odd_times(pq.read_metadata(path, filesystem=folder)) for path in paths), OddTimes.NONE)
 
 
 def _odd_times(file: pq.FileMetaData) -> OddTimes:
     has_key = SPARK_VERSION_KEY.encode() in (file.metadata or {})
     groups = [file.row_group(number) for number in range(file.num_row_groups)]
-    found = OddTimes()
+    found = OddTimes.NONE
     for at in range(file.num_columns):
         if (limits := _limits(file.schema.column(at))) is not None:
             first_sure, ticks_of_day = limits
             for lowest, highest in filter(None, (_bounds(group.column(at)) for group in groups)):
-                beyond = lowest < _DAYS[0] * ticks_of_day or highest >= _DAYS[1] * ticks_of_day
-                found |= OddTimes(has_key and lowest < first_sure, beyond)
+                if has_key and lowest < first_sure:
+                    found |= OddTimes.NEED_VERSION_KEY
+                if lowest < _DAYS[0] * ticks_of_day or highest >= _DAYS[1] * ticks_of_day:
+                    found |= OddTimes.BEYOND_YEARS
     return found
 
 

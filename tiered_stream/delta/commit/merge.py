@@ -92,9 +92,6 @@ class MergedTable:
     address: TableAddress
     spec: TableSpec
 
-    def prepare(self) -> None:
-        """Do nothing, because delta-spark keeps the table's state."""
-
     def begin(self) -> DeltaTransaction:
         return MergeTransaction(self, DeltaSparkTable(self.spark, self.address).begin())
 
@@ -156,9 +153,10 @@ class MergedTable:
     def remove(self, files: Sequence[DataFile]) -> None:
         """Remove staged files after their commit; VACUUM removes files that stay."""
         with suppress(Py4JError):
+            jvm: Any = self.spark._jvm
             hadoop = self.spark._jsparkSession.sessionState().newHadoopConf()
             for file in files:
-                path = _java(self.spark).org.apache.hadoop.fs.Path(f"{self.folder}/{file.path}")
+                path = jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{file.path}")
                 path.getFileSystem(hadoop).delete(path, False)
 
 
@@ -405,7 +403,3 @@ def unordered_error(table: str, partitions: str) -> TableError:
         f"a key of the table {table} has records in the partitions {partitions}, and Kafka gives them no order: set "
         f"{ORDER_BY.name} to a column that does, such as timestamp"
     )
-
-
-def _java(spark: SparkSession) -> Any:
-    return spark._jvm

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
 from collections.abc import Iterator, Mapping
@@ -65,20 +64,18 @@ class TableLog:
     def topic_ids(self, query_id: str, first: int, last: int) -> dict[str, UUID]:
         """Return the topic ids, by topic, in the query's newest commit that has topic ids.
 
-        The versions from `last` down to `first` are searched, until the file of a version is missing. The mapping is
-        empty if none of the searched versions is a commit of the query with topic ids.
+        The versions are searched as by `newest_commits`. The mapping is empty if none of them is a commit of the query
+        with topic ids.
         """
-        for version in range(last, first - 1, -1):
-            try:
-                newest = self.newest_batch(query_id, version, version)
-                commits = [] if newest == -1 else list(self._actions(version, version, "commitInfo"))
-                if commits and (topic_ids := committed_topic_ids(commits[0].get("userMetadata"))):
-                    return topic_ids
-            except FileNotFoundError:  # this version is removed, and so are all earlier ones
-                break
-            except ValueError as error:
-                raise TableError(f"the table {self._spec.uri}, version {version} of its log: {error}") from error
-        return {}
+        try:
+            found = (
+                committed_topic_ids(commit.metadata)
+                for commit in self.newest_commits(last, first)
+                if commit.query_id == query_id
+            )
+            return next(filter(None, found), {})
+        except ValueError as error:
+            raise TableError(f"the table {self._spec.uri}: {error}") from error
 
     def is_unused(self) -> bool:
         """Return whether the log has nothing but commits by which this package has created the table."""
@@ -91,12 +88,13 @@ class TableLog:
                 return False
         return False
 
-    def newest_commits(self, last: int) -> Iterator[QueryCommit]:
-        """Yield the commits of queries in the newest versions up to `last`, at most `_MAX_COMMIT_FILES`, newest first.
+    def newest_commits(self, last: int, first: int = 0) -> Iterator[QueryCommit]:
+        """Yield the commits of queries from version `last` down to `first`, in at most `_MAX_COMMIT_FILES` versions.
 
-        A commit without application transaction, or one whose fields are malformed, is left out.
+        The first version whose file is missing ends the search. A commit without application transaction, or one whose
+        fields are malformed, is left out.
         """
-        for version in range(last, max(-1, last - _MAX_COMMIT_FILES), -1):
+        for version in range(last, max(first - 1, last - _MAX_COMMIT_FILES), -1):
             actions: dict[str, dict[str, Any]] = {}
             try:
                 for kind, action in self._commit(version, "txn", "commitInfo"):
@@ -142,19 +140,6 @@ class TableLog:
         names = (file.base_name for file in folder.get_file_info(FileSelector("_delta_log")))
         versions = (int(match[1]) for name in names if (match := _COMMIT_FILE.fullmatch(name)))
         return sorted(versions, reverse=True)[:_MAX_PROTOCOL_FILES]
-
-    def digest(self, version: int) -> bytes | None:
-        """Return the SHA-256 digest (32 bytes) of the commit file of `version`, or None if there is no such file.
-
-        If the digest has changed since an earlier call, another writer has overwritten the file.
-        """
-        try:
-            with self._stream(version) as stream:
-                return hashlib.file_digest(io.BufferedReader(stream, _BUFFER_BYTES), "sha256").digest()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._unreadable(version, error) from error
 
     def _actions(self, first: int, last: int, kind: str) -> Iterator[dict[str, Any]]:
         """Yield the actions of the kind `kind` in these versions, in order."""

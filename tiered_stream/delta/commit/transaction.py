@@ -83,13 +83,6 @@ class BatchCommit:
         """Return the commit's user metadata as JSON: the batch's start and end offsets, and the topic ids."""
         return commit_metadata(offset_ranges(self.files), self.topic_ids)
 
-    def offsets(self) -> str:
-        """Return the batch's start offsets (inclusive) and end offsets (exclusive) as JSON text.
-
-        The keys are `startOffsets` and `endOffsets`. Their values have the form of Spark's offset JSON.
-        """
-        return commit_metadata(offset_ranges(self.files), {})
-
     def partition_values(self, file: DataFile) -> Mapping[str, Any]:
         """Return a mapping from the day column to the day of `file`; the mapping is empty without a day column."""
         return {self.day_column: file.day} if self.day_column else {}
@@ -134,13 +127,6 @@ class DeltaTransaction(Protocol):
 
 class CommitTable(Protocol):
     """Table opened by delta-spark or deltalake, in which transactions can begin."""
-
-    def prepare(self) -> None:
-        """Start to read the table's state in the background, so that the next `begin` is faster.
-
-        The transaction of the next `begin` is still based on the newest version at the time of that call. Errors of the
-        background read are not raised here.
-        """
 
     def begin(self) -> DeltaTransaction:
         """Begin a transaction on the table's newest version. Raise TableError if the table cannot be opened."""

@@ -97,17 +97,6 @@ def _check_mode(spec: ingest.TableSpec, lane: str, *, needs_keys: bool) -> None:
             raise ConfigurationError(f"{row.OWN_COLUMNS.name} has {name}, which records must set: remove it there")
     for name, advice in _refused_with_upsert(spec, lane).items():
         raise ConfigurationError(f"{name} does not go with {row.MODE.name}={row.UPSERT}: {advice}")
-    if spec.rows.transform is not None:
-        raise ConfigurationError(
-            f"{row.TRANSFORM.name} does not go with {row.MODE.name}={row.UPSERT}, because a function could drop "
-            "deletes: land the records with the function in a table that appends, or remove it"
-        )
-    if spec.rows.on_decode_error is OnDecodeError.NULL:
-        raise ConfigurationError(
-            f"{row.ON_DECODE_ERROR.name}={OnDecodeError.NULL} does not go with {row.MODE.name}={row.UPSERT}, "
-            "because a row of nulls would replace the row of its key: "
-            f"set {OnDecodeError.FAIL} or {OnDecodeError.DEAD_LETTER}"
-        )
 
 
 def _check_append(spec: ingest.TableSpec) -> None:
@@ -147,6 +136,14 @@ def _refused_with_upsert(spec: ingest.TableSpec, lane: str) -> dict[str, str]:
         refused[f"{ingest.PROPERTY_PREFIX}{ingest.APPEND_ONLY}"] = "a MERGE changes rows. Remove the property"
     if lane == "spark":
         refused["the Spark lane"] = "tasks write the new rows, and the driver merges them. Use lane auto or direct"
+    if spec.rows.transform is not None:
+        refused[row.TRANSFORM.name] = (
+            "a function could drop deletes. Land the records with it in a table that appends, or remove it"
+        )
+    if spec.rows.on_decode_error is OnDecodeError.NULL:
+        refused[f"{row.ON_DECODE_ERROR.name}={OnDecodeError.NULL}"] = (
+            f"a row of nulls would replace the row of its key. Set {OnDecodeError.FAIL} or {OnDecodeError.DEAD_LETTER}"
+        )
     return refused
 
 
