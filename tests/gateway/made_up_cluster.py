@@ -91,13 +91,7 @@ class MadeUpCluster:
     """
 
     def __init__(
-        self,
-        port: int,
-        partitions: int,
-        segments: int,
-        topics: int = 1,
-        growing: int = 0,
-        segment_bytes: int = BYTES,
+        self, port: int, partitions: int, segments: int, topics: int = 1, growing: int = 0, segment_bytes: int = BYTES
     ) -> None:
         self.port = port
         self.partitions = partitions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from tests.archives import arrow_rows
@@ -28,11 +29,8 @@ def options(gateway: RunningGateway, topic: str, given: Mapping[str, str] | None
 
 
 def plan(asked: Options) -> list[Split]:
-    tier = open_log_source(asked)
-    try:
+    with closing(open_log_source(asked)) as tier:
         return plan_batch(asked, tier)
-    finally:
-        tier.close()
 
 
 def read(splits: Sequence[Split], asked: Options) -> tuple[list[Row], ReadMetrics]:

@@ -7,11 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka.admin import (
-    ACLOperation,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from kafka.admin import ACLOperation, ScramMechanism, UserScramCredentialUpsertion
 
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.secure import grant

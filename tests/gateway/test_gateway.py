@@ -25,7 +25,7 @@ from tests.rigs.stack.wire import BrokerConnection
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
-from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
@@ -103,23 +103,20 @@ def test_the_broker_locator_says_what_the_metadata_topic_says(
         expected = reference.locate(ranges)
         found = locator.locate(ranges)
         for partition, locations in expected.items():
-            assert [(each.offsets, each.bytes, each.following) for each in found[partition]] == [
-                (each.offsets, each.bytes, each.following) for each in locations
-            ]
-            assert [each.segment.segment_id for each in found[partition]] == [
-                each.segment.segment_id for each in locations
-            ]
+            assert [described(each) for each in found[partition]] == [described(each) for each in locations]
         assert segment_ends(locator, ranges) == segment_ends(reference, ranges)
         large = found[TopicPartition(topic, 1)][0]
-        cut, cut_by_reference = (
-            locator.cut_all([(large, 200_000)])[0],
-            reference.cut(expected[TopicPartition(topic, 1)][0], 200_000),
-        )
+        cut = locator.cut_all([(large, 200_000)])[0]
+        cut_by_reference = reference.cut(expected[TopicPartition(topic, 1)][0], 200_000)
         assert [(each.offsets, each.bytes) for each in cut] == [(each.offsets, each.bytes) for each in cut_by_reference]
         assert len(cut) > 1
         in_parts = BrokerLocator(through, committed, part_bytes=200_000).locate(ranges)[TopicPartition(topic, 1)]
         assert [each.offsets for each in in_parts[: len(cut)]] == [each.offsets for each in cut]
         reference.close()
+
+
+def described(location: SegmentLocation) -> tuple[object, ...]:
+    return location.offsets, location.bytes, location.following, location.segment.segment_id
 
 
 def test_what_the_broker_still_has_is_named_only_when_it_is_wanted(
@@ -136,19 +133,15 @@ def test_what_the_broker_still_has_is_named_only_when_it_is_wanted(
 def test_a_broker_that_restarts_is_waited_for(restarted_stack: TieredStack, tmp_path: Path, topic: str) -> None:
     stack = restarted_stack
     with RunningGateway(tmp_path / "gateway", stack.options()) as gateway:
-        _restart_its_broker(gateway, stack, topic)
-
-
-def _restart_its_broker(gateway: RunningGateway, stack: TieredStack, topic: str) -> None:
-    end = tier_segments(stack, topic, [50, 60])
-    asked = options(gateway, topic)
-    before = read(plan(asked), asked)[0]
-    stack.broker.kill()
-    stack.broker.start()
-    rows, metrics = read(plan(asked), asked)
-    assert rows == before and len(rows) == end
-    assert metrics.remote_fetch_bytes
-    wait_until(lambda: gateway.health()[0] == 200, "the gateway to be healthy")
+        end = tier_segments(stack, topic, [50, 60])
+        asked = options(gateway, topic)
+        before = read(plan(asked), asked)[0]
+        stack.broker.kill()
+        stack.broker.start()
+        rows, metrics = read(plan(asked), asked)
+        assert rows == before and len(rows) == end
+        assert metrics.remote_fetch_bytes
+        wait_until(lambda: gateway.health()[0] == 200, "the gateway to be healthy")
 
 
 def test_the_monitor_tells_of_health_and_counts(gateway: RunningGateway) -> None:

@@ -128,10 +128,7 @@ def test_who_signs_on_a_plaintext_listener_is_warned(caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     ("storage", "hosts"),
     [
-        (
-            {"remote.storage.s3.endpoint.url": "http://minio:9000"},
-            "http://minio:9000,http://*.minio:9000",
-        ),
+        ({"remote.storage.s3.endpoint.url": "http://minio:9000"}, "http://minio:9000,http://*.minio:9000"),
         (
             {"remote.storage.s3.endpoint.url": "https://s3/", "remote.storage.s3.path.style.access.enabled": "true"},
             "https://s3",

@@ -49,10 +49,7 @@ def handshake(server: ssl.SSLContext, client_certificate: Path | None = None) ->
     if client_certificate is not None:
         client.load_cert_chain(client_certificate)
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        client.wrap_bio(down, up, server_hostname="127.0.0.1"),
-        server.wrap_bio(up, down, server_side=True),
-    ]
+    ends = [client.wrap_bio(down, up, server_hostname="127.0.0.1"), server.wrap_bio(up, down, server_side=True)]
     done: set[int] = set()
     while len(done) < 2:
         for number, end in enumerate(ends):

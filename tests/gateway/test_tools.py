@@ -60,17 +60,13 @@ def test_writers_are_refused_by_name(stack: TieredStack, topic: str, tmp_path: P
     """The gateway is the test's own, because equal log lines are written once in a while only."""
     create_tiered_topic(stack.broker, topic)
     with RunningGateway(tmp_path / "gateway", stack.options()) as gateway:
-        _refused(gateway, topic)
-
-
-def _refused(gateway: RunningGateway, topic: str) -> None:
-    with (
-        KafkaAdminClient(bootstrap_servers=gateway.bootstrap_servers) as admin,
-        pytest.raises(IncompatibleBrokerVersion, match="DeleteTopics"),
-    ):
-        admin.delete_topics([topic])
-    producer = KafkaProducer(bootstrap_servers=gateway.bootstrap_servers, enable_idempotence=False, retries=0)
-    with pytest.raises(KafkaError):
-        producer.send(topic, b"value").get()
-    producer.close()
-    assert "Produce (API 0) requests are refused" in gateway.log_file.read_text()
+        with (
+            KafkaAdminClient(bootstrap_servers=gateway.bootstrap_servers) as admin,
+            pytest.raises(IncompatibleBrokerVersion, match="DeleteTopics"),
+        ):
+            admin.delete_topics([topic])
+        producer = KafkaProducer(bootstrap_servers=gateway.bootstrap_servers, enable_idempotence=False, retries=0)
+        with pytest.raises(KafkaError):
+            producer.send(topic, b"value").get()
+        producer.close()
+        assert "Produce (API 0) requests are refused" in gateway.log_file.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
 from itertools import pairwise
 from threading import Barrier
 
@@ -30,16 +31,14 @@ BIG = TopicPartition("s32-big", 0)
 
 @pytest.fixture(scope="module", params=NAMES)
 def committed(request: pytest.FixtureRequest) -> Iterator[GoldenLocator]:
-    locator = GoldenLocator(request.param)
-    yield locator
-    locator.close()
+    with closing(GoldenLocator(request.param)) as locator:
+        yield locator
 
 
 @pytest.fixture
 def fresh() -> Iterator[GoldenLocator]:
-    locator = GoldenLocator()
-    yield locator
-    locator.close()
+    with closing(GoldenLocator()) as locator:
+        yield locator
 
 
 def tier_end(locator: GoldenLocator, partition: TopicPartition) -> int:

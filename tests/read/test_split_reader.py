@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -93,6 +94,11 @@ def offline(tier: TierFolder, **given: str) -> Options:
     reading = {"subscribe": "orders", "remote.log.locator": "archive", "includeHeaders": "true"}
     parsed = parse_options({**reading, "remote.storage.uri": tier.root.as_uri(), **given}, streaming=False)
     return replace(parsed, fetch=SMALL_REQUESTS)
+
+
+def failing(parsed: Options, tier: Path, fails_at: str) -> Options:
+    given = {**parsed.kafka, "test.tier": str(tier), "test.fails.at": fails_at}
+    return replace(parsed, fetcher_class="tests.failing_fetcher.FailingFetcher", kafka=given)
 
 
 def split_of(*locations: SegmentLocation, offsets: OffsetRange | None = None) -> Split:
@@ -185,13 +191,8 @@ def test_records_of_other_times_are_dropped(tier: TierFolder) -> None:
 def test_columns_are_those_that_are_asked_for_in_their_order(tier: TierFolder) -> None:
     split = split_of(tier.write(batches_of(0, 70), 70).location())
     whole = pa.Table.from_batches(read_split(split, offline(tier)))
-    for columns in (
-        ["offset"],
-        ["headers", "value"],
-        ["topic"],
-        ["timestampType", "partition", "key"],
-        whole.column_names,
-    ):
+    some = ["offset"], ["headers", "value"], ["topic"], ["timestampType", "partition", "key"]
+    for columns in (*some, whole.column_names):
         found = pa.Table.from_batches(read_split(split, offline(tier, columns=",".join(columns))))
         assert found.schema == record_schema(True, columns) and found == whole.select(columns)
     first = rows_at(0)[0].timestamp_ms
@@ -202,10 +203,9 @@ def test_columns_are_those_that_are_asked_for_in_their_order(tier: TierFolder) -
 @pytest.mark.parametrize("cuts", [[0, 4], [0, 1, 2, 9], list(range(10))])
 def test_a_segment_cut_at_batch_starts_gives_each_record_once(tier: TierFolder, cuts: list[int]) -> None:
     written = tier.write(batches_of(100, 170, codecs=list(CODECS)), 170)
-    parts = [written.location(first, end) for first, end in pairwise([*cuts, 10])]
-    assert [row for part in parts for row in rows_of(read_split(split_of(part), offline(tier)))] == rows_at(
-        *range(100, 170)
-    )
+    parts = [split_of(written.location(first, end)) for first, end in pairwise([*cuts, 10])]
+    rows = [row for part in parts for row in rows_of(read_split(part, offline(tier)))]
+    assert rows == rows_at(*range(100, 170))
 
 
 @pytest.mark.contract("1.6 gap in the log")
@@ -258,19 +258,19 @@ def test_a_task_that_gets_nothing_for_the_poll_timeout_fails_whatever_may_be_los
         list(read_split(Split(TopicPartition("t", 0), OffsetRange(5, 9)), parsed))
 
 
-@pytest.mark.parametrize("fallback", ["fail", "broker"])
-def test_without_a_broker_a_missing_object_is_an_error_whatever_the_fallback(tier: TierFolder, fallback: str) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"remote.fallback": "fail"},
+        {"remote.fallback": "broker"},
+        {"remote.fallback": "fail", "kafka.bootstrap.servers": "127.0.0.1:1"},
+    ],
+    ids=["no broker", "no broker to fall back to", "no fallback"],
+)
+def test_without_a_broker_or_a_fallback_a_missing_object_is_an_error(tier: TierFolder, given: dict[str, str]) -> None:
     written = tier.write(batches_of(0, 70), 70)
     tier.log(written).unlink()
     with pytest.raises(StorageObjectNotFoundError, match=tier.log(written).name):
-        list(read_split(split_of(written.location()), offline(tier, **{"remote.fallback": fallback})))
-
-
-def test_a_forbidden_fallback_leaves_the_brokers_alone(tier: TierFolder) -> None:
-    written = tier.write(batches_of(0, 70), 70)
-    tier.log(written).unlink()
-    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "remote.fallback": "fail"}
-    with pytest.raises(StorageObjectNotFoundError):
         list(read_split(split_of(written.location()), offline(tier, **given)))
 
 
@@ -328,12 +328,8 @@ def kept_locally(stack: TieredStack) -> str:
 def planned(stack: TieredStack, topic: str, offsets: OffsetRange, **given: str) -> tuple[list[Split], Options]:
     """The splits of an offset range of partition 0, and the options to read them with."""
     parsed = parse_options(options(stack, topic, given), streaming=False)
-    tier = open_log_source(parsed)
-    try:
-        ranges = {TopicPartition(topic, 0): offsets}
-        splits = plan_splits(ranges, tier.locator, split_bytes=parsed.split_bytes)
-    finally:
-        tier.close()
+    with closing(open_log_source(parsed)) as tier:
+        splits = plan_splits({TopicPartition(topic, 0): offsets}, tier.locator, split_bytes=parsed.split_bytes)
     return splits, replace(parsed, fetch=SMALL_REQUESTS)
 
 
@@ -352,9 +348,7 @@ def test_what_storage_no_longer_gives_comes_from_the_broker_once_and_in_order(
     stack: TieredStack, kept_locally: str, fails_at: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     (split,), parsed = planned(stack, kept_locally, OffsetRange(3, 649))
-    failing = {"test.tier": str(stack.tier_dir), "test.fails.at": fails_at}
-    parsed = replace(parsed, fetcher_class="tests.failing_fetcher.FailingFetcher", kafka={**parsed.kafka, **failing})
-    reader = SplitReader(split, parsed)
+    reader = SplitReader(split, failing(parsed, stack.tier_dir, fails_at))
     with caplog.at_level(logging.WARNING, "tiered_stream.read.split_reader"):
         assert rows_of(reader.batches()) == consumed(stack, kept_locally, split.offsets)
     assert (reader.metrics.remote_fetch_errors, reader.metrics.remote_fetch_fallbacks) == (1, 1)
@@ -487,9 +481,7 @@ def test_a_broker_is_asked_for_no_record_again_that_storage_gave_before_it_faile
 ) -> None:
     written = [tier.write(batches_of(start, start + 70), start + 70) for start in (0, 70)]
     broker = BrokerLog(monkeypatch, batches_of(0, 140))
-    parsed = offline(tier, **{"kafka.bootstrap.servers": "b:1"})
-    failing = {"test.tier": str(tier.root), "test.fails.at": fails_at}
-    parsed = replace(parsed, fetcher_class="tests.failing_fetcher.FailingFetcher", kafka={**parsed.kafka, **failing})
+    parsed = failing(offline(tier, **{"kafka.bootstrap.servers": "b:1"}), tier.root, fails_at)
     reader = SplitReader(split_of(*(each.location() for each in written)), parsed)
     assert rows_of(reader.batches()) == rows_at(*range(140))
     (asked,) = broker.asked

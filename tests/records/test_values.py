@@ -42,24 +42,15 @@ def test_a_batch_that_is_cut_off_at_the_end_is_left_out(log: bytes, data: st.Dat
     assert next_offset == (values[-1][0] + 1 if values else 0)
 
 
-@given(logs(), st.data())
-@settings(max_examples=examples(200))
-def test_damaged_bytes_give_records_or_the_format_error(log: bytes, data: st.DataObject) -> None:
+@given(logs() | st.binary(min_size=1, max_size=400), st.data())
+@settings(max_examples=examples(300))
+def test_damaged_and_any_bytes_give_records_or_the_format_error(log: bytes, data: st.DataObject) -> None:
     wrong = damaged(log, data)
     for tried in (wrong, with_crc(wrong)):
         try:
             read_values(tried)
         except (CorruptDataError, UnsupportedDataError) as error:
             assert "at offset" in str(error)
-
-
-@given(st.binary(max_size=400))
-@settings(max_examples=examples(100))
-def test_any_bytes_give_records_or_the_format_error(log: bytes) -> None:
-    try:
-        read_values(log)
-    except (CorruptDataError, UnsupportedDataError) as error:
-        assert "at offset" in str(error)
 
 
 def test_markers_are_no_records_but_have_an_offset() -> None:

@@ -14,14 +14,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataResponse
 
-from tests.gateway.requests import (
-    fetch_response,
-    location_fetch,
-    metadata_request,
-    metadata_response,
-    read,
-    response,
-)
+from tests.gateway.requests import fetch_response, location_fetch, metadata_request, metadata_response, read, response
 from tests.gateway.sockets.test_frame_memory import WatchedMemory
 from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GatewaySettings

@@ -74,11 +74,11 @@ def opened(
     fetcher = golden_aiven.fetcher(name, bucket)
     store = FileStore(bucket or golden(name).bucket)
     archive = Archive(store, fetcher, Place(StorageLayout.AIVEN, "", golden_aiven.KEY_PREFIX[name]), topic_ids)
-    locator = ArchiveLocator(archive, fetcher, isolation)
-    offsets = ArchiveOffsetReader(archive, fetcher, isolation)
-    yield Opened(name, fetcher, offsets, locator)
-    locator.close()
-    offsets.close()
+    with (
+        closing(ArchiveLocator(archive, fetcher, isolation)) as locator,
+        closing(ArchiveOffsetReader(archive, fetcher, isolation)) as offsets,
+    ):
+        yield Opened(name, fetcher, offsets, locator)
 
 
 @pytest.fixture(scope="module", params=NAMES)

@@ -11,7 +11,6 @@ import pytest
 
 from tests.golden import NAMES, golden
 from tests.locate.golden_locator import golden_table
-from tests.locate.metadata_topic.encoded import encode_remote_log_metadata
 from tests.locate.metadata_topic.scripted_tier import (
     COMPACTED_AWAY,
     LOG_END,
@@ -22,15 +21,14 @@ from tests.locate.metadata_topic.scripted_tier import (
 )
 from tests.storage import golden_aiven
 from tests.tier.fetchers import IndexesOnly
+from tests.tier.metadata import update_record
 from tiered_stream.errors import BrokerUnavailableError, StorageObjectNotFoundError, StorageUnavailableError
 from tiered_stream.locate.metadata_topic.compacted_segments import CompactedSegments
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
-    RemoteLogSegmentState,
     SegmentMetadata,
     SegmentMetadataUpdate,
-    TopicIdPartition,
     decode_remote_log_metadata,
 )
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
@@ -39,7 +37,6 @@ from tiered_stream.options.choices import IsolationLevel
 
 PARTITION = TopicPartition("orders", 0)
 ALL = {PARTITION: OffsetRange(0, LOG_END)}
-FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 class Keeper(IndexesOnly):
@@ -72,9 +69,9 @@ def segment_of(tier: ScriptedTier, number: int) -> RemoteLogSegment:
 def finished(tier: ScriptedTier, number: int, end_offset: int | None = -1) -> bytes:
     """The update that says that a segment's copy is finished; None: as brokers wrote it before KIP-1266."""
     segment = segment_of(tier, number)
-    end = segment.end_offset if end_offset == -1 else end_offset
-    partition = TopicIdPartition(segment.topic_id, PARTITION)
-    return encode_remote_log_metadata(SegmentMetadataUpdate(partition, segment.segment_id, FINISHED, None, end))
+    if end_offset is None:
+        return update_record(segment)
+    return update_record(segment, version=1, end_offset=segment.end_offset if end_offset == -1 else end_offset)
 
 
 def locator(

@@ -158,21 +158,17 @@ def test_it_is_found_also_where_nothing_can_be_fetched_at_the_seam(
 
 @pytest.mark.slow
 def test_segments_of_several_leaders_are_located(restarted_stack: TieredStack, topic: str) -> None:
-    with locator_of(restarted_stack) as locator:
-        _lead_and_locate(restarted_stack, locator, topic)
-
-
-def _lead_and_locate(stack: TieredStack, locator: MetadataTopicLocator, topic: str) -> None:
-    here = TopicPartition(topic, 0)
+    stack, here = restarted_stack, TopicPartition(topic, 0)
     create_tiered_topic(stack.broker, topic, config={"segment.ms": "1000"})
-    for leader in range(3):
-        with RawProducer(stack.broker) as producer:
-            send_hours(producer, topic, range(2 * leader, 2 * leader + 2))
-        wait_until_tiered(stack.broker, topic)
-        located = locator.locate({here: ALL})[here]
-        assert offsets_read(stack, located) == list(range(20 * leader + 10))
-        stack.broker.stop()
-        stack.broker.start()
+    with locator_of(stack) as locator:
+        for leader in range(3):
+            with RawProducer(stack.broker) as producer:
+                send_hours(producer, topic, range(2 * leader, 2 * leader + 2))
+            wait_until_tiered(stack.broker, topic)
+            located = locator.locate({here: ALL})[here]
+            assert offsets_read(stack, located) == list(range(20 * leader + 10))
+            stack.broker.stop()
+            stack.broker.start()
     epochs = {entry.epoch for location in located for entry in location.segment.leader_epochs}
     assert len(epochs) == 3
 

@@ -11,14 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.golden import NAMES, golden
-from tests.locate.log_model import TOPIC_ID
-from tests.locate.metadata_topic.encoded import encode_remote_log_metadata
-from tests.locate.metadata_topic.messages import (
-    RemoteLogSegmentMetadataRecord,
-    RemoteLogSegmentMetadataUpdateRecord,
-    RemotePartitionDeleteMetadataRecord,
-)
-from tests.locate.segments import PARTITION
+from tests.locate.segments import PARTITION, segment
+from tests.tier.metadata import FINISHED, delete_record, segment_record, update_record
+from tests.tier.segments import TOPIC_ID
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     PartitionDelete,
@@ -32,6 +27,8 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
 from tiered_stream.model import LeaderEpoch, RemoteLogSegment
 from tiered_stream.records.flexible_versions import tagged_fields
 
+HERE = TopicIdPartition(TOPIC_ID, PARTITION)
+UPDATE = SegmentMetadataUpdate(HERE, UUID(int=3), FINISHED, None)
 FIRST_VALUE = golden("aiven-plain").remote_log_metadata()[0][2]
 
 START_OFFSET_AT = 3 + 6 + 16 + 4 + 1 + 16 + 1  # header, "plain", topic id, partition, no tags, segment id, no tags
@@ -48,48 +45,22 @@ def test_every_golden_record_decodes_and_lies_in_the_partition_that_the_partitio
 
 
 def test_a_partition_delete_names_the_partition() -> None:
-    struct = RemotePartitionDeleteMetadataRecord(
-        topic_id_partition=RemotePartitionDeleteMetadataRecord.TopicIdPartitionEntry(
-            name="orders", id=TOPIC_ID, partition=0
-        ),
-        broker_id=1,
-        event_timestamp_ms=1,
-        remote_partition_delete_state=0,
-    )
-    value = b"\x01\x02\x00" + struct.encode(version=0, header=False)
-    assert decode_remote_log_metadata(value) == PartitionDelete(TopicIdPartition(TOPIC_ID, PARTITION))
+    assert decode_remote_log_metadata(delete_record(HERE)) == PartitionDelete(HERE)
 
 
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("custom_metadata", [None, b"", b"plugin" * 5000])
 def test_what_kafka_s_definitions_write_is_read(version: int, custom_metadata: bytes | None) -> None:
-    kind, update = RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataUpdateRecord
-    topic = kind.fields["remote_log_segment_id"].fields["topic_id_partition"].data_class
-    name = topic(name="orders", id=TOPIC_ID, partition=0)
-    epochs = [kind.SegmentLeaderEpochEntry(leader_epoch=epoch, offset=epoch * 10) for epoch in range(200)]
-    written = kind(
-        remote_log_segment_id=kind.RemoteLogSegmentIdEntry(topic_id_partition=name, id=UUID(int=3)),
-        start_offset=5, end_offset=9000, broker_id=1, max_timestamp_ms=7, event_timestamp_ms=8,
-        segment_leader_epochs=epochs, segment_size_in_bytes=77, custom_metadata=custom_metadata,
-        remote_log_segment_state=1, txn_index_empty=True, broker_leader_epoch=4,
-    )  # fmt: skip
-    metadata = decode_remote_log_metadata(bytes([1, 0, version]) + written.encode(version=version, header=False))
-    partition = TopicIdPartition(TOPIC_ID, PARTITION)
     segment = RemoteLogSegment(
         PARTITION, TOPIC_ID, UUID(int=3), 5, 9000, 77, 7,
         tuple(LeaderEpoch(epoch, epoch * 10) for epoch in range(200)), True, custom_metadata,
     )  # fmt: skip
-    assert metadata == SegmentMetadata(partition, segment, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-    changed = update(
-        remote_log_segment_id=update.RemoteLogSegmentIdEntry(topic_id_partition=name, id=UUID(int=3)), broker_id=1,
-        event_timestamp_ms=8, custom_metadata=custom_metadata, remote_log_segment_state=2, broker_leader_epoch=4,
-        end_offset=6,
-    )  # fmt: skip
-    metadata = decode_remote_log_metadata(bytes([1, 1, version]) + changed.encode(version=version, header=False))
+    written = segment_record(segment, FINISHED, 8, version, broker_leader_epoch=4)
+    assert decode_remote_log_metadata(written) == SegmentMetadata(HERE, segment, FINISHED)
     state = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
-    end_offset = 6 if version else None
-    assert metadata == SegmentMetadataUpdate(partition, UUID(int=3), state, custom_metadata, end_offset)
-    assert decode_remote_log_metadata(encode_remote_log_metadata(metadata)) == metadata
+    changed = update_record(segment, state, 8, version, broker_leader_epoch=4, end_offset=6)
+    expected = SegmentMetadataUpdate(HERE, UUID(int=3), state, custom_metadata, 6 if version else None)
+    assert decode_remote_log_metadata(changed) == expected
 
 
 @pytest.mark.parametrize(
@@ -101,20 +72,16 @@ def test_what_kafka_s_definitions_write_is_read(version: int, custom_metadata: b
     ],
 )
 def test_an_end_offset_that_none_can_be_is_refused(end: bytes, message: str) -> None:
-    update = SegmentMetadataUpdate(TopicIdPartition(TOPIC_ID, PARTITION), UUID(int=3), FINISHED, None)
-    whole = encode_remote_log_metadata(update)
-    assert decode_remote_log_metadata(whole) == update
+    whole = update_record(segment(3, 0, 10), version=1)
+    assert decode_remote_log_metadata(whole) == UPDATE
     with pytest.raises(CorruptDataError, match=message):
         decode_remote_log_metadata(whole[:-1] + tagged_fields({1: end}))
 
 
 def test_tags_of_a_version_that_has_none_say_nothing() -> None:
-    update = SegmentMetadataUpdate(TopicIdPartition(TOPIC_ID, PARTITION), UUID(int=3), FINISHED, None, 9)
-    whole = encode_remote_log_metadata(update)
-    assert decode_remote_log_metadata(whole[:2] + b"\0" + whole[3:]) == replace(update, end_offset=None)
-
-
-FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    whole = update_record(segment(3, 0, 10), version=1, end_offset=9)
+    assert decode_remote_log_metadata(whole) == replace(UPDATE, end_offset=9)
+    assert decode_remote_log_metadata(whole[:2] + b"\0" + whole[3:]) == UPDATE
 
 
 def test_tombstones_and_snapshot_records_say_nothing() -> None:

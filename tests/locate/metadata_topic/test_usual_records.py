@@ -9,16 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from tests.locate.metadata_topic.encoded import encode_remote_log_metadata
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
-from tests.tier.metadata import segment_record, update_record
-from tiered_stream.locate.metadata_topic.remote_log_metadata import (
-    PartitionDelete,
-    RemoteLogSegmentState,
-    SegmentMetadataUpdate,
-    TopicIdPartition,
-)
+from tests.tier.metadata import delete_record, segment_record, update_record
+from tiered_stream.locate.metadata_topic.remote_log_metadata import RemoteLogSegmentState, TopicIdPartition
 from tiered_stream.locate.metadata_topic.segment_table import TopicState, apply_record, apply_rows
 from tiered_stream.locate.segment_columns import Segments
 from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
@@ -132,20 +126,16 @@ def test_rows_and_odd_records_are_applied_in_their_order() -> None:
     for values, last in (([usual, odd], long.custom_metadata), ([odd, usual], b"usual")):
         topic, rows = told([segment_record(SEGMENT), *values], compiled=True)
         assert [each.custom_metadata for each in topic.table.segments(HERE)] == [last] and rows == 2
-    deleted = encode_remote_log_metadata(PartitionDelete(HERE))
-    assert not told([segment_record(SEGMENT, FINISHED), deleted, usual], compiled=True)[0].table.tracked(HERE)
+    assert not told([segment_record(SEGMENT, FINISHED), delete_record(HERE), usual], compiled=True)[0].table.tracked(
+        HERE
+    )
 
 
 def test_an_end_offset_of_an_update_is_read_in_plain_python() -> None:
-    update = SegmentMetadataUpdate(HERE, UUID(int=3), FINISHED, b"custom", 99)
-    topic, rows = told([encode_remote_log_metadata(update)], compiled=True)
-    (alone,) = topic.table.lone_updates(HERE)
-    assert (alone.segment.segment_id, alone.segment.end_offset, alone.segment.custom_metadata) == (
-        UUID(int=3),
-        99,
-        b"custom",
-    )
-    assert rows == 0
+    update = update_record(replace(SEGMENT, custom_metadata=b"custom"), version=1, end_offset=99)
+    topic, rows = told([update], compiled=True)
+    (alone,) = (each.segment for each in topic.table.lone_updates(HERE))
+    assert (alone.segment_id, alone.end_offset, alone.custom_metadata) == (UUID(int=3), 99, b"custom") and rows == 0
 
 
 def test_records_below_a_topics_position_are_left_out() -> None:
