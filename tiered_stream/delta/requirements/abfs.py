@@ -33,18 +33,12 @@ from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableSt
 from tiered_stream.storage.cloud_endpoints import TABLES, azure_place, blob_host, container_and_host
 
 ABFS_PREFIX = "fs.azure."
-AUTH_TYPE, ACCOUNT_KEY, KEY_PROVIDER = "account.auth.type", "account.key", "account.keyprovider"
-SAS_PROVIDER, FIXED_SAS, CONTAINER_SAS = "sas.token.provider.type", "sas.fixed.token", "sas"
+AUTH_TYPE, ACCOUNT_KEY, FIXED_SAS, CONTAINER_SAS = "account.auth.type", "account.key", "sas.fixed.token", "sas"
 TOKEN_PROVIDER, CLIENT_ENDPOINT = "account.oauth.provider.type", "account.oauth2.client.endpoint"
 CLIENT_ID, CLIENT_SECRET = "account.oauth2.client.id", "account.oauth2.client.secret"
-MSI_AUTHORITY, MSI_TENANT, MSI_ENDPOINT = (f"account.oauth2.msi.{name}" for name in ("authority", "tenant", "endpoint"))
+MSI_AUTHORITY, MSI_TENANT = "account.oauth2.msi.authority", "account.oauth2.msi.tenant"
 TOKEN_FILE = "account.oauth2.token.file"  # noqa: S105 - a setting's name
-ASSERTION_PROVIDER = "account.oauth2.client.assertion.provider.type"
 ENDPOINT, ALWAYS_HTTPS = "abfs.endpoint", "always.use.https"
-SIMPLE_KEYS = frozenset(
-    f"org.apache.hadoop.fs.{package}.simplekeyprovider" for package in ("azurebfs.services", "azure")
-)
-"""Classes of `account.keyprovider`, in lower case, that take the key from the settings."""
 
 _HOST = re.compile(r"\.[a-z0-9-]{1,63}\.(?:z\d+\.)?(?:dfs|blob)\.(?:core|storage|fabric)\.[a-z.]+")
 """Pattern of the end of a name that belongs to one account."""
@@ -52,21 +46,23 @@ _entries = partial(entries, Kind.SESSION, prefix=ABFS_PREFIX)
 
 ABFS_REQUIREMENTS: tuple[Requirement, ...] = (
     *_entries(
-        Handling.SPARK_LANE, KEY_PROVIDER, note="Other than `SimpleKeyProvider`.", off=OFF | SIMPLE_KEYS
+        Handling.SPARK_LANE, "account.keyprovider", note="Other than `SimpleKeyProvider`.",
+        off=OFF | {f"org.apache.hadoop.fs.{each}.simplekeyprovider" for each in ("azurebfs.services", "azure")},
     ),
     *_entries(
-        Handling.SPARK_LANE, MSI_ENDPOINT, note="Other than the endpoint of Azure's machines.",
+        Handling.SPARK_LANE, "account.oauth2.msi.endpoint", note="Other than the endpoint of Azure's machines.",
         off=OFF | {"http://169.254.169.254/metadata/identity/oauth2/token"},
     ),
     *_entries(
         Handling.SPARK_LANE,
-        SAS_PROVIDER, note="Other than `FixedSASTokenProvider`.",
+        "sas.token.provider.type", note="Other than `FixedSASTokenProvider`.",
         off=OFF | {"org.apache.hadoop.fs.azurebfs.services.fixedsastokenprovider"},
     ),
     *_entries(
         Handling.SPARK_LANE,
-        ASSERTION_PROVIDER, "appendblob.directories", "authorization", "block.blob.with.compaction.dir",
-        "client-provided-encryption-key", "enable.delegation.token", "encryption.context.provider.type",
+        "account.oauth2.client.assertion.provider.type", "appendblob.directories", "authorization",
+        "block.blob.with.compaction.dir", "client-provided-encryption-key", "enable.delegation.token",
+        "encryption.context.provider.type",
         "encryption.encoded.client-provided-key", "encryption.encoded.client-provided-key-sha",
         "infinite-lease.directories", "page.blob.dir", "secure.mode", "storage.emulator.account.name",
     ),

@@ -63,19 +63,6 @@ TABLE_REQUIREMENTS = (
     ),
     Requirement(Kind.FEATURE, "timestampNtz", _HONOURED),
     *entries(Kind.FEATURE, _BY_SPARK, CLUSTERING, "domainMetadata", "typeWidening", "typeWidening-preview"),
-    *entries(
-        Kind.FEATURE, _SPARK, "catalogManaged*", "catalogOwned*", "coordinatedCommits*",
-        note="Commits go through the catalog. Name the table by its name, not by its path.",
-    ),
-    *entries(
-        Kind.FEATURE, _SPARK,
-        "adaptiveMetadata-preview", "allowColumnDefaults", "checkpointProtection", "collations", "collations-preview",
-        "geospatial", "geospatial-dev", "icebergCompatV1", "icebergCompatV2", "icebergCompatV3",
-        "icebergWriterCompatV1", "icebergWriterCompatV3", "identityColumns", "inCommitTimestamp",
-        "materializePartitionColumns", "redirectReaderWriter-preview", "redirectWriterOnly-preview", "rowTracking",
-        "v2Checkpoint", "vacuumProtocolCheck", "variantShredding", "variantShredding-preview", "variantType",
-        "variantType-preview",
-    ),
     Requirement(
         Kind.PROPERTY, f"{CONSTRAINT_PREFIX}*", _HONOURED,
         "If it is [simple](typed-tables.md#constraints); otherwise the Spark lane. Rows that break it: dead letters.",
