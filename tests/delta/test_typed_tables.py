@@ -167,14 +167,17 @@ def test_a_query_of_many_tables_keeps_the_constraints_of_each(spark: SparkSessio
     assert typed.read(typed.dead).where("topic = 'payments' AND failed = 'row' AND offset = 5").count() == 1
 
 
-def test_where_tables_are_parked_none_has_constraints(spark: SparkSession, tmp_path: Path) -> None:
+def test_constraints_hold_where_tables_may_be_parked(spark: SparkSession, tmp_path: Path) -> None:
     typed = Typed(spark, tmp_path, "{topic}")
-    typed.checkpoint = tmp_path / "checkpoint"
+    typed.checkpoint, typed.dead = tmp_path / "checkpoint", tmp_path / "dead"
     spark.sql(f"CREATE TABLE delta.`{tmp_path / 'orders'}` (value BINARY NOT NULL) USING delta")
     for topic in ("orders", "payments"):
-        write_topic(typed.bucket, topic, [[Record(None, b"a")]])
-    typed.run(topics="orders,payments", **{"ingest.kafkaColumns": "value", "ingest.onTableError": "park"})
-    assert typed.read(tmp_path / "orders").isEmpty() and typed.read(tmp_path / "payments").count() == 1
+        write_topic(typed.bucket, topic, [[Record(None, b"a"), Record(None, None)]])
+    given = {"ingest.kafkaColumns": "value", "ingest.onTableError": "park", **typed.aside}
+    typed.run(topics="orders,payments", **given)
+    assert [bytes(row.value) for row in typed.read(tmp_path / "orders").collect()] == [b"a"]
+    assert typed.read(tmp_path / "payments").count() == 2
+    assert [(row.topic, row.offset) for row in typed.read(typed.dead).collect()] == [("orders", 1)]
 
 
 def test_each_topic_of_one_query_has_its_own_format(spark: SparkSession, tmp_path: Path) -> None:
