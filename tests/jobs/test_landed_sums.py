@@ -76,18 +76,6 @@ def test_rows_that_a_condition_leaves_out_are_not_landed(spark: SparkSession, tm
     assert outcome.tables() == (LandedRows(table, 3, 2, f"{tmp_path}/dead"),)
 
 
-def test_a_job_says_its_dead_letters_though_one_of_its_queries_has_nothing_new(
-    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for topic, bad in {"orders": 0, "users": 2}.items():
-        write_orders(tmp_path / "bucket", topic, bad)
-    for topics in ("orders", "orders,users"):
-        given = settings(tmp_path, topics, f"{tmp_path}/tables/{{topic}}", "direct")
-        ingest_run.run({**given, CHECKPOINT: f"{tmp_path}/checkpoints/{{topic}}"})
-    said = capfd.readouterr().out.splitlines()[-1]
-    assert said.startswith(f"in all 12 rows read, 10 rows landed, 2 dead letters in {tmp_path}/dead, "), said
-
-
 def test_a_query_that_one_table_fails_says_what_the_others_have(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -121,8 +121,3 @@ def test_files_beyond_the_limit_and_with_deletion_vectors_are_skipped(
     assert (found.files, found.skipped, found.wrong) == (2, 1, 0)
     monkeypatch.setattr(statistics_comparison, "MAX_BYTES", 1)
     assert check_statistics(spark, str(tmp_path / "t")).files == 1
-
-
-def test_a_table_without_files_has_no_wrong_statistics(spark: SparkSession, tmp_path: Path) -> None:
-    spark.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` (id INT) USING delta")
-    assert check_statistics(spark, str(tmp_path / "t")).files == 0

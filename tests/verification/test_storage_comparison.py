@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tiered_stream.verification.storage_comparison import Kind, first_difference
+from tiered_stream.verification.storage_comparison import first_difference
+from tiered_stream.verification.verify_report import Kind
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from tests.archives import planned
 from tests.delta.archive import ODD, everything, options
-from tiered_stream.options.offset_ranges import times_options
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.row_hash import BUCKET, HASHED, Numbers, bucket_sums, row_hashes
 from tiered_stream.verification import sums_source
 from tiered_stream.verification.sums_source import Hashing, hashed_split
@@ -73,15 +71,3 @@ def test_a_task_gives_the_hash_of_each_row_or_their_sums(monkeypatch: pytest.Mon
     assert sum(in_all["records_sum"].to_pylist()) == wanted.num_rows
     assert sum(in_all["low_sum"].to_pylist()) == sum(each % 2**32 for each in hashes.tolist())
     assert sum(in_all["high_sum"].to_pylist()) == sum(each % 2**64 // 2**32 for each in hashes.tolist())
-
-
-def test_only_rows_of_the_times_are_hashed() -> None:
-    rows = everything(ODD)
-    micros = rows["timestamp"].cast(pa.int64()).to_pylist()
-    start, end = sorted(micros)[len(micros) // 3] // 1000, max(micros) // 1000
-    found = pa.Table.from_batches(hashed(Hashing(("value",), by_row=True), **times_options(TimeRange(start, end))))
-    kept = [start * 1000 <= each < end * 1000 for each in micros]
-    assert 0 < found.num_rows < rows.num_rows
-    assert found["offset"].to_pylist() == [
-        offset for offset, keep in zip(rows["offset"].to_pylist(), kept, strict=True) if keep
-    ]

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun
 from tiered_stream.errors import ConfigurationError
@@ -98,13 +97,6 @@ class Target(ABC):
     def in_batches(self, settings: dict[str, str]) -> dict[str, str]:
         """Return the settings with a limit on the size of a micro-batch (see the function `in_batches`)."""
         return in_batches(settings, self.tasks or self.spark.sparkContext.defaultParallelism)
-
-    def started(self, writer: DataStreamWriter, plan: ReplayPlan, checkpoint: str) -> StreamingQuery:
-        """Start the query of `writer`, and return the query. The query ends at the end of the plan's ranges.
-
-        The query's name is the plan's `transaction_id`.
-        """
-        return self.run(plan, checkpoint).start(self.spark, writer)
 
     def run(self, plan: ReplayPlan, checkpoint: str) -> QueryRun:
         """Return checkpoint, trigger and name of the query that writes the plan's records."""

@@ -263,9 +263,10 @@ class ParquetTarget(Target):
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
         register(self.spark)
-        rows = self.run(plan, checkpoint).read(self.spark, "tiered_stream", settings)
+        run = self.run(plan, checkpoint)
+        rows = run.read(self.spark, "tiered_stream", settings)
         writer = limited(rows, self.tasks).writeStream.format("parquet").option("path", self.place)
-        return self.started(writer, plan, checkpoint), "by Spark's file sink"
+        return run.start(self.spark, writer), "by Spark's file sink"
 
 
 _NO_OFFSETS = OffsetRange(0, 0)

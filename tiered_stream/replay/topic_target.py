@@ -83,12 +83,13 @@ class TopicTarget(Target):
         self._begin(writes, plan, ReplayStore(self.spark, checkpoint))
         register_source(self.spark, TopicDataSource)
         options = with_reporting(reporting_options(self.spark), settings)
-        rows = self.run(plan, checkpoint).read(self.spark, SOURCE, options)
+        run = self.run(plan, checkpoint)
+        rows = run.read(self.spark, SOURCE, options)
         # Spark reports the sums of the tasks' metrics in each `StreamingQueryProgress`.
         writer = limited(rows, self.tasks).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
         guarantee = "in transactions" if writes.transactional else "idempotent, at least once"
         with started_without_idle_limit(self.spark):
-            query = self.started(writer, plan, checkpoint)
+            query = run.start(self.spark, writer)
         return query, f"into {self.described}, {guarantee}"
 
     def _writes(self, plan: ReplayPlan) -> TopicWrites:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -38,20 +37,12 @@ from tiered_stream.plan.splits import splits_for
 from tiered_stream.process.resources import usable_cores
 from tiered_stream.read.split_reader import SplitReader
 from tiered_stream.records.row_hash import BATCH_ROWS, BUCKET, HASHED, Numbers, bucket_sums, numbers, row_hashes
-
-
-class Kind(StrEnum):
-    """Kind of difference between a record from the storage and the broker's record, which counts as correct."""
-
-    MISSING = "missing"
-    EXTRA = "extra"
-    DIFFERENT = "different"
-    UNREADABLE = "unreadable"
+from tiered_stream.verification.verify_report import Kind
 
 
 @dataclass(frozen=True, slots=True)
 class StorageDifference:
-    """First difference between storage and broker in a partition.
+    """First difference between storage and broker, whose record counts as correct, in a partition.
 
     `offset` is the first offset that differs, or the first offset that cannot be read from the storage (`UNREADABLE`).
     `detail` has the differing values or the error. `segment` names the segment, if it is known.

@@ -19,12 +19,14 @@ _CHANGED = "differed, and when the rows were read again, they did not: the topic
 
 
 class Kind(Enum):
-    """Kind of difference between table and topic at one offset."""
+    """Kind of difference between table and topic, or between storage and brokers, at one offset."""
 
     MISSING = "missing"
     EXTRA = "extra"
     DUPLICATE = "doubled"
     DIFFERENT = "different"
+    UNREADABLE = "unreadable"
+    """The storage does not give the record; a table has no such difference."""
 
 
 @dataclass(frozen=True, slots=True)

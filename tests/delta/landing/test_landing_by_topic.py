@@ -222,7 +222,6 @@ def test_a_table_that_the_direct_lane_cannot_write_is_named_and_the_others_have_
         ("{topic}.raw", {}, "stands in the database's name"),
         ("s3a://{topic}/raw", {}, "stands for a bucket"),
         ("viewfs://a/{topic}", {}, "is neither a local folder nor in S3.*put {topic} into ingest.checkpointLocation"),
-        ("/lake/{topic}", {"ingest.topic.a.compression": "lzma"}, "ingest.compression: 'lzma' must be one of"),
         ("/lake/{topic}", {"ingest.route": "x"}, "has 'x', which is not pattern=table"),
     ],
 )

@@ -33,7 +33,7 @@ from tiered_stream.delta.requirements.lane import check_fit, table_rules
 from tiered_stream.delta.requirements.merge_requirements import merge_rules, merged_fields
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
 from tiered_stream.delta.schema.routing import Route, Routing
-from tiered_stream.delta.schema.row_schema import fit_to_table, spark_columns, written_columns
+from tiered_stream.delta.schema.row_schema import fit_to_table, spark_columns
 from tiered_stream.delta.schema.sql_types import sql_type
 from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
 from tiered_stream.delta.settings.query_settings import query_settings
@@ -231,7 +231,7 @@ class _Redrive:
             # Each record once, because two queries may have written the same record.
             records = marks.dead_letters().where(which).dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
             to_rows = _converted(row_format, lambda _, rows: with_day(rows, day))
-            rows = records.mapInArrow(to_rows, written_columns(row_format, day))
+            rows = records.mapInArrow(to_rows, spark_columns(row_format.written, day))
             count = rows.count()
             return count if table.append(rows, number, topic) else 0
 
@@ -336,7 +336,7 @@ class _Redrive:
         table = transaction.state.description
         is_merged = bool(row_format.keys)
         row_format = fit_to_table(row_format, merged_fields(table, spec.own_columns) if is_merged else table.fields)
-        check_fit(spec.name, table, written_columns(row_format, day), day)
+        check_fit(spec.name, table, spark_columns(row_format.written, day), day)
         # Delta itself enforces the rules that cannot be checked here.
         rules = merge_rules(table) if is_merged else table_rules(table)
         return replace(row_format, rules=certain_rules(rules, row_format.written))
@@ -352,7 +352,7 @@ def _try_to_decode(
     """
     columns = _TRIED
     if keys:
-        written = written_columns(next(iter(row_formats.values())), None)
+        written = spark_columns(next(iter(row_formats.values())).written, None)
         kinds = (f"k{number}: {sql_type(written[key].dataType)}" for number, key in enumerate(keys))
         columns += f", {KEY} STRUCT<{', '.join(kinds)}>"
     chosen = dead_letters.where(sql.col("topic").isin(list(row_formats)))
@@ -379,7 +379,7 @@ def _staged(records: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _staged_columns(row_format: RowFormat) -> StructType:
-    return StructType([*written_columns(row_format, None), *spark_columns(STAGED, None)])
+    return StructType([*spark_columns(row_format.written, None), *spark_columns(STAGED, None)])
 
 
 def _check_decoded(decoded: DecodedRows) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tiered_stream.delta.schema.row_plan import registered, resolved
-from tiered_stream.delta.schema.row_schema import spark_columns, written_columns
+from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.schema.sql_types import sql_name
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_keys
@@ -143,7 +143,7 @@ class Routing:
         check_keys(spec, topic)
         return replace(
             spec, uri=route.uri_for(topic), storage=self.spec.storage, tasks=self.spec.tasks,
-            name=table_for(route.table, topic), columns=written_columns(row_format, spec.day_column),
+            name=table_for(route.table, topic), columns=spark_columns(row_format.written, spec.day_column),
             row_format=row_format,
         )  # fmt: skip
 

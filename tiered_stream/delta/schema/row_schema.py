@@ -143,11 +143,6 @@ def _columns(field: Mapping[str, Any]) -> pa.Schema:
         return pa.schema([])
 
 
-def written_columns(row_format: RowFormat, day_column: str | None) -> StructType:
-    """Return the columns that both lanes write for rows of this format, then `day_column` unless it is None."""
-    return spark_columns(row_format.written, day_column)
-
-
 def spark_columns(schema: pa.Schema, day_column: str | None) -> StructType:
     """Return the Spark schema of the Arrow columns, then `day_column` unless it is None.
 

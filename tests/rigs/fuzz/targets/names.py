@@ -23,7 +23,7 @@ from tiered_stream.broker.cluster_metadata import read_topics
 from tiered_stream.broker.login.sasl import parse_jaas
 from tiered_stream.delta.schema.routing import Route, Routing, name_parts, quoted_name, table_for
 from tiered_stream.delta.schema.row_plan import plan_rows
-from tiered_stream.delta.schema.row_schema import written_columns
+from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.schema.sql_types import sql_columns, sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import (
     COLUMN_MAPPING,
@@ -149,7 +149,7 @@ def _column(name: str) -> None:
     for mapped in ({}, {f"{PROPERTY_PREFIX}{COLUMN_MAPPING}": "name"}):
         with refused():
             settings = {"ingest.value.format": "json", "ingest.value.schema": orjson.dumps(schema).decode(), **mapped}
-            columns = written_columns(plan_rows(table_spec(settings), include_headers=False), None)
+            columns = spark_columns(plan_rows(table_spec(settings), include_headers=False).written, None)
             assert columns.names[1] == name
             sql_columns(columns)
 
