@@ -26,12 +26,13 @@ _SLOT_SIZES = {
     kernels.NULL: 0, kernels.BOOL: 1, kernels.LONG: 8, kernels.DOUBLE: 8, kernels.DECIMAL: 16, kernels.BYTES: 4,
     kernels.STRUCT: 0, kernels.LIST: 4,
 }  # fmt: skip
-_SIMPLE_KINDS: dict[pa.DataType, int] = {
-    pa.null(): kernels.NULL,
-    pa.bool_(): kernels.BOOL,
-    **dict.fromkeys((pa.float32(), pa.float64()), kernels.DOUBLE),
-    **dict.fromkeys((pa.string(), pa.binary()), kernels.BYTES),
-}
+_KINDS = (
+    (types.is_null, kernels.NULL), (types.is_boolean, kernels.BOOL), (types.is_signed_integer, kernels.LONG),
+    (types.is_date32, kernels.LONG), (types.is_timestamp, kernels.LONG), (types.is_duration, kernels.LONG),
+    (types.is_float32, kernels.DOUBLE), (types.is_float64, kernels.DOUBLE), (types.is_decimal128, kernels.DECIMAL),
+    (types.is_string, kernels.BYTES), (types.is_binary, kernels.BYTES), (types.is_struct, kernels.STRUCT),
+    (types.is_list, kernels.LIST), (types.is_map, kernels.LIST),
+)  # fmt: skip
 
 
 def node_kind(kind: pa.DataType) -> int:
@@ -40,16 +41,9 @@ def node_kind(kind: pa.DataType) -> int:
     Raises:
         UnsupportedDataError: kernels cannot write the type.
     """
-    if kind in _SIMPLE_KINDS:
-        return _SIMPLE_KINDS[kind]
-    if types.is_signed_integer(kind) or types.is_date32(kind) or types.is_timestamp(kind) or types.is_duration(kind):
-        return kernels.LONG
-    if types.is_decimal128(kind):
-        return kernels.DECIMAL
-    if types.is_struct(kind):
-        return kernels.STRUCT
-    if types.is_list(kind) or types.is_map(kind):
-        return kernels.LIST
+    for is_kind, node in _KINDS:
+        if is_kind(kind):
+            return node
     raise UnsupportedDataError(f"a column of the type {kind} cannot be decoded into")
 
 

@@ -6,6 +6,7 @@ Types grow by new fields and, if the table allows it, to wider types. Nothing el
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -97,15 +98,15 @@ def conform(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanAr
 
 
 def _struct_column(column: pa.StructArray, kind: pa.StructType) -> tuple[pa.Array, pa.BooleanArray | None]:
-    columns, misfit = [], None
+    columns, misfits = [], []
     for field in kind:
         at = column.type.get_field_index(field.name)
-        child, bad = conform(column.field(at), field.type) if at >= 0 else (pa.nulls(len(column), field.type), None)
+        child, misfit = conform(column.field(at) if at >= 0 else pa.nulls(len(column)), field.type)
         columns.append(child)
-        misfit = bad if misfit is None else misfit if bad is None else pc.or_(misfit, bad)
+        misfits += [] if misfit is None else [misfit]
     struct = pa.StructArray.from_arrays(columns, fields=list(kind), mask=column.is_null())
     # A value below a null struct is not used, so it cannot be a misfit.
-    return struct, None if misfit is None else pc.and_(misfit, column.is_valid())
+    return struct, pc.and_(reduce(pc.or_, misfits), column.is_valid()) if misfits else None
 
 
 def _items_column(

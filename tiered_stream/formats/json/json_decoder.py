@@ -90,25 +90,21 @@ _FORMS = {
 }  # fmt: skip
 
 
+_FORMS_OF_KINDS = (
+    (types.is_map, kernels.MAP), (types.is_struct, kernels.OBJECT), (types.is_list, kernels.ARRAY),
+    (types.is_signed_integer, kernels.INTEGER), (types.is_decimal, kernels.DECIMAL),
+)  # fmt: skip
+
+
 def _form(kind: pa.DataType) -> int:
-    if types.is_map(kind):
-        if kind.key_type != pa.string():
-            raise ConfigurationError(f"a key of JSON is a string, so no map can be {kind}")
-        return kernels.MAP
-    if types.is_struct(kind):
-        names = [field.name for field in kind]
-        if len(set(names)) < len(names):
-            raise ConfigurationError(f"a struct has two fields of one name: {', '.join(names)}")
-        return kernels.OBJECT
-    if types.is_list(kind):
-        return kernels.ARRAY
-    if types.is_signed_integer(kind):
-        return kernels.INTEGER
-    if types.is_decimal(kind):
-        return kernels.DECIMAL
-    if kind not in _FORMS:
+    if types.is_map(kind) and kind.key_type != pa.string():
+        raise ConfigurationError(f"a key of JSON is a string, so no map can be {kind}")
+    if types.is_struct(kind) and len({*kind.names}) < kind.num_fields:
+        raise ConfigurationError(f"a struct has two fields of one name: {', '.join(kind.names)}")
+    form = next((form for is_kind, form in _FORMS_OF_KINDS if is_kind(kind)), _FORMS.get(kind))
+    if form is None:
         raise ConfigurationError(f"JSON cannot be read into a column of the type {kind}")
-    return _FORMS[kind]
+    return form
 
 
 _NARROW = (pa.int8(), pa.int16(), pa.int32())

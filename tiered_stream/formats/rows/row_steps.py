@@ -10,16 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.errors import ConfigurationError, TableError
-from tiered_stream.formats.rows.kafka_columns import (
-    FIRST_OFFSET,
-    OFFSET,
-    TIMESTAMP,
-    find_column,
-    held_column,
-    hidden,
-    kafka_column,
-    table_columns,
-)
+from tiered_stream.formats.rows import kafka_columns as kafka
 from tiered_stream.formats.sql.bound import Columns, bind, bind_condition, filtered
 from tiered_stream.formats.sql.parser import COLUMN, SqlQuery
 from tiered_stream.formats.sql.sql_reader import NULL
@@ -126,14 +117,14 @@ class RowQuery:
     def _selected(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if not self._items:
             return rows
-        shown = len(table_columns(rows.schema))
+        shown = len(kafka.table_columns(rows.schema))
         fields: list[pa.Field] = []
         columns: list[pa.Array] = []
         held: set[str | None] = set()
 
         def add(name: str, field: pa.Field, column: pa.Array) -> None:
-            metadata = None if held_column(field) in held else field.metadata
-            held.add(held_column(field))
+            metadata = None if kafka.held_column(field) in held else field.metadata
+            held.add(kafka.held_column(field))
             fields.append(pa.field(name, column.type, metadata=metadata))
             columns.append(column)
 
@@ -145,10 +136,10 @@ class RowQuery:
                 add(name, rows.schema.field(own), rows.column(own))
             else:
                 add(name, pa.field(name, bound.kind), as_array(bound.values(rows), rows.num_rows))
-        for name in (OFFSET, TIMESTAMP):
+        for name in (kafka.OFFSET, kafka.TIMESTAMP):
             if name not in held:
-                column = rows.column(find_column(rows.schema, name))
-                fields.append(hidden(name, column.type))
+                column = rows.column(kafka.find_column(rows.schema, name))
+                fields.append(kafka.hidden(name, column.type))
                 columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, rows.schema.metadata))
 
@@ -196,25 +187,25 @@ class UserTransform:
         Raises:
             TableError: the function failed, or its result does not have the columns `expected`.
         """
-        schema = _without_metadata(table_columns(rows.schema))
+        schema = _without_metadata(kafka.table_columns(rows.schema))
         result = self.call(pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema))
         if not result.schema.equals(expected):
             raise TableError(
                 f"{self._name} gave {_columns(result.schema)}, but of a batch without rows {_columns(expected)}"
             )
         positions = self._positions(rows, result)
-        fields = [*result.schema, *(hidden(name, column.type) for name, column in positions.items())]
+        fields = [*result.schema, *(kafka.hidden(name, column.type) for name, column in positions.items())]
         return pa.RecordBatch.from_arrays([*result.columns, *positions.values()], schema=pa.schema(fields))
 
     def _positions(self, rows: pa.RecordBatch, result: pa.RecordBatch) -> dict[str, pa.Array]:
-        columns = {name: kafka_column(rows, name) for name in (OFFSET, TIMESTAMP)}
+        columns = {name: kafka.kafka_column(rows, name) for name in (kafka.OFFSET, kafka.TIMESTAMP)}
         if result.num_rows == rows.num_rows:
-            return {**columns, FIRST_OFFSET: columns[OFFSET]}
+            return {**columns, kafka.FIRST_OFFSET: columns[kafka.OFFSET]}
         # The last row stands for the last record, all other rows for the first record.
         chosen = np.zeros(result.num_rows, np.int64)
-        first = columns[OFFSET].take(pa.array(chosen))
+        first = columns[kafka.OFFSET].take(pa.array(chosen))
         chosen[-1:] = rows.num_rows - 1
-        return {**{name: column.take(pa.array(chosen)) for name, column in columns.items()}, FIRST_OFFSET: first}
+        return {**{name: column.take(pa.array(chosen)) for name, column in columns.items()}, kafka.FIRST_OFFSET: first}
 
     def call(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the function's result for the batch.
