@@ -18,9 +18,8 @@ from typing import Any
 
 from tests.docs.docs_tables import DOCS, with_table
 from tests.setups.contact import CASES, measure_contact
-from tests.setups.forked import ForkedCommands
 from tests.setups.place import Place, place
-from tests.setups.surfaces import COMMANDS, DOCTOR, JOB, QUERY, REPLAY, Outcome, Run, SparkProgram, outcomes
+from tests.setups.surfaces import DOCTOR, JOB, QUERY, REPLAY, Outcome, SparkProgram, outcomes
 from tests.setups.ways import WAYS, Way
 
 PAGE, KEPT = DOCS / "wrong-settings.md", DOCS / "wrong-settings.json"
@@ -60,13 +59,11 @@ def _said(found: Mapping[str, Mapping[str, Any]]) -> Setups:
     return {name: {who: Said(**said) for who, said in of_way.items()} for name, of_way in found.items()}
 
 
-def observed(
-    place: Place, way: Way, folder: Path, run: Run, spark: SparkProgram, names: Collection[str] = COMMANDS
-) -> dict[str, Outcome]:
-    """Set the job up in this wrong way, run these commands and a batch query, and return what was said, by who."""
+def observed(place: Place, way: Way, folder: Path, spark: SparkProgram) -> dict[str, Outcome]:
+    """Set the job up in this wrong way, run everything, and return what was said, by who."""
     with way.setup(place) as given:
         right = {name: value for name, value in place.settings().items() if not name.startswith(way.removed)}
-        return outcomes(place, folder, {**right, **given}, run, spark, names)
+        return outcomes(place, folder, {**right, **given}, spark)
 
 
 def tables(kept: Kept) -> dict[str, str]:
@@ -119,15 +116,14 @@ def main(parts: Collection[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="wrong-settings-") as name:
         root = Path(name)
         (root / "place").mkdir()
-        run = ForkedCommands().run
         with place(root / "place") as running, SparkProgram(root) as spark:
             for number, name in enumerate(name for name in WAYS if SETUPS in parts or name in parts):
-                found = observed(running, WAYS[name], root / f"way-{number}", run, spark)
+                found = observed(running, WAYS[name], root / f"way-{number}", spark)
                 setups = {**kept.setups, name: _kept(found, time_class)}
                 kept = replace(kept, setups={known: setups[known] for known in WAYS if known in setups})
                 write(kept)
             if CONTACT in parts:
-                for case, found in measure_contact(running, root, run, spark):
+                for case, found in measure_contact(running, root, spark):
                     cases = {**kept.contact, case: _kept(found, exact_time)}
                     kept = replace(kept, contact={known: cases[known] for known in CASES if known in cases})
                     write(kept)

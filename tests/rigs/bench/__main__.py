@@ -1,4 +1,4 @@
-"""`make bench`: run the workloads and say what came of them, as a table, in build/bench.json and as build/bench.svg.
+"""`make bench`: run the workloads and say what came of them, as a table and in build/bench.json.
 
 `make bench ONLY=A,H` runs those whose names begin so: a noop workload by its letter, `H` all that land, `H-A` one of
 them, and F, I, J, L, O, P, S, T, U, W, scan, export, store, verify, decode, live. `SCALE=0.1` takes a tenth of the
@@ -38,11 +38,11 @@ from tests.rigs.bench import (
     verify,
     ways,
 )
-from tests.rigs.bench.figures import Row, drawn, kept, printed
+from tests.rigs.bench.figures import Row, kept, printed
 from tests.rigs.bench.rig import Rig, machine, running
 from tests.rigs.stack.build import ROOT
 
-REPORT, PICTURE = ROOT / "build" / "bench.json", ROOT / "build" / "bench.svg"
+REPORT = ROOT / "build" / "bench.json"
 LEAST_RUNS = 3
 
 console = Console(highlight=False, width=200)
@@ -127,9 +127,8 @@ def main() -> None:
                 rows.append(row)
                 console.print(printed([row]))
             kept(rows, REPORT, {**vars(arguments), "before": before, "after": machine(), "commit": commit()})
-    PICTURE.write_text(drawn(rows, "How many times as long the others take: floor and aim are marked"))
     console.print(printed(rows))
-    console.print(f"{before} before, {machine()} after; written to {REPORT} and {PICTURE}")
+    console.print(f"{before} before, {machine()} after; written to {REPORT}")
 
 
 if __name__ == "__main__":

@@ -13,17 +13,24 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from uuid import uuid4
+
+from deltalake import DeltaTable
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.rigs.bench.figures import Row, spread
 from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, SPARK_LANE, Start, kafka_lands, lane_into
-from tests.rigs.bench.large_table import fill, ran
 from tests.rigs.bench.rig import TUNED, Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.traffic import Traffic
 from tests.rigs.bench.turns import Claim, Contender, allowance, rows_of
+from tests.rigs.scale.tables import write_log
 from tests.rigs.stack.build import ROOT
+from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.topics import create_tiered_topic, delete_topic
+from tiered_stream.delta.settings.ingest_settings import table_spec
 
 RECORDS_PER_SECOND = 2_000
 TRIGGER = "1 second"
@@ -57,8 +64,10 @@ def measure_large(rig: Rig, runs: int) -> Iterator[Row]:
     """Each lane into a copy of the table, to which its runs append."""
     files, versions = (max(1, round(each * rig.scale)) for each in (FILES, VERSIONS))
     lake = rig.lakes[0]
-    fill(lake, DIRECT, files, versions)
-    shutil.copytree(lake.folder / DIRECT, lake.folder / SPARK_LANE)
+    table = str(lake.folder / DIRECT)
+    write_log(replace(table_spec({}), uri=table), versions, max(1, files // versions))
+    DeltaTable(table).create_checkpoint()
+    shutil.copytree(table, lake.folder / SPARK_LANE)
     with _produced(rig) as topic:
         options = {**_NEW, "includeHeaders": "false"}
         lanes = {
@@ -66,6 +75,15 @@ def measure_large(rig: Rig, runs: int) -> Iterator[Row]:
             for lane in (DIRECT, SPARK_LANE)
         }
         yield from rows_of(LARGE_CLAIMS, lanes | _ALLOWED, runs)
+
+
+def ran(query: StreamingQuery, batches: int) -> list[StreamingQueryProgress]:
+    """What the query tells of its micro-batches with rows, after it was stopped behind so many of them."""
+    wait_until(lambda: not query.isActive or len(query.recentProgress) > batches, "batches", timeout=1e6)
+    query.stop()
+    if error := query.exception():
+        raise error
+    return [each for each in query.recentProgress if each.numInputRows]
 
 
 class _Steady:

@@ -19,7 +19,6 @@ from tests.rigs.soak.clients import Clients
 from tests.rigs.soak.counted import Count, count
 from tests.rigs.soak.driver import TRIGGERS, Queries
 from tests.rigs.soak.held import MIB, SIZE, cpu_seconds, family, files_in, held_by
-from tests.rigs.soak.picture import MINUTES
 from tests.rigs.soak.produced import PARTITIONS, TOPIC, TRANSACTIONAL, Producers
 from tests.rigs.soak.verdict import (
     CHECKPOINTS,
@@ -42,6 +41,7 @@ SHORTEST_PAUSE = 2.0
 RETENTION = {"segment.bytes": str(1 << 20), "retention.bytes": str(16 << 20)}
 """Of a partition: what producers send it in six minutes. By then the queries have to have read it."""
 SEED = 1
+MINUTES = "minutes"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -397,10 +397,3 @@ def _faulty(commit: Callable[[Any, BatchCommit], int], start: Start) -> Any:
         return commit(other, batch) if batch.files else version
 
     return faulty
-
-
-@contextmanager
-def registry_of_histories() -> Iterator[ScriptedRegistry]:
-    """Start a schema registry for histories."""
-    with ScriptedRegistry() as registry:
-        yield registry
