@@ -27,11 +27,11 @@ def segment_record(segment: RemoteLogSegment, state: int = STARTED, event_ms: in
     return b"\x01\x00\x00" + bytes(message.encode(version=0, header=False))
 
 
-def update_record(segment: RemoteLogSegment, state: int = FINISHED, event_ms: int = 0) -> bytes:
+def update_record(segment: RemoteLogSegment, state: int = FINISHED) -> bytes:
     """Return the record that says that the segment has another state; custom metadata comes with FINISHED."""
     kind = RemoteLogSegmentMetadataUpdateRecord
     message = kind(
-        remote_log_segment_id=_name(kind, segment), broker_id=1, event_timestamp_ms=event_ms,
+        remote_log_segment_id=_name(kind, segment), broker_id=1, event_timestamp_ms=0,
         custom_metadata=segment.custom_metadata, remote_log_segment_state=state,
     )  # fmt: skip
     return b"\x01\x01\x00" + bytes(message.encode(version=0, header=False))

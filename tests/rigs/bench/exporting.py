@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,8 +16,7 @@ from tests.rigs.bench.rig import Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of, timed
 from tests.rigs.stack.build import ROOT
-from tests.rigs.stack.jars import CONF, jar_paths
-from tests.rigs.stack.java import java_command
+from tests.rigs.stack.tools import CONSOLE_CONSUMER, run_tool
 from tiered_stream import scan
 
 PARQUET, FOLDER, LINES = "export, Parquet", "a folder", "JSON lines"
@@ -50,7 +50,7 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
             contender = Contender(lambda: 0.0, shape.rows)
             contender.run = partial(_export, rig.options(shape), f"{folder}/{target}", contender)
             contenders[name] = contender
-        contenders[CONSOLE] = Contender(partial(_console, rig.stack.bootstrap_servers, shape, some), some)
+        contenders[CONSOLE] = Contender(timed(partial(_console, rig.stack.bootstrap_servers, shape, some)), some)
         yield from rows_of(CLAIMS, contenders, runs)
 
 
@@ -61,21 +61,15 @@ def _scan(rig: Rig, shape: Shape) -> None:
 
 def _export(options: Mapping[str, str], into: str, contender: Contender) -> float:
     words = [word for name, value in options.items() for word in ("--option", f"{name}={value}")]
-    seconds, printed = _run([sys.executable, "-c", _MEASURED, "export", *words, "--into", into, "--overwrite"])
+    command = [sys.executable, "-c", _MEASURED, "export", *words, "--into", into, "--overwrite"]
+    begin = time.perf_counter()
+    printed = subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True)
+    seconds = time.perf_counter() - begin
     contender.tell(**{"process MiB": int(printed.split()[-1]) / 1024})
     return seconds
 
 
-def _console(bootstrap_servers: str, shape: Shape, records: int) -> float:
+def _console(bootstrap_servers: str, shape: Shape, records: int) -> None:
     arguments = ["--bootstrap-server", bootstrap_servers, "--topic", shape.topic, "--from-beginning"]
     arguments += ["--max-messages", str(records)]
-    main = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-    return _run(java_command(main, [CONF, *jar_paths("kafka")], arguments, ["-Xmx256m"]), subprocess.DEVNULL)[0]
-
-
-def _run(command: Sequence[str | Path], stdout: int = subprocess.PIPE) -> tuple[float, str]:
-    """Seconds, and what was printed."""
-    begin = time.perf_counter()
-    words = list(map(str, command))
-    done = subprocess.run(words, stdout=stdout, stderr=subprocess.DEVNULL, text=True, check=True)
-    return time.perf_counter() - begin, done.stdout or ""
+    run_tool(CONSOLE_CONSUMER, arguments, output=Path(os.devnull), jvm_options=())

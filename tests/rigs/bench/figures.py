@@ -10,6 +10,8 @@ from pathlib import Path
 
 from rich.table import Table
 
+from tests.rigs.tables import table
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -56,16 +58,18 @@ class Row:
 
 
 def printed(rows: Sequence[Row]) -> Table:
-    table = Table(title="seconds: median (least to most)")
-    for column in ("workload", "of", "seconds", "beside", "its seconds", "ratio", "floor", "aim", "reached", "more"):
-        table.add_column(column, justify="left" if column in ("workload", "of", "beside", "more") else "right")
-    for row in rows:
-        promised = ["" if each is None else f"{each:g}" for each in (row.floor, row.aim)]
-        told = {**row.more, **{f"core s {name}": spent for name, spent in row.core_seconds.items()}}
-        more = ", ".join(f"{name} {value:,.6g}" for name, value in told.items())
-        figures = row.subject, str(row.seconds), row.against, str(row.against_seconds), str(row.ratio)
-        table.add_row(row.workload, *figures, *promised, row.verdict, more)
-    return table
+    columns = ("workload", "of", "seconds", "beside", "its seconds", "ratio", "floor", "aim", "reached", "more")
+    return table(
+        "seconds: median (least to most)", columns, map(_cells, rows), texts=("workload", "of", "beside", "more")
+    )
+
+
+def _cells(row: Row) -> Sequence[str]:
+    promised = ["" if each is None else f"{each:g}" for each in (row.floor, row.aim)]
+    told = {**row.more, **{f"core s {name}": spent for name, spent in row.core_seconds.items()}}
+    more = ", ".join(f"{name} {value:,.6g}" for name, value in told.items())
+    figures = row.subject, str(row.seconds), row.against, str(row.against_seconds), str(row.ratio)
+    return row.workload, *figures, *promised, row.verdict, more
 
 
 def kept(rows: Sequence[Row], file: Path, machine: Mapping[str, object]) -> None:

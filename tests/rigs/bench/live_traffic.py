@@ -1,6 +1,6 @@
 """What a replay does to live traffic: by ours, and by Spark's own `kafka` source, tuned, in turn.
 
-`make bench ONLY=live`, or python -m tests.rigs.bench.live_traffic [--records 10000000] [--runs 3]
+python -m tests.rigs.bench.live_traffic RECORDS RUNS writes `REPORT`.
 
 A producer and a consumer go on at a steady rate while old records are brought into a new Delta table. Broker and
 traffic have one processor, Spark and the object store the other, as they have machines of their own elsewhere.
@@ -8,7 +8,6 @@ traffic have one processor, Spark and the object store the other, as they have m
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -24,8 +23,6 @@ from pathlib import Path
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.table import Table
 
 import tiered_stream
 from tests.rigs.bench.figures import Row, spread
@@ -47,8 +44,6 @@ ALONE = "traffic alone"
 RECORDS = 10_000_000
 REPORT = ROOT / "build" / "live-traffic.json"
 _IDLE_SECONDS = 20
-
-console = Console(highlight=False, width=120)
 
 
 @dataclass(frozen=True)
@@ -112,25 +107,13 @@ def read_through_broker(stack: TieredStack, spark: SparkSession, folder: Path, s
     shutil.rmtree(table)
 
 
-def report(stretches: list[Stretch]) -> Table:
-    table = Table(title="live traffic on one processor with the broker, while old records are replayed")
-    columns = ("seconds", "producer p99", "consumer p99", "broker CPU s", "bytes out", "tiered bytes")
-    for column in ("", *columns):
-        table.add_column(column, justify="right" if column else "left")
-    for each in stretches:
-        latencies = f"{each.produce_ms:,.1f} ms", f"{each.consume_ms:,.1f} ms"
-        figures = f"{each.cpu_seconds:.1f}", f"{each.bytes_out:,}", f"{each.tiered_bytes:,}"
-        table.add_row(each.what, f"{each.seconds:.1f}", *latencies, *figures)
-    return table
-
-
 def measure(rig: Rig, runs: int) -> Iterator[Row]:
     """Each of its figures beside the same by `kafka`, and the traffic's beside those without a replay.
 
     It runs in a process of its own, as it has processors of its own.
     """
     command = [sys.executable, "-m", "tests.rigs.bench.live_traffic"]
-    subprocess.run([*command, f"--records={round(RECORDS * rig.scale)}", f"--runs={runs}"], cwd=ROOT, check=True)
+    subprocess.run([*command, str(round(RECORDS * rig.scale)), str(runs)], cwd=ROOT, check=True)
     stretches = [Stretch(**each) for each in json.loads(REPORT.read_text())]
     for against in (KAFKA_TUNED, ALONE):
         for title, figure in _FIGURES.items():
@@ -161,17 +144,14 @@ def _row(title: str, figure: str, against: str, stretches: list[Stretch]) -> Row
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.rigs.bench.live_traffic", description=__doc__)
-    parser.add_argument("--records", type=int, default=RECORDS)
-    parser.add_argument("--runs", type=int, default=3, help="of each side; they take turns")
-    arguments = parser.parse_args()
+    records, runs = map(int, sys.argv[1:])
     (port,) = free_ports(1)
     jvm_options = (*MEASURED_JVM_OPTIONS, *jmx_options(port))
     with (
         build_folder("live-traffic") as folder,
         TieredStack(folder / "stack", jvm_options=jvm_options, s3_jvm_options=()) as stack,
     ):
-        warm_up, old = Shape("warm-up", 100_000), Shape("old", arguments.records)
+        warm_up, old = Shape("warm-up", 100_000), Shape("old", records)
         counters = partial(read_counters, stack.broker, port, old.topic)
         create_tiered_topic(stack.broker, LIVE_TOPIC, 1, {"segment.bytes": str(old.segment_bytes)})
         for shape in (warm_up, old):
@@ -183,14 +163,12 @@ def main() -> None:
         for way in ways.values():
             way(stack, spark, folder, warm_up)
         stretches = [measured(stack, counters, ALONE, partial(time.sleep, _IDLE_SECONDS))]
-        for _ in range(arguments.runs):
+        for _ in range(runs):
             for name, way in ways.items():
                 run = partial(way, stack, spark, folder, old)
                 stretches.append(measured(stack, counters, name, run))
         spark.stop()
-    console.print(report(stretches))
     REPORT.write_text(json.dumps([asdict(each) for each in stretches], indent=2))
-    console.print(f"written to {REPORT}")
     assert all(each.tiered_bytes == 0 for each in stretches if each.what == OURS)
 
 

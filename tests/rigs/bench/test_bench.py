@@ -74,8 +74,8 @@ def test_a_process_is_told_by_what_it_runs() -> None:
         "/a/versitygw posix",
         "java -x y",
     )
-    assert [kind_of(each) for each in commands] == [BROKER, S3, S3, JVM]
-    assert kind_of("python3 -m pyspark.daemon") == PYTHON
+    assert [kind_of(each.split()) for each in commands] == [BROKER, S3, S3, JVM]
+    assert kind_of(["python3", "-m", "pyspark.daemon"]) == PYTHON
 
 
 def test_core_seconds_are_those_of_processes_below_this_one() -> None:

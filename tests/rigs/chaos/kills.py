@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from tests.rigs.chaos.rig import Query, Rig
 from tests.rigs.chaos.topics import REPLICAS
+from tests.rigs.soak.held import Process, family
 from tests.rigs.stack.topics import lead
 
 
@@ -21,26 +21,21 @@ def kill_worker(rig: Rig, query: Query) -> None:
 
     Never the daemon: Spark does not get over that, and closes the stderr of the workers that are left behind.
     """
-    found = _python_processes(rig, "pyspark.daemon")
-    _kill_one(rig, [pid for pid in found if _parent(pid) in found])
+    found = _running(rig.driver.pid, "pyspark.daemon")
+    _kill_one(rig, [pid for pid, process in found.items() if process.parent in found])
 
 
 def kill_planner(rig: Rig, query: Query) -> None:
-    _kill_one(rig, _python_processes(rig, "streaming_source_runner"))
-
-
-def _python_processes(rig: Rig, module: str) -> list[int]:
-    """Those of this driver's that run the module, or were forked by one that does."""
-    return [pid for pid, words in _processes() if module in words and _session(pid) == rig.driver.pid]
+    _kill_one(rig, [*_running(rig.driver.pid, "streaming_source_runner")])
 
 
 def kill_executor(rig: Rig, query: Query) -> None:
-    executors = [
-        pid
-        for pid, words in _processes()
-        if "CoarseGrainedExecutorBackend" in words and _folder(pid).is_relative_to(rig.cluster_folder)
-    ]
-    _kill_one(rig, executors)
+    _kill_one(rig, [*_running(os.getpid(), "CoarseGrainedExecutorBackend")])
+
+
+def _running(root: int, what: str) -> dict[int, Process]:
+    """Those below a process that run a module or a class, or were forked by one that does."""
+    return {pid: each for pid, each in family(root).items() if any(what in word for word in each.arguments)}
 
 
 def kill_broker(rig: Rig, query: Query) -> None:
@@ -80,34 +75,3 @@ def _kill_one(rig: Rig, pids: Sequence[int]) -> None:
     """None, if there is none this moment: the last one may just have been killed."""
     if pids:
         os.kill(rig.chance.choice(pids), signal.SIGKILL)
-
-
-def _processes() -> Iterator[tuple[int, str]]:
-    """Id and command line of each."""
-    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        try:
-            yield pid, Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-        except OSError:
-            pass
-
-
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return 0
-
-
-def _parent(pid: int) -> int:
-    try:
-        # proc(5): the parent comes second after the name, which may have blanks.
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def _folder(pid: int) -> Path:
-    try:
-        return Path(os.readlink(f"/proc/{pid}/cwd"))
-    except OSError:
-        return Path("/")

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.table import Table
 
 from tests.rigs.chaos.checking import Verdict
+from tests.rigs.tables import table
 
 TIMES, RECOVERED, RIGHT, WRONG, LOST, DOUBLED = "times", "recovered", "right error", "wrong error", "lost", "doubled"
 COLUMNS = (TIMES, RECOVERED, RIGHT, WRONG, LOST, DOUBLED)
@@ -41,10 +42,9 @@ class Tally:
             self.counts[kind][DOUBLED] += len(verdict.doubled)
 
     def table(self) -> Table:
-        shown = Table("kind", *COLUMNS)
-        for kind, count in sorted(self.counts.items()):
-            shown.add_row(kind, *(str(count[column]) for column in COLUMNS))
-        return shown
+        counts = sorted(self.counts.items())
+        rows = ((kind, *(str(count[column]) for column in COLUMNS)) for kind, count in counts)
+        return table(None, ("kind", *COLUMNS), rows, texts=("kind",))
 
     def write(self, file: Path, minutes: float) -> None:
         """All of it as JSON."""

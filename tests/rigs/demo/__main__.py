@@ -39,6 +39,7 @@ from tests.rigs.stack.rows import Row
 from tests.rigs.stack.spark import spark_session
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
+from tests.rigs.tables import table
 
 BULK_RECORDS = 200_000
 MORE_RECORDS = 50_000
@@ -49,23 +50,22 @@ reports = Console(highlight=False, width=120)
 
 
 def report(runs: Mapping[str, Run], figures: Mapping[str, int]) -> Table:
-    table = _table(f"topic {TOPIC} → Delta tables", "rows", "bytes from S3", "bytes from the broker", *_TIMES)
+    rows = []
     for name, run in runs.items():
         counted = run.metrics.records, run.metrics.remote_fetch_bytes, run.metrics.broker_fetch_bytes
-        table.add_row(name, *(f"{count:,}" for count in counted), *_times(run))
-    table.add_section()
-    for name, count in figures.items():
-        table.add_row(name, f"{count:,}")
-    return table
+        rows.append((name, *(f"{count:,}" for count in counted), *_times(run)))
+    rows += [(name, f"{count:,}") for name, count in figures.items()]
+    columns = ("", "rows", "bytes from S3", "bytes from the broker", *_TIMES)
+    return table(f"topic {TOPIC} → Delta tables", columns, rows)
 
 
 def race_report(landed: Mapping[str, Landed]) -> Table:
-    title = f"the same topic, {landed[OURS].rows:,} rows, by two sources in a warm Spark"
-    table = _table(title, "rows a second", "bytes from S3", "bytes from the broker", *_TIMES)
+    rows = []
     for name, each in landed.items():
         figures = each.rate, each.run.metrics.remote_fetch_bytes, each.broker.bytes_out
-        table.add_row(name, *(f"{figure:,.0f}" for figure in figures), *_times(each.run))
-    return table
+        rows.append((name, *(f"{figure:,.0f}" for figure in figures), *_times(each.run)))
+    columns = ("", "rows a second", "bytes from S3", "bytes from the broker", *_TIMES)
+    return table(f"the same topic, {landed[OURS].rows:,} rows, by two sources in a warm Spark", columns, rows)
 
 
 _TIMES = ("start-up", "run")
@@ -74,14 +74,6 @@ _TIMES = ("start-up", "run")
 def _times(run: Run) -> tuple[str, str]:
     """Until the first micro-batch began, and from there until the last one was committed."""
     return f"{run.start_up:.1f} s", f"{run.seconds:.1f} s"
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title)
-    table.add_column("")
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
 
 
 def filled_topic(stack: TieredStack, beside: ThreadPoolExecutor) -> SparkSession:

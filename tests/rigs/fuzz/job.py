@@ -16,7 +16,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from rich.table import Table
+
 from tests.rigs.fuzz.worker import GIVEN_UP_SECONDS, Found, Place, Tally, load_targets
+from tests.rigs.tables import table
 
 _KEPT_OF_A_KIND = 5
 _Lines = queue.SimpleQueue[dict[str, Any] | Exception | None]
@@ -41,19 +44,14 @@ class Result:
     def count(self, target: str, *kinds: str) -> int:
         return sum(each.target == target and each.kind in kinds for each in self.found)
 
-    def table(self) -> str:
+    def table(self) -> Table:
         """A line a target, and one for all."""
-        rows = [_HEAD, *(self._row(name, tally, (name,)) for name, tally in sorted(self.tallies.items()))]
+        rows = [self._row(name, tally, (name,)) for name, tally in sorted(self.tallies.items())]
         total = Result(self.seed)
         for tally in self.tallies.values():
             total.add("all", tally)
         rows.append(self._row("all", total.tallies.get("all", Tally()), tuple(self.tallies)))
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-        return "\n".join(
-            "  ".join(cell.rjust(width) if column else cell.ljust(width)
-                      for column, (cell, width) in enumerate(zip(row, widths, strict=True)))
-            for row in rows
-        )  # fmt: skip
+        return table(None, _HEAD, rows, texts=("target",))
 
     def _row(self, name: str, tally: Tally, targets: Sequence[str]) -> tuple[str, ...]:
         foreign, slow, memory = (

@@ -11,6 +11,7 @@ import argparse
 import ctypes
 import gc
 import importlib
+import itertools
 import json
 import logging
 import mmap
@@ -19,7 +20,7 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -165,7 +166,7 @@ def run_slices(
     memory, until = Memory(), time.monotonic() + seconds
     for index, target in targets:
         _warm_up(index, target, seed, place)
-    benches = [(index, Bench(target, memory), _counted()) for index, target in targets]
+    benches = [(index, Bench(target, memory), itertools.count()) for index, target in targets]
     rounds = 0
     while True:
         for index, bench, numbers in benches:
@@ -194,13 +195,6 @@ def _warm_up(index: int, target: Target, seed: str, place: Place) -> None:
             target.run(target.case(seed, number))
         except Exception:  # noqa: BLE001
             continue
-
-
-def _counted() -> Iterator[int]:
-    number = 0
-    while True:
-        yield number
-        number += 1
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from rich.table import Table
 from tests.rigs.soak.run import Outcome, run
 from tests.rigs.soak.verdict import Verdict, judge
 from tests.rigs.stack.build import ROOT, build_folder
+from tests.rigs.tables import table
 
 FIGURES = ROOT / "build" / "soak.json"
 SHORTEST_JUDGED = 40.0
@@ -25,13 +26,12 @@ console = Console(highlight=False, width=140)
 
 
 def report(verdicts: list[Verdict]) -> Table:
-    table = Table(title="medians of the second and the last quarter")
-    for column in ("", "second", "last", "may grow by", "for"):
-        table.add_column(column, justify="left" if column in ("", "for") else "right")
-    for each in verdicts:
-        figures = (f"{each.second:,.1f}", f"{each.last:,.1f}", f"{each.bound.growth:g}")
-        table.add_row(each.bound.figure, *figures, each.bound.why, style=None if each.flat else "red")
-    return table
+    rows = (
+        (each.bound.figure, f"{each.second:,.1f}", f"{each.last:,.1f}", f"{each.bound.growth:g}", each.bound.why)
+        for each in verdicts
+    )
+    columns = ("", "second", "last", "may grow by", "for")
+    return table("medians of the second and the last quarter", columns, rows, texts=("", "for"))
 
 
 def write(minutes: float, outcome: Outcome, verdicts: list[Verdict]) -> None:

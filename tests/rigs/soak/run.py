@@ -134,8 +134,8 @@ class Run:
     def _figures(self) -> dict[str, float]:
         driver, gateway = self._driver.pid, self._gateway.process.pid
         processes = family(driver)
-        jvm = [pid for pid, name in processes.items() if name == "java"]
-        workers = [pid for pid, name in processes.items() if name.startswith("python")]
+        jvm = [pid for pid, each in processes.items() if each.name == "java"]
+        workers = [pid for pid, each in processes.items() if each.name.startswith("python")]
         groups = {GATEWAY: [gateway], DRIVER: [driver], WORKERS: workers, JVM: jvm}
         used = json.loads(self.queries.heap_file.read_text())
         folder = Path(self.queries.folder)

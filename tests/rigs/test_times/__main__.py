@@ -21,7 +21,6 @@ def main(folder: Path, top: int = TOP) -> None:
         tests = {line["test"] for line in chosen}
         took = f"{_sum(chosen, 'seconds'):.0f} s, {_sum(chosen, 'cpu'):.0f} core seconds"
         print(f"\n## {'With' if stack else 'Without'} services: {len(tests)} tests, {took}\n")
-        _table("cause", _causes(chosen), top)
         for what in ("seconds", "cpu"):
             unit = "s" if what == "seconds" else "core seconds"
             _table("folder", _by(chosen, what, lambda test: "/".join(test.split("::")[0].split("/")[:2])), top, unit)
@@ -36,14 +35,6 @@ def main(folder: Path, top: int = TOP) -> None:
 
 def _sum(lines: Iterable[dict[str, Any]], what: str) -> float:
     return math.fsum(line[what] for line in lines)
-
-
-def _causes(lines: Iterable[dict[str, Any]]) -> dict[str, float]:
-    seconds: dict[str, float] = defaultdict(float)
-    for line in lines:
-        for cause, took in line["causes"].items():
-            seconds[cause] += took
-    return seconds
 
 
 def _by(lines: Iterable[dict[str, Any]], what: str, key: Callable[[str], str]) -> dict[str, float]:
