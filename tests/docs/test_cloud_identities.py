@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.cloud_identities import ASKED, keep, read_kept
+from tests.docs.identities import ASKED, SIGNED, keep, read_kept
 from tests.rigs.cloud.front import Cloud
 from tests.rigs.cloud.signers import QUICK, VENDORS, fill
 
 Measure = Callable[[str, Cloud, str, Path, pytest.MonkeyPatch], None]
-WRITE = "write it with KEEP=1, as tests/docs/cloud_identities.py says"
+WRITE = "write it with KEEP=1, as tests/docs/identities.py says"
 
 
 def check(cloud: str, origin: str, cells: dict[str, str]) -> None:
     if "KEEP" in os.environ:
-        keep(cloud, origin, cells)
-    kept = read_kept().get(cloud, {}).get(origin, {})
+        keep(SIGNED, cloud, origin, cells)
+    kept = read_kept(SIGNED).get(cloud, {}).get(origin, {})
     assert {path: kept.get(path) for path in cells} == cells, WRITE
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.docs_tables import DOCS, with_table
+from tests.rigs.tables import markdown
 from tests.setups.contact import CASES, measure_contact
 from tests.setups.place import Place, place
 from tests.setups.surfaces import DOCTOR, JOB, QUERY, REPLAY, Outcome, SparkProgram, outcomes
@@ -87,13 +88,13 @@ def _table(said: Mapping[str, Said]) -> str:
     rows: dict[tuple[str, int], list[str]] = {}
     for who, each in said.items():
         rows.setdefault((each.says, each.status), []).append(who)
-    lines = ["| Command | Message | After | Exit status |", "|---|---|---|---|"]
+    lines = []
     for (says, status), names in sorted(rows.items(), key=lambda row: not row[0][0]):
         shown = "<br>".join(f"`` {line.replace('|', chr(92) + '|')} ``" for line in says.splitlines()) or "nothing"
         slowest = max((said[name].seconds for name in names), key=_seconds)
         who = ", ".join(_NAMES.get(name, f"`{name}`") for name in names)
-        lines.append(f"| {who} | {shown} | {slowest} | {status} |")
-    return "\n".join(lines) + "\n"
+        lines.append((who, shown, slowest, str(status)))
+    return markdown(("Command", "Message", "After", "Exit status"), lines)
 
 
 def _seconds(shown: str) -> float:

@@ -1,4 +1,4 @@
-"""Tables of figures that programs print."""
+"""Tables that programs print, or write into pages."""
 
 from __future__ import annotations
 
@@ -17,3 +17,9 @@ def table(
     for row in rows:
         shown.add_row(*row)
     return shown
+
+
+def markdown(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    head = [f"| {' | '.join(titles)} |".replace("  ", " "), "|---" * len(titles) + "|"]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows), ""])

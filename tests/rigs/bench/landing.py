@@ -23,8 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.rigs.bench.bare import read_and_write
 from tests.rigs.bench.figures import Row, spread
-from tests.rigs.bench.lakes import Lake
-from tests.rigs.bench.rig import TUNED, WARM_UP, Rig
+from tests.rigs.bench.rig import TUNED, WARM_UP, Lake, Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of
 from tests.rigs.soak.held import MIB

@@ -25,9 +25,9 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 import tiered_stream
+from tests.rigs.bench.batch_reads import OURS
 from tests.rigs.bench.figures import Row, spread
 from tests.rigs.bench.landing import KAFKA_TUNED, check_landed, kafka_lands
-from tests.rigs.bench.noop import OURS
 from tests.rigs.bench.rig import TUNED, Rig
 from tests.rigs.bench.shapes import Shape, fill
 from tests.rigs.soak.held import MIB

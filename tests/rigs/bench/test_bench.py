@@ -12,17 +12,16 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.bench.__main__ import wanted
-from tests.rigs.bench.core_seconds import BROKER, JVM, PYTHON, S3, kind_of
+from tests.rigs.bench.batch_reads import Growth, straight
 from tests.rigs.bench.figures import Row, Spread, kept
 from tests.rigs.bench.shapes import SHAPES, scaled
 from tests.rigs.bench.slow_proxy import SlowProxy
-from tests.rigs.bench.straight import Growth, straight
-from tests.rigs.bench.turns import Claim, Contender, rows_of
+from tests.rigs.bench.turns import BROKER, JVM, PYTHON, S3, Claim, Contender, kind_of, rows_of
 
 # A process of its own: what other tests left below this one may end while it is measured.
 _ONE_CHILD = """
 import json, subprocess, sys
-from tests.rigs.bench.core_seconds import core_seconds, since
+from tests.rigs.bench.turns import core_seconds, since
 used = "import os\\nwhile sum(os.times()[:2]) < 0.3: pass\\nprint(flush=True)\\ninput()"
 before = core_seconds()
 with subprocess.Popen([sys.executable, "-c", used], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:

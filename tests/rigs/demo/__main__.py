@@ -23,11 +23,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from tests.rigs.demo.compare import count_mismatches, expected_table, landed_table
-from tests.rigs.demo.mended import lose, mend, middle_half
 from tests.rigs.demo.race import KAFKA, OURS, Landed, race, starts, warm_up
-from tests.rigs.demo.runs import WHOLE_TOPIC, Run, job_settings, run_here, submit, write_settings
-from tests.rigs.demo.second_table import land_through_gateway
+from tests.rigs.demo.runs import WHOLE_TOPIC, Run, job_settings, land_through_gateway, run_here, submit, write_settings
+from tests.rigs.demo.tables import count_mismatches, expected_table, landed_table, lose, mend, middle_half
 from tests.rigs.demo.throughput import draw
 from tests.rigs.demo.topic import PARTITIONS, TOPIC, bytes_not_tiered, count_segments, fill, fill_history
 from tests.rigs.stack.broker import JVM_OPTIONS

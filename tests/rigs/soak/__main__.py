@@ -13,8 +13,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
-from tests.rigs.soak.run import Outcome, run
-from tests.rigs.soak.verdict import Verdict, judge
+from tests.rigs.soak.run import Outcome, Verdict, judge, run
 from tests.rigs.stack.build import ROOT, build_folder
 from tests.rigs.tables import table
 

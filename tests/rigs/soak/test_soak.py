@@ -8,11 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tests.rigs.soak.counted import Count, count
 from tests.rigs.soak.driver import TRIGGERS
-from tests.rigs.soak.produced import record
-from tests.rigs.soak.run import MINUTES, run
-from tests.rigs.soak.verdict import BOUNDS, Bound, judge
+from tests.rigs.soak.produced import Count, count, record
+from tests.rigs.soak.run import BOUNDS, MINUTES, Bound, judge, run
 
 BOUND = Bound("threads", 1, "chance")
 
