@@ -12,11 +12,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 
 from rich.console import Console
 
-from tests.rigs.scale.measured import Step
+from tests.rigs.scale.measured import Meter, Step
 from tests.rigs.stack.build import ROOT, build_folder
 
 FIGURES = ROOT / "build" / "scale.json"
@@ -26,35 +27,34 @@ console = Console(highlight=False, markup=False, soft_wrap=True)
 
 @dataclass(frozen=True)
 class Part:
-    """Process that measures one part; its arguments are SCALE, `arguments` and a folder of `name`, if `folder`."""
+    """Process that measures one part, by `measure` of the module; a part with the `folder` of another continues it."""
 
     name: str
     module: str
-    arguments: Sequence[str] = ()
+    arguments: Sequence[float] = ()
     folder: str = ""
 
 
 PARTS = (
-    Part("segments", "segments", ("100", "0"), "segments"),
-    Part("restart", "segments", ("100", "0"), "segments"),
-    Part("foreign", "segments", ("1", "10"), "foreign"),
-    Part("both", "segments", ("100", "10"), "both"),
-    Part("partitions", "segments", ("10000", "0"), "partitions"),
-    Part("partitions-restart", "segments", ("10000", "0"), "partitions"),
-    Part("archive", "archive", ("100",)),
-    Part("tasks", "tasks", (), "tasks"),
-    Part("topics", "topics", (), "topics"),
-    Part("tables", "tables", (), "tables"),
+    Part("segments", "segments", (100, 0)),
+    Part("restart", "segments", (100, 0), "segments"),
+    Part("foreign", "segments", (1, 10)),
+    Part("both", "segments", (100, 10)),
+    Part("partitions", "segments", (10_000, 0)),
+    Part("partitions-restart", "segments", (10_000, 0), "partitions"),
+    Part("archive", "archive", (100,)),
+    Part("tasks", "tasks"),
+    Part("topics", "topics"),
+    Part("tables", "tables"),
 )
 """In this order: a restart continues from the snapshots of the part before."""
 
 
 def measure(part: Part, scale: float, folder: Path) -> list[Step]:
-    arguments = [str(scale), *part.arguments]
-    if part.folder:
-        (folder / part.folder).mkdir(exist_ok=True)
-        arguments.append(str(folder / part.folder))
-    command = [sys.executable, "-m", f"tests.rigs.scale.{part.module}", *arguments]
+    own = folder / (part.folder or part.name)
+    own.mkdir(exist_ok=True)
+    drive = json.dumps([part.module, scale, str(own), part.arguments])
+    command = [sys.executable, "-m", "tests.rigs.scale", "--drive", drive]
     found = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     return [Step(**each) for each in json.loads(found.stdout)]
 
@@ -83,7 +83,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.rigs.scale")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--only", action="append", choices=[part.name for part in PARTS])
+    parser.add_argument("--drive", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.drive:
+        module, scale, own, arguments = json.loads(given.drive)
+        meter: Meter = import_module(f"tests.rigs.scale.{module}").measure(scale, Path(own), *arguments)
+        json.dump([asdict(step) for step in meter.steps], sys.stdout)
+        return
     measured: dict[str, list[Step]] = {}
     with build_folder("scale") as folder:
         for part in PARTS:
