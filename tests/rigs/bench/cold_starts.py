@@ -25,7 +25,7 @@ from tests.dist.packed_environment import pack, unpack, with_python_by_path
 from tests.jobs.submitted import jars
 from tests.rigs.bench import first_row_job
 from tests.rigs.bench.figures import Row
-from tests.rigs.bench.landing import check_landed, kafka_lands
+from tests.rigs.bench.landing import check_landed, spark_lands
 from tests.rigs.bench.rig import TUNED, WARM_UP, Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of
@@ -153,7 +153,7 @@ def _submit(folder: Path, with_jars: dict[str, str], *words: str) -> None:
 def main() -> None:
     table, checkpoint, options = sys.argv[1:]
     spark = SparkSession.builder.getOrCreate()
-    kafka_lands(spark, json.loads(options))(table, Path(checkpoint)).awaitTermination()
+    spark_lands(spark, json.loads(options))(table, Path(checkpoint)).awaitTermination()
     spark.stop()
 
 

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 import tiered_stream
 from tests.rigs.bench.batch_reads import OURS
 from tests.rigs.bench.figures import Row, spread
-from tests.rigs.bench.landing import KAFKA_TUNED, check_landed, kafka_lands
+from tests.rigs.bench.landing import KAFKA_TUNED, check_landed, spark_lands
 from tests.rigs.bench.rig import TUNED, Rig
 from tests.rigs.bench.shapes import Shape, fill
 from tests.rigs.soak.held import MIB
@@ -102,7 +102,7 @@ def read_through_broker(stack: TieredStack, spark: SparkSession, folder: Path, s
     table, checkpoint = folder / str(uuid4()), folder / str(uuid4())
     servers = {"kafka.bootstrap.servers": stack.bootstrap_servers}
     options = {**servers, "subscribe": shape.topic, "startingOffsets": "earliest", **TUNED}
-    kafka_lands(spark, options)(str(table), checkpoint).awaitTermination()
+    spark_lands(spark, options)(str(table), checkpoint).awaitTermination()
     check_landed(str(table), shape.rows)
     shutil.rmtree(table)
 

@@ -6,7 +6,6 @@ By our direct lane, and by Spark's own `kafka` source with its own functions and
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 from delta.tables import DeltaTable
@@ -17,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.rigs.bench.documents import AVRO, DDL
 from tests.rigs.bench.figures import Row
-from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, Start, kafka_lands, landing, lane_into
+from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, Start, kafka_into, landing, lane_into
 from tests.rigs.bench.rig import TUNED, Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of
@@ -31,11 +30,10 @@ TYPED_CLAIMS = (
 
 def measure_typed(rig: Rig, name: str, runs: int) -> Iterator[Row]:
     """The row of one format; what is no document, as the record that closes a segment, gives nulls on both sides."""
-    lake, shape = rig.lakes[0], rig.topic(name)
-    settle = partial(rig.settle, shape)
+    shape = rig.topic(name)
     contenders: dict[str, Contender] = {
-        DIRECT: landing(ours_into(rig, shape, name), lake, shape.rows, settle),
-        KAFKA_TUNED: landing(sparks_into(rig, shape, name), lake, shape.rows, settle),
+        DIRECT: landing(rig, shape, ours_into(rig, shape, name)),
+        KAFKA_TUNED: landing(rig, shape, sparks_into(rig, shape, name)),
     }
     yield from rows_of([claim for claim in TYPED_CLAIMS if claim.workload == name], contenders, runs)
 
@@ -52,7 +50,7 @@ def sparks_into(rig: Rig, shape: Shape, name: str) -> Start:
     def select(records: DataFrame) -> DataFrame:
         return records.select(_decoded(name).alias("v"), *KAFKA_COLUMNS).select("v.*", *KAFKA_COLUMNS)
 
-    return kafka_lands(rig.spark, {**rig.kafka_options(shape), **TUNED}, select=select)
+    return kafka_into(rig, shape, select)
 
 
 def _decoded(name: str) -> Column:
@@ -72,15 +70,13 @@ SQL_CLAIMS = (Claim(SQL, WITH_SQL, KAFKA_TUNED, 4, 5), Claim(SQL, WITH_SQL, DIRE
 
 def measure_sql(rig: Rig, runs: int) -> Iterator[Row]:
     """Rows of both claims; each side reads all of A, and a tenth of the records is left out by the condition."""
-    lake, shape = rig.lakes[0], rig.topic("A")
-    settle = partial(rig.settle, shape)
+    shape = rig.topic("A")
     sql = {"ingest.select": ", ".join(SELECT), "ingest.where": WHERE}
-    options = {**rig.kafka_options(shape), **TUNED}
-    by_spark = kafka_lands(rig.spark, options, select=lambda rows: rows.where(WHERE).selectExpr(*SELECT))
+    by_spark = kafka_into(rig, shape, lambda rows: rows.where(WHERE).selectExpr(*SELECT))
     contenders: dict[str, Contender] = {
-        WITH_SQL: landing(lane_into(rig, shape, DIRECT, sql), lake, shape.rows, settle, whole=False),
-        DIRECT: landing(lane_into(rig, shape, DIRECT), lake, shape.rows, settle),
-        KAFKA_TUNED: landing(by_spark, lake, shape.rows, settle, whole=False),
+        WITH_SQL: landing(rig, shape, lane_into(rig, shape, DIRECT, sql), whole=False),
+        DIRECT: landing(rig, shape, lane_into(rig, shape, DIRECT)),
+        KAFKA_TUNED: landing(rig, shape, by_spark, whole=False),
     }
     yield from rows_of(SQL_CLAIMS, contenders, runs)
 
@@ -93,16 +89,15 @@ UPSERT_COLUMNS = ("key", "value", "timestamp")
 
 def measure_upsert(rig: Rig, runs: int) -> Iterator[Row]:
     """Row of the claim; each side begins with no table, and must end with one row for each key."""
-    lake, shape = rig.lakes[0], rig.topic(UPSERT)
-    settle = partial(rig.settle, shape)
+    shape = rig.topic(UPSERT)
     limit = {"maxOffsetsPerTrigger": str(-(-shape.rows // UPSERT_BATCHES))}
     upsert = {
         **limit, "ingest.mode": "upsert", "ingest.keys": "key", "ingest.orderBy": "timestamp",
         "ingest.kafkaColumns": ",".join(UPSERT_COLUMNS),
     }  # fmt: skip
     contenders: dict[str, Contender] = {
-        DIRECT: landing(lane_into(rig, shape, DIRECT, upsert), lake, shape.keys, settle),
-        KAFKA_TUNED: landing(merged_by_spark(rig, shape, limit), lake, shape.keys, settle),
+        DIRECT: landing(rig, shape, lane_into(rig, shape, DIRECT, upsert), records=shape.keys),
+        KAFKA_TUNED: landing(rig, shape, merged_by_spark(rig, shape, limit), records=shape.keys),
     }
     yield from rows_of(UPSERT_CLAIMS, contenders, runs)
 

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.rigs.bench.figures import Row, spread
-from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, SPARK_LANE, Start, kafka_lands, lane_into
+from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, SPARK_LANE, Start, lane_into, spark_lands
 from tests.rigs.bench.rig import TUNED, Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.traffic import Traffic
@@ -50,7 +50,7 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
     with _produced(rig) as topic:
         options = {**rig.kafka_options(topic), **TUNED, **_NEW}
         ours = _Steady(rig, "new", lane_into(rig, topic, DIRECT, _NEW, TRIGGER))
-        theirs = _Steady(rig, "new", kafka_lands(rig.spark, options, TRIGGER))
+        theirs = _Steady(rig, "new", spark_lands(rig.spark, options, TRIGGER))
         contenders = {DIRECT: Contender(ours.run, 1), KAFKA_TUNED: Contender(theirs.run, 1), **_ALLOWED}
         yield from rows_of(CLAIMS, contenders, runs)
     counted = ours.of_99[1:]
