@@ -6,7 +6,6 @@ import atexit
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +15,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from tests.forking_python import COMMAND, IMPORTS, ForkingPython
-from tests.rigs.stack.spark import spark_environment
+from tests.rigs.stack.children import Child
 from tests.setups.place import TOPIC, Place
+from tests.setups.spark_program import serve
 
 SETTINGS = "orders.properties"
 DOCTOR, REPLAY, QUERY, JOB = "doctor", "replay", "batch query", "ingest"
@@ -54,18 +54,11 @@ class SparkProgram:
         self._log_file = folder / "spark.log"
 
     def __enter__(self) -> Self:
-        with self._log_file.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.setups.spark_program"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=spark_environment(),
-            )  # fmt: skip
+        self._child = Child(self._log_file, serve)
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
+        self._child.__exit__()
 
     def query(self, settings: Path) -> Outcome:
         """Run a batch query with these settings to its end."""
@@ -85,11 +78,9 @@ class SparkProgram:
 
     def _ask(self, request: Mapping[str, Any]) -> tuple[str | int, str, float]:
         """Return the response, the warnings of this package that were logged until then, and the seconds."""
-        assert self._process.stdin and self._process.stdout
-        before, begin = self._log_file.stat().st_size, time.monotonic()
-        self._process.stdin.write(f"{json.dumps(request)}\n")
-        self._process.stdin.flush()
-        response: str | int = json.loads(self._process.stdout.readline())
+        before = self._log_file.stat().st_size if self._log_file.exists() else 0
+        begin = time.monotonic()
+        response: str | int = self._child.ask(request)
         logged = self._log_file.read_bytes()[before:].decode()
         return response, "\n".join(_WARNING.findall(logged)), time.monotonic() - begin
 

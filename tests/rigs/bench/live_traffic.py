@@ -25,6 +25,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 import tiered_stream
+from tests.rigs.bench import traffic
 from tests.rigs.bench.batch_reads import OURS
 from tests.rigs.bench.figures import Row, spread
 from tests.rigs.bench.landing import KAFKA_TUNED, check_landed, spark_lands
@@ -34,6 +35,7 @@ from tests.rigs.soak.held import MIB
 from tests.rigs.stack.broker import MEASURED_JVM_OPTIONS
 from tests.rigs.stack.broker_counters import Counters, jmx_options, read_counters
 from tests.rigs.stack.build import build_folder
+from tests.rigs.stack.children import Child
 from tests.rigs.stack.processes import free_ports
 from tests.rigs.stack.spark import ROOT, spark_session
 from tests.rigs.stack.tiered_stack import TieredStack
@@ -71,21 +73,15 @@ def pin(pid: int, processor: int) -> None:
 
 def measured(stack: TieredStack, counters: Callable[[], Counters], what: str, run: Callable[[], object]) -> Stretch:
     """Run it beside the traffic."""
-    command = [sys.executable, "-m", "tests.rigs.bench.traffic", stack.bootstrap_servers, LIVE_TOPIC]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, {0}),
-    ) as traffic:  # fmt: skip
-        assert traffic.stdin and traffic.stdout
+    with Child(stack.folder / "traffic.log", traffic.run, stack.bootstrap_servers, LIVE_TOPIC) as child:
         before = counters()
-        assert traffic.stdout.readline() == "ready\n"
+        assert child.receive() == "ready"
         begin = time.perf_counter()
         run()
         seconds = time.perf_counter() - begin
-        said, _ = traffic.communicate()
+        latencies = child.ask("end")
     found = counters().since(before)
-    latencies = json.loads(said)
-    p99 = [statistics.quantiles(latencies[side], n=100)[98] for side in ("produced", "consumed")]
+    p99 = [statistics.quantiles(side, n=100)[98] for side in latencies]
     return Stretch(what, seconds, *p99, **asdict(found))
 
 

@@ -1,19 +1,18 @@
 """What a micro-batch costs in the steady state: 2,000 records a second in four partitions, a trigger each second.
 
 Into a Delta table in a folder: a new one, beside Spark's own `kafka` source; and one of 100,000 files and 300 versions,
-beside our Spark lane. python -m tests.rigs.bench.steady BOOTSTRAP_SERVERS TOPIC is the producer, until its input ends.
+beside our Spark lane.
 """
 
 from __future__ import annotations
 
 import shutil
 import statistics
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from uuid import uuid4
 
 from deltalake import DeltaTable
@@ -27,7 +26,7 @@ from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.traffic import Traffic
 from tests.rigs.bench.turns import Claim, Contender, allowance, rows_of
 from tests.rigs.scale.tables import write_log
-from tests.rigs.stack.build import ROOT
+from tests.rigs.stack.children import Child
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.topics import create_tiered_topic, delete_topic
 from tiered_stream.delta.settings.ingest_settings import table_spec
@@ -110,22 +109,17 @@ def _produced(rig: Rig) -> Iterator[Shape]:
     """A topic to which records come, until the end."""
     shape = Shape(f"steady-{uuid4()}", 0)
     create_tiered_topic(rig.stack.broker, shape.topic, shape.partitions, {"segment.bytes": str(shape.segment_bytes)})
-    command = [sys.executable, "-m", "tests.rigs.bench.steady", rig.stack.bootstrap_servers, shape.topic]
     try:
-        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE):
+        with Child(rig.folder / "producer.log", _produce, rig.stack.bootstrap_servers, shape.topic):
             yield shape
     finally:
         delete_topic(rig.stack.broker, shape.topic)
 
 
-def main() -> None:
-    traffic = Traffic(sys.argv[1], sys.argv[2], records_per_second=RECORDS_PER_SECOND)
+def _produce(connection: Connection, bootstrap_servers: str, topic: str) -> None:
+    traffic = Traffic(bootstrap_servers, topic, records_per_second=RECORDS_PER_SECOND)
     producing = threading.Thread(target=traffic.produce)
     producing.start()
-    sys.stdin.read()
+    connection.poll(None)  # until the other end is closed
     traffic.end()
     producing.join()
-
-
-if __name__ == "__main__":
-    main()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
+import multiprocessing
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -53,10 +54,13 @@ PARTS = (
 def measure(part: Part, scale: float, folder: Path) -> list[Step]:
     own = folder / (part.folder or part.name)
     own.mkdir(exist_ok=True)
-    drive = json.dumps([part.module, scale, str(own), part.arguments])
-    command = [sys.executable, "-m", "tests.rigs.scale", "--drive", drive]
-    found = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
-    return [Step(**each) for each in json.loads(found.stdout)]
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(_steps, part.module, scale, own, part.arguments).result()
+
+
+def _steps(module: str, scale: float, folder: Path, arguments: Sequence[float]) -> list[Step]:
+    meter: Meter = import_module(f"tests.rigs.scale.{module}").measure(scale, folder, *arguments)
+    return meter.steps
 
 
 def report(steps: Sequence[Step]) -> str:
@@ -83,13 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.rigs.scale")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--only", action="append", choices=[part.name for part in PARTS])
-    parser.add_argument("--drive", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.drive:
-        module, scale, own, arguments = json.loads(given.drive)
-        meter: Meter = import_module(f"tests.rigs.scale.{module}").measure(scale, Path(own), *arguments)
-        json.dump([asdict(step) for step in meter.steps], sys.stdout)
-        return
     measured: dict[str, list[Step]] = {}
     with build_folder("scale") as folder:
         for part in PARTS:
