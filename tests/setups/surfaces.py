@@ -161,7 +161,7 @@ def shown(text: str, place: Place, folder: Path) -> str:
     """Return the text with names in place of what differs from run to run: ports, ids and folders."""
     text = text.replace(f"{folder}/", "")
     text = _HTTP.sub("http://s3.example:9000", text)
-    text = text.replace(f"127.0.0.1:{place.site.tier_by_lake.port}", "s3.example:9000")
+    text = text.replace(f"127.0.0.1:{place.tier.port}", "s3.example:9000")
     brokers = list(dict.fromkeys(_ADDRESS.findall(text)))
     text = _ADDRESS.sub(lambda address: f"broker{brokers.index(address[0]) + 1}:9092", text)
     text = _TIMED_OUT.sub("Timed out after N ms", text)
