@@ -10,9 +10,11 @@ import gc
 import logging
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -255,51 +257,44 @@ def cloud_front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
 
 
 @pytest.fixture(scope="session")
-def running_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
+def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """A cloud of each kind, started at its first use."""
+
+    @cache
+    def started(kind: type[Any]) -> Any:
+        running = kind(tmp_path_factory.mktemp(kind.__name__.lower()))
+        ending.callback(running.stop)
+        return running
+
+    with ExitStack() as ending:
+        yield started
+
+
+@pytest.fixture
+def aws(cloud_front: Front, clouds: Callable[..., Aws]) -> Iterator[Aws]:
+    """AWS at its own host names, without buckets and identities; the test runs in namespaces (`tests/rigs/cloud/`)."""
     from tests.rigs.cloud.aws import Aws
 
-    running = Aws(tmp_path_factory.mktemp("aws"))
-    yield running
-    running.stop()
+    with cloud_front.of(running := clouds(Aws)):
+        yield running
 
 
 @pytest.fixture
-def aws(cloud_front: Front, running_aws: Aws) -> Iterator[Aws]:
-    """AWS at its own host names, without buckets and identities; the test runs in namespaces (`tests/rigs/cloud/`)."""
-    with cloud_front.of(running_aws):
-        yield running_aws
-
-
-@pytest.fixture(scope="session")
-def running_azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azure]:
+def azure_cloud(cloud_front: Front, clouds: Callable[..., Azure]) -> Iterator[Azure]:
+    """Azure at its own host names, without identities; the test runs in namespaces (`tests/rigs/cloud/`)."""
     from tests.rigs.cloud.azure import Azure
 
-    running = Azure(tmp_path_factory.mktemp("azure"))
-    yield running
-    running.stop()
+    with cloud_front.of(running := clouds(Azure)):
+        yield running
 
 
 @pytest.fixture
-def azure_cloud(cloud_front: Front, running_azure: Azure) -> Iterator[Azure]:
-    """Azure at its own host names, without identities; the test runs in namespaces (`tests/rigs/cloud/`)."""
-    with cloud_front.of(running_azure):
-        yield running_azure
-
-
-@pytest.fixture(scope="session")
-def running_google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Google]:
+def google_cloud(cloud_front: Front, clouds: Callable[..., Google]) -> Iterator[Google]:
+    """Google Cloud at its own host names, without identities; the test runs in namespaces (`tests/rigs/cloud/`)."""
     from tests.rigs.cloud.google import Google
 
-    running = Google(tmp_path_factory.mktemp("google"))
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def google_cloud(cloud_front: Front, running_google: Google) -> Iterator[Google]:
-    """Google Cloud at its own host names, without identities; the test runs in namespaces (`tests/rigs/cloud/`)."""
-    with cloud_front.of(running_google):
-        yield running_google
+    with cloud_front.of(running := clouds(Google)):
+        yield running
 
 
 @pytest.fixture

@@ -135,12 +135,12 @@ def _segments(sizes: Sequence[int]) -> Iterable[list[Record]]:
         first += size
 
 
-def located_ends(given: Mapping[str, str], topic: str, end: int, partition: int = 0) -> tuple[int, ...]:
-    """Where the partition's tiered segments end, as the locator says."""
+def located_ends(given: Mapping[str, str], topic: str, end: int) -> tuple[int, ...]:
+    """Where the tiered segments of partition 0 end, as the locator says."""
     tier = open_log_source(parse_options(given, streaming=False))
     try:
         assert tier.locator is not None
-        where = TopicPartition(topic, partition)
+        where = TopicPartition(topic, 0)
         return segment_ends(tier.locator, {where: OffsetRange(0, end)})[where]
     finally:
         tier.close()

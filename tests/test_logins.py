@@ -136,21 +136,6 @@ def wrong(guarded: Guarded, what: str) -> tuple[dict[str, str], type[TieredStrea
         "certificate that has expired": (guarded.scram("EXPIRED"), ConfigurationError, "TLS failed: .*expired"),
         "certificate for another host": (guarded.scram("OTHERNAME"), ConfigurationError, "TLS failed: .*127.0.0.1"),
         "authority": ({**guarded.oauthbearer(), **stranger}, ConfigurationError, "TLS failed: .*kafka.ssl"),
-        "key store password": (
-            {**guarded.scram(), "ssl.keystore.password": "hunter2"},
-            ConfigurationError,
-            r"kafka.ssl.keystore.location = .*key.jks.*check kafka.ssl.keystore.password",
-        ),
-        "trust store password": (
-            {**guarded.oauthbearer(), "ssl.truststore.password": "hunter2"},
-            ConfigurationError,
-            r"kafka.ssl.truststore.location = .*trust.jks.*check kafka.ssl.truststore.password",
-        ),
-        "key password": (
-            {**guarded.scram(), "ssl.key.password": "hunter2"},
-            ConfigurationError,
-            "correct kafka.ssl.key.password",
-        ),
         "token": (
             {**guarded.oauthbearer(), "sasl.oauthbearer.token.endpoint.url": _file(guarded, "hunter2.hunter2.hunter2")},
             BrokerAuthorizationError,
@@ -167,8 +152,7 @@ def _file(guarded: Guarded, token: str) -> str:
 
 
 WRONG = (
-    "password", "client secret", "certificate that has expired", "certificate for another host", "authority",
-    "key store password", "trust store password", "key password", "token",
+    "password", "client secret", "certificate that has expired", "certificate for another host", "authority", "token",
 )  # fmt: skip
 
 
@@ -185,9 +169,8 @@ def test_a_wrong_login_is_told_clearly_and_without_secrets(
     assert not any(secret in text for secret in secrets for text in (str(raised.value), caplog.text))
 
 
-@pytest.mark.parametrize("what", ["client secret", "key store password"])
-def test_a_query_with_a_wrong_login_ends_with_the_same_error(guarded: Guarded, spark: SparkSession, what: str) -> None:
-    login, kind, _ = wrong(guarded, what)
+def test_a_query_with_a_wrong_login_ends_with_the_same_error(guarded: Guarded, spark: SparkSession) -> None:
+    login, kind, _ = wrong(guarded, "client secret")
     given = {**guarded.options(login), "fetchOffset.numRetries": "1"}
 
     with pytest.raises(PySparkException, match=kind.__name__) as raised:

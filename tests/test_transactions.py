@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from tests.archives import arrow_rows
 from tests.reading import batch, options, rows
 from tests.rigs.stack.batches import CODECS
-from tests.rigs.stack.console import console_consumer
 from tests.rigs.stack.consume import READ_COMMITTED, READ_UNCOMMITTED, read_rounds, read_topic
 from tests.rigs.stack.produce import RawProducer
 from tests.rigs.stack.rows import Record, Row
 from tests.rigs.stack.tiered_stack import TieredStack
+from tests.rigs.stack.tools import console_consumer
 from tests.rigs.stack.topics import create_tiered_topic, roll, wait_until_tiered
 from tests.rigs.stack.transactions import TransactionalProducer
 from tiered_stream.locate.log_source import open_log_source

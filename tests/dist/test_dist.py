@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from tests.delta.archive import ODD, everything, landed
 from tests.delta.test_connect import check_client
 from tests.dist.packed_environment import pack, unpack, with_python_by_path
 from tests.jobs.submitted import jars
-from tests.rigs.stack.processes import LONG, ServiceProcess, free_ports
+from tests.rigs.stack.processes import LONG, ServiceProcess, free_ports, listens
 from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment, write_conf
 from tests.rigs.stack.spark_cluster import BARE_PATH, SparkCluster
 
@@ -107,12 +106,8 @@ def connect_server(folder: Path, python: Path) -> Iterator[str]:
     command = ["env", "-i", *(f"{name}={value}" for name, value in own.items()), str(SPARK_SUBMIT)]
     command += ["--properties-file", str(folder / "connect.conf"), "--class", CONNECT_SERVER]
 
-    def answers() -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
-
     server = ServiceProcess("Spark Connect server", command, folder / "connect.log")
-    server.start(answers)
+    server.start(lambda: listens(port))
     try:
         yield f"sc://127.0.0.1:{port}"
     finally:

@@ -11,7 +11,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from tests.docs import cloud_identities, refused_identities, schema_features
+from tests.docs import identities, schema_features
+from tests.rigs.tables import markdown
 from tests.spark import abilities
 from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES
 from tiered_stream.delta.requirements.abfs import ABFS_PREFIX
@@ -46,27 +47,27 @@ def tables() -> dict[tuple[str, str], str]:
         ("guides/gateway.md", "gateway options"): render_table(GATEWAY_OPTIONS),
         ("metrics.md", "gateway metrics"): _gateway_metrics(),
         ("compatibility.md", "versions of Spark"): abilities.render(),
-        **{("cloud-identities.md", cloud): cloud_identities.render(cloud) for cloud in cloud_identities.CLOUDS},
-        **{("refused-identities.md", cloud): refused_identities.render(cloud) for cloud in cloud_identities.CLOUDS},
+        **{("cloud-identities.md", cloud): identities.render_signed(cloud) for cloud in identities.CLOUDS},
+        **{("refused-identities.md", cloud): identities.render_refused(cloud) for cloud in identities.CLOUDS},
         **{("guides/schema-features.md", name): table for name, table in schema_features.render().items()},
     }
 
 
 def render_writer_requirements() -> str:
     """Return the list of requirements for writers as a Markdown table."""
-    lines = ["| Kind | Name | The direct lane | Since |", "|---|---|---|---|"]
+    rows = []
     row_of = attrgetter("kind", "handling", "note", "since")
     for (kind, handling, note, since), entries in groupby(WRITER_REQUIREMENTS, row_of):
         names = ", ".join(entry.name if kind is Kind.SCHEMA else f"`{entry.name}`" for entry in entries)
         done = f"{handling.value}. {note}" if note else f"{handling.value}."
-        lines.append(f"| {kind.value} | {names} | {done[0].upper()}{done[1:]} | {since} |")
+        rows.append((kind.value, names, f"{done[0].upper()}{done[1:]}", since))
     unknown = f"{Handling.SPARK_LANE.value}."
-    lines.append(f"| a table | a name that is not in this table | {unknown[0].upper()}{unknown[1:]} | 0.1.0 |")
+    rows.append(("a table", "a name that is not in this table", f"{unknown[0].upper()}{unknown[1:]}", "0.1.0"))
     where = "Where its name speaks of what is written, as `tag` or `header` do. Others ask nothing."
     label = f"{unknown[0].upper()}{unknown[1:]} {where}"
     for prefix in (S3A_PREFIX, ABFS_PREFIX, GS_PREFIX):
-        lines.append(f"| session setting | `{prefix}*` that is not in this table | {label} | 0.1.0 |")
-    return "\n".join(lines) + "\n"
+        rows.append(("session setting", f"`{prefix}*` that is not in this table", label, "0.1.0"))
+    return markdown(("Kind", "Name", "The direct lane", "Since"), rows)
 
 
 def render_table(options: Iterable[Option[Any]]) -> str:
@@ -77,14 +78,12 @@ def render_table(options: Iterable[Option[Any]]) -> str:
     shown = [option for option in options if not option.internal]
     by_queries = any(option.queries is not Queries.ALL for option in shown)
     titles = ["Option", "Default", *(["Queries"] if by_queries else []), "Meaning"]
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    rows = []
     for option in shown:
         default = f"`{option.shown}`" if option.shown else ""
         queries = [option.queries.value] if by_queries else []
-        lines.append(
-            f"| {' | '.join([f'`{option.name}`', default, *queries, option.doc.replace('|', chr(92) + '|')])} |"
-        )
-    return "\n".join(lines) + "\n"
+        rows.append([f"`{option.name}`", default, *queries, option.doc.replace("|", "\\|")])
+    return markdown(titles, rows)
 
 
 def render_option_table() -> str:
@@ -101,15 +100,15 @@ def render_properties(properties: Iterable[KnownProperty]) -> str:
         rows.setdefault((known.use.value, known.doc, *own_row), []).append(known)
     with_defaults = any(known.default for same in rows.values() for known in same)
     titles = ["Property", *(["Default"] if with_defaults else []), "Given, it is", "Meaning"]
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    cells = []
     for same in rows.values():
         names, first = ", ".join(f"`{known.name}`" for known in same), same[0]
         accepted = f", but for {' and '.join(f'`{value}`' for value in first.accepted)}" if first.accepted else ""
         replaced = f", unless {' or '.join(f'`{option.name}`' for option in first.replaced_by)} is given"
         effect = f"{first.use.value}{accepted}{replaced if first.replaced_by else ''}"
         defaults = [f"`{first.default}`" if first.default else ""] if with_defaults else []
-        lines.append(f"| {' | '.join([names, *defaults, effect, first.doc])} |")
-    return "\n".join(lines) + "\n"
+        cells.append([names, *defaults, effect, first.doc])
+    return markdown(titles, cells)
 
 
 def with_table(text: str, name: str, table: str) -> str:
@@ -127,20 +126,19 @@ def with_table(text: str, name: str, table: str) -> str:
 
 def render_functions(functions: Iterable[Function]) -> str:
     """Return a Markdown table of the SQL that `ingest.select` and `ingest.where` may have, by groups."""
-    lines = ["| | SQL | |", "|---|---|---|"]
+    rows = []
     for group, members in groupby(functions, key=lambda function: function.group):
         for meaning, alike in groupby(members, key=lambda function: function.meaning):
-            forms = ", ".join(function.forms for function in alike).replace("|", "\\|")
-            lines.append(f"| {group} | {forms} | {meaning} |")
-    return "\n".join(lines) + "\n"
+            rows.append((group, ", ".join(function.forms for function in alike).replace("|", "\\|"), meaning))
+    return markdown(("", "SQL", ""), rows)
 
 
 def _gateway_metrics() -> str:
-    lines = ["| Metric | Type | Meaning |", "|---|---|---|"]
+    rows = []
     for family in GatewayMetrics().registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
-        lines.append(f"| `{name}` | {family.type} | {family.documentation} |")
-    return "\n".join(lines) + "\n"
+        rows.append((f"`{name}`", family.type, family.documentation))
+    return markdown(("Metric", "Type", "Meaning"), rows)
 
 
 def main() -> None:

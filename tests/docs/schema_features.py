@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.rigs.tables import markdown
 from tiered_stream.errors import ConfigurationError, UnsupportedDataError
 from tiered_stream.formats.avro.avro_schema import parse_avro_schema
 from tiered_stream.formats.avro.avro_types import arrow_type
@@ -168,9 +169,7 @@ def render() -> dict[str, str]:
 
 
 def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> str:
-    lines = [f"| {title} | Column | Notes |", "|---|---|---|"]
-    cells = ([each.replace("|", chr(92) + "|") for each in row] for row in rows)
-    return "\n".join([*lines, *(f"| {' | '.join(each)} |" for each in cells), ""])
+    return markdown((title, "Column", "Notes"), ([each.replace("|", "\\|") for each in row] for row in rows))
 
 
 def _code(schema: Any) -> str:
@@ -204,24 +203,22 @@ def _avro(schema: Any, columns: AvroColumns) -> str:
 
 
 def _named_types() -> str:
-    lines = ["| Name of the type | Column | Column with `ingest.times=schema` |", "|---|---|---|"]
+    rows = []
     for kind, name, logical in NAMED:
         schema = {"type": kind, "connect.name": name} | ({"logicalType": logical} if logical else {})
         shown = [_avro(schema, AvroColumns(has_named_times=given)) for given in (False, True)]
-        lines.append(f"| `{name}` | {' | '.join(shown)} |")
-    return "\n".join(lines) + "\n"
+        rows.append((f"`{name}`", *shown))
+    return markdown(("Name of the type", "Column", "Column with `ingest.times=schema`"), rows)
 
 
 def _placeholders() -> str:
-    lines = ["| Column of the database | Column | Placeholder | |", "|---|---|---|---|"]
+    rows = []
     finder = UnavailableValues("?", ())
     for name, kind, value in PLACEHOLDERS:
         found = finder.of(pa.RecordBatch.from_pydict({"x": pa.array([value], kind)}))[0].is_valid
         text = json.dumps(value, default=lambda each: f"X'{each.hex()}'" if isinstance(each, bytes) else str(each))
-        lines.append(
-            f"| {name} | `{_type_text(kind)}` | `{text}` | {'the row keeps its value' if found else 'lands'} |"
-        )
-    return "\n".join(lines) + "\n"
+        rows.append((name, f"`{_type_text(kind)}`", f"`{text}`", "the row keeps its value" if found else "lands"))
+    return markdown(("Column of the database", "Column", "Placeholder", ""), rows)
 
 
 def _protobuf_rows() -> Iterator[tuple[str, str, str]]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.docs.cloud_identities import ASKED, keep, read_kept
+from tests.docs.identities import ASKED, SIGNED, keep, read_kept
 from tests.rigs.cloud.front import Cloud
 from tests.rigs.cloud.signers import QUICK, VENDORS, fill
 
-WRITE = "write it with KEEP=1, as tests/docs/cloud_identities.py says"
+Measure = Callable[[str, Cloud, str, Path, pytest.MonkeyPatch], None]
+WRITE = "write it with KEEP=1, as tests/docs/identities.py says"
 
 
 def check(cloud: str, origin: str, cells: dict[str, str]) -> None:
     if "KEEP" in os.environ:
-        keep(cloud, origin, cells)
-    kept = read_kept().get(cloud, {}).get(origin, {})
+        keep(SIGNED, cloud, origin, cells)
+    kept = read_kept(SIGNED).get(cloud, {}).get(origin, {})
     assert {path: kept.get(path) for path in cells} == cells, WRITE
 
 
@@ -31,46 +33,28 @@ def with_spark(name: str, cloud: Cloud, origin: str, folder: Path, monkeypatch: 
     check(name, origin, fill(VENDORS[name], cloud, folder, origin, monkeypatch).with_spark())
 
 
+MEASURES = pytest.mark.parametrize("measure", [quick, pytest.param(with_spark, marks=pytest.mark.slow)])
+
+
+@MEASURES
 @pytest.mark.parametrize("origin", VENDORS["AWS"].origins)
 def test_requests_to_s3_are_signed_as_the_page_says(
-    aws: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
+    aws: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str, measure: Measure
 ) -> None:
-    quick("AWS", aws, origin, tmp_path, monkeypatch)
+    measure("AWS", aws, origin, tmp_path, monkeypatch)
 
 
+@MEASURES
 @pytest.mark.parametrize("origin", VENDORS["Azure"].origins)
 def test_requests_to_azure_are_signed_as_the_page_says(
-    azure_cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
+    azure_cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str, measure: Measure
 ) -> None:
-    quick("Azure", azure_cloud, origin, tmp_path, monkeypatch)
+    measure("Azure", azure_cloud, origin, tmp_path, monkeypatch)
 
 
+@MEASURES
 @pytest.mark.parametrize("origin", VENDORS["Google"].origins)
 def test_requests_to_google_are_signed_as_the_page_says(
-    google_cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
+    google_cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str, measure: Measure
 ) -> None:
-    quick("Google", google_cloud, origin, tmp_path, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("origin", VENDORS["AWS"].origins)
-def test_spark_lands_and_verifies_in_s3_as_the_page_says(
-    aws: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
-) -> None:
-    with_spark("AWS", aws, origin, tmp_path, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("origin", VENDORS["Azure"].origins)
-def test_spark_lands_and_verifies_in_azure_as_the_page_says(
-    azure_cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
-) -> None:
-    with_spark("Azure", azure_cloud, origin, tmp_path, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("origin", VENDORS["Google"].origins)
-def test_spark_lands_and_verifies_in_google_as_the_page_says(
-    google_cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str
-) -> None:
-    with_spark("Google", google_cloud, origin, tmp_path, monkeypatch)
+    measure("Google", google_cloud, origin, tmp_path, monkeypatch)

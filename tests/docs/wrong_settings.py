@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.docs_tables import DOCS, with_table
+from tests.rigs.tables import markdown
 from tests.setups.contact import CASES, measure_contact
-from tests.setups.forked import ForkedCommands
 from tests.setups.place import Place, place
-from tests.setups.surfaces import COMMANDS, DOCTOR, JOB, QUERY, REPLAY, Outcome, Run, SparkProgram, outcomes
+from tests.setups.surfaces import DOCTOR, JOB, QUERY, REPLAY, Outcome, SparkProgram, outcomes
 from tests.setups.ways import WAYS, Way
 
 PAGE, KEPT = DOCS / "wrong-settings.md", DOCS / "wrong-settings.json"
@@ -60,13 +60,11 @@ def _said(found: Mapping[str, Mapping[str, Any]]) -> Setups:
     return {name: {who: Said(**said) for who, said in of_way.items()} for name, of_way in found.items()}
 
 
-def observed(
-    place: Place, way: Way, folder: Path, run: Run, spark: SparkProgram, names: Collection[str] = COMMANDS
-) -> dict[str, Outcome]:
-    """Set the job up in this wrong way, run these commands and a batch query, and return what was said, by who."""
+def observed(place: Place, way: Way, folder: Path, spark: SparkProgram) -> dict[str, Outcome]:
+    """Set the job up in this wrong way, run everything, and return what was said, by who."""
     with way.setup(place) as given:
         right = {name: value for name, value in place.settings().items() if not name.startswith(way.removed)}
-        return outcomes(place, folder, {**right, **given}, run, spark, names)
+        return outcomes(place, folder, {**right, **given}, spark)
 
 
 def tables(kept: Kept) -> dict[str, str]:
@@ -90,13 +88,13 @@ def _table(said: Mapping[str, Said]) -> str:
     rows: dict[tuple[str, int], list[str]] = {}
     for who, each in said.items():
         rows.setdefault((each.says, each.status), []).append(who)
-    lines = ["| Command | Message | After | Exit status |", "|---|---|---|---|"]
+    lines = []
     for (says, status), names in sorted(rows.items(), key=lambda row: not row[0][0]):
         shown = "<br>".join(f"`` {line.replace('|', chr(92) + '|')} ``" for line in says.splitlines()) or "nothing"
         slowest = max((said[name].seconds for name in names), key=_seconds)
         who = ", ".join(_NAMES.get(name, f"`{name}`") for name in names)
-        lines.append(f"| {who} | {shown} | {slowest} | {status} |")
-    return "\n".join(lines) + "\n"
+        lines.append((who, shown, slowest, str(status)))
+    return markdown(("Command", "Message", "After", "Exit status"), lines)
 
 
 def _seconds(shown: str) -> float:
@@ -119,15 +117,14 @@ def main(parts: Collection[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="wrong-settings-") as name:
         root = Path(name)
         (root / "place").mkdir()
-        run = ForkedCommands().run
         with place(root / "place") as running, SparkProgram(root) as spark:
             for number, name in enumerate(name for name in WAYS if SETUPS in parts or name in parts):
-                found = observed(running, WAYS[name], root / f"way-{number}", run, spark)
+                found = observed(running, WAYS[name], root / f"way-{number}", spark)
                 setups = {**kept.setups, name: _kept(found, time_class)}
                 kept = replace(kept, setups={known: setups[known] for known in WAYS if known in setups})
                 write(kept)
             if CONTACT in parts:
-                for case, found in measure_contact(running, root, run, spark):
+                for case, found in measure_contact(running, root, spark):
                     cases = {**kept.contact, case: _kept(found, exact_time)}
                     kept = replace(kept, contact={known: cases[known] for known in CASES if known in cases})
                     write(kept)

@@ -13,7 +13,7 @@ from tests.rigs.stack.produce import produce_segments
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
 from tests.setups.place import TOPIC, Place
-from tests.setups.surfaces import COMMANDS, Outcome, Run, SparkProgram, outcomes
+from tests.setups.surfaces import COMMANDS, Outcome, SparkProgram, outcomes
 
 STOPPED, UNKNOWN, SILENT, ALL, ONE_OF_THREE = "stopped", "unknown", "silent", "all", "one of three"
 CASES = {
@@ -26,15 +26,13 @@ CASES = {
 _SERVERS = "kafka.bootstrap.servers"
 
 
-def measure_contact(
-    place: Place, folder: Path, run: Run, spark: SparkProgram
-) -> Iterator[tuple[str, dict[str, Outcome]]]:
+def measure_contact(place: Place, folder: Path, spark: SparkProgram) -> Iterator[tuple[str, dict[str, Outcome]]]:
     """Run everything in each of the cases, and yield the case and what was said. The place's broker is stopped."""
 
     def said(case: str, settings: Mapping[str, str], program: SparkProgram) -> tuple[str, dict[str, Outcome]]:
         own, is_silent = folder / f"contact-{case.replace(' ', '-')}", case == SILENT
         at_once = len(COMMANDS) if is_silent else 1  # each waits for a minute there, and needs no core
-        return case, outcomes(place, own, settings, run, program, at_once=at_once, waits=is_silent)
+        return case, outcomes(place, own, settings, program, at_once=at_once, waits=is_silent)
 
     right = place.settings()
     yield said(UNKNOWN, {**right, _SERVERS: "no-such-broker.invalid:9092"}, spark)

@@ -16,6 +16,7 @@ from tests.rigs.bench.aiven_tier import KEY_PREFIX, segments_of, write
 from tests.rigs.stack.http_front import HttpFront
 from tests.rigs.stack.processes import free_ports
 from tests.rigs.stack.s3_client import REGION
+from tests.rigs.stack.versitygw import VersityGateway
 from tests.services import cluster
 from tests.setups.refusing_s3 import RefusingS3
 
@@ -29,12 +30,13 @@ class Place:
     """Where the topic, its brokers and its bucket are."""
 
     site: Site
+    tier: VersityGateway
+    """The stack's tier by another S3 service, which heeds regions."""
     folder: Path
     bucket_uri = f"s3://{BUCKET}"
 
     def settings(self) -> dict[str, str]:
         """The settings of a job in which all is well: the broker's properties pasted, and the place of its table."""
-        tier = self.site.tier_by_lake
         return {
             "kafka.bootstrap.servers": self.site.stack.bootstrap_servers,
             "subscribe": TOPIC,
@@ -42,11 +44,11 @@ class Place:
             "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
             "rsm.config.key.prefix": KEY_PREFIX,
             "rsm.config.storage.s3.bucket.name": BUCKET,
-            "rsm.config.storage.s3.endpoint.url": tier.endpoint,
+            "rsm.config.storage.s3.endpoint.url": self.tier.endpoint,
             "rsm.config.storage.s3.region": REGION,
             "rsm.config.storage.s3.path.style.access.enabled": "true",
-            "rsm.config.storage.aws.access.key.id": tier.access_key,
-            "rsm.config.storage.aws.secret.access.key": tier.secret_key,
+            "rsm.config.storage.aws.access.key.id": self.tier.access_key,
+            "rsm.config.storage.aws.secret.access.key": self.tier.secret_key,
         }
 
     @contextmanager
@@ -54,7 +56,7 @@ class Place:
         """The settings of an endpoint that refuses as AWS does what needs one of these permissions."""
         (port,) = free_ports(1)
         handler = type("Handler", (RefusingS3,), {"missing": permissions})
-        with HttpFront(port, self.site.tier_by_lake.port, handler):
+        with HttpFront(port, self.tier.port, handler):
             yield {"rsm.config.storage.s3.endpoint.url": f"http://127.0.0.1:{port}"}
 
 
@@ -71,7 +73,8 @@ def place(folder: Path) -> Iterator[Place]:
             write(stack.tier_dir, bucket, segment, None)
         stack.tier_dir.with_name(OTHER_BUCKET).mkdir()
         _allow(running)
-        yield Place(running, folder)
+        with VersityGateway(folder / "versitygw-tier", stack.folder / "storage") as tier:
+            yield Place(running, tier, folder)
 
 
 def _allow(running: Site) -> None:

@@ -1,20 +1,21 @@
-"""A program with one Spark session that runs batch queries and the ingest job, as asked on its standard input.
+"""A program with one Spark session that runs batch queries and the ingest job, as its parent asks.
 
-Each line is a JSON object. With `settings`, a batch query is run with the options of that settings file, and the
-response says what it has raised. With `arguments`, the command `tiered-stream` is run with them; its standard output
-goes to the file `output`, and the response is its exit status. The response is a line of JSON.
+With `settings`, a batch query is run with the options of that settings file, and the response says what it has raised.
+With `arguments`, the command `tiered-stream` is run with them; its standard output goes to the file `output`, and the
+response is its exit status.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tests.rigs.stack.children import requests
 from tests.rigs.stack.spark import SHORT_LIVED, spark_session
 from tiered_stream import read_options
 from tiered_stream.cli import app
@@ -47,13 +48,7 @@ def run_command(arguments: Sequence[str], output: str) -> int:
     return status or 0
 
 
-def main() -> None:
+def serve(connection: Connection) -> None:
     session = spark_session("wrong setups", ("delta",), {**SHORT_LIVED, "spark.log.level": "WARN"})
-    for line in sys.stdin:
-        response = respond(session, json.loads(line))
-        sys.stdout.write(f"{json.dumps(response)}\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
+    for request in requests(connection):
+        connection.send(respond(session, request))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Self
 
-from tests.rigs.stack.spark import spark_environment
-from tests.setups.forked import Ran
+from tests.forking_python import COMMAND, IMPORTS, ForkingPython
+from tests.rigs.stack.children import Child
 from tests.setups.place import TOPIC, Place
+from tests.setups.spark_program import serve
 
 SETTINGS = "orders.properties"
 DOCTOR, REPLAY, QUERY, JOB = "doctor", "replay", "batch query", "ingest"
@@ -41,8 +43,8 @@ class Outcome:
     seconds: float
 
 
-Run = Callable[[Sequence[str], Path], Ran]
-"""Runs `tiered-stream` with arguments; the folder gets what it prints."""
+_FREE: SimpleQueue[ForkingPython] = SimpleQueue()
+"""Pythons for commands, because several commands run at once."""
 
 
 class SparkProgram:
@@ -52,18 +54,11 @@ class SparkProgram:
         self._log_file = folder / "spark.log"
 
     def __enter__(self) -> Self:
-        with self._log_file.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.setups.spark_program"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=spark_environment(),
-            )  # fmt: skip
+        self._child = Child(self._log_file, serve)
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
+        self._child.__exit__()
 
     def query(self, settings: Path) -> Outcome:
         """Run a batch query with these settings to its end."""
@@ -74,24 +69,18 @@ class SparkProgram:
         return Outcome(found[-1] if found else str(raised), 1, seconds)
 
     def job(self, settings: Path, folder: Path) -> Outcome:
-        """Run the ingest job with these settings to its end; the folder gets its table."""
+        """Run the ingest job with these settings to its end; the folder gets its table and its output."""
+        output = folder / f"{JOB}.out"
         places = ("--table", str(folder / "table"), "--checkpoint", str(folder / "job-checkpoint"))
-        return self.command(JOB, settings, folder, *places)
-
-    def command(self, name: str, settings: Path, folder: Path, *more: str) -> Outcome:
-        """Run a command with these settings and arguments to its end; the folder gets its output."""
-        output = folder / f"{name}.out"
-        arguments = [name, "--settings", str(settings), *more]
+        arguments = [JOB, "--settings", str(settings), *places]
         status, warnings, seconds = self._ask({"arguments": arguments, "output": str(output)})
         return Outcome(_without_progress(f"{warnings}\n{output.read_text()}"), int(status), seconds)
 
     def _ask(self, request: Mapping[str, Any]) -> tuple[str | int, str, float]:
         """Return the response, the warnings of this package that were logged until then, and the seconds."""
-        assert self._process.stdin and self._process.stdout
-        before, begin = self._log_file.stat().st_size, time.monotonic()
-        self._process.stdin.write(f"{json.dumps(request)}\n")
-        self._process.stdin.flush()
-        response: str | int = json.loads(self._process.stdout.readline())
+        before = self._log_file.stat().st_size if self._log_file.exists() else 0
+        begin = time.monotonic()
+        response: str | int = self._child.ask(request)
         logged = self._log_file.read_bytes()[before:].decode()
         return response, "\n".join(_WARNING.findall(logged)), time.monotonic() - begin
 
@@ -117,10 +106,10 @@ def write_checkpoint(folder: Path) -> None:
 
 
 def outcomes(
-    place: Place, folder: Path, settings: Mapping[str, str], run: Run, spark: SparkProgram,
-    names: Collection[str] = COMMANDS, *, at_once: int = 3, waits: bool = False,
+    place: Place, folder: Path, settings: Mapping[str, str], spark: SparkProgram, *, at_once: int = 3,
+    waits: bool = False,
 ) -> dict[str, Outcome]:  # fmt: skip
-    """Run these commands with the settings, the job and a batch query; return what was said, by who said it.
+    """Run the commands with the settings, the job and a batch query; return what was said, by who said it.
 
     Without `waits`, warnings are left out that brokers take long to respond, because a busy machine gives them, too.
     """
@@ -128,14 +117,9 @@ def outcomes(
     write_checkpoint(folder)
     file = folder / SETTINGS
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    wanted = {name: words for name, words in commands(folder).items() if name in names}
-
-    def one(name: str) -> Outcome:
-        ran = run([name, "--settings", str(file), *wanted[name]], folder)
-        return Outcome(_said(name, ran), ran.status, ran.seconds)
-
+    wanted = {name: ["--settings", str(file), *words] for name, words in commands(folder).items()}
     with ThreadPoolExecutor(at_once) as pool:
-        found = dict(zip(wanted, pool.map(one, wanted), strict=True))
+        found = dict(zip(wanted, pool.map(_run, wanted, wanted.values()), strict=True))
     found[JOB], found[QUERY] = spark.job(file, folder), spark.query(file)
     said = {name: each.says if waits else _WAIT.sub("", each.says) for name, each in found.items()}
     return {
@@ -144,14 +128,29 @@ def outcomes(
     }
 
 
-def _said(command: str, ran: Ran) -> str:
+def _run(command: str, arguments: Sequence[str]) -> Outcome:
+    """Run `tiered-stream` to its end, in a process whose imports are done."""
+    try:
+        python = _FREE.get_nowait()
+    except Empty:
+        python = ForkingPython(f"{IMPORTS}import tiered_stream.cli.spark_commands, tiered_stream.export.run_export\n")
+        atexit.register(python.close)
+        python.run("")
+    begin = time.monotonic()
+    ran = python.run(COMMAND, command, *arguments)
+    seconds = time.monotonic() - begin
+    _FREE.put(python)
+    return Outcome(_said(command, ran), ran.returncode, seconds)
+
+
+def _said(command: str, ran: subprocess.CompletedProcess[str]) -> str:
     """Return what a command says about its setup: errors, warnings, and of the doctor's report what is not right."""
     if command == DOCTOR:
-        lines = ran.output.splitlines()
+        lines = ran.stdout.splitlines()
         findings = [at for at, line in enumerate(lines) if line.startswith(("✗", "!"))]
         return "\n".join(f"{lines[at]}\n{lines[at + 1].strip()}" for at in findings)
     # An error of a command that uses Spark is on standard output, where Spark's log is not.
-    return _without_progress(ran.errors + ran.output if ran.status and command == REPLAY else ran.errors)
+    return _without_progress(ran.stderr + ran.stdout if ran.returncode and command == REPLAY else ran.stderr)
 
 
 def _without_progress(text: str) -> str:
@@ -162,7 +161,7 @@ def shown(text: str, place: Place, folder: Path) -> str:
     """Return the text with names in place of what differs from run to run: ports, ids and folders."""
     text = text.replace(f"{folder}/", "")
     text = _HTTP.sub("http://s3.example:9000", text)
-    text = text.replace(f"127.0.0.1:{place.site.tier_by_lake.port}", "s3.example:9000")
+    text = text.replace(f"127.0.0.1:{place.tier.port}", "s3.example:9000")
     brokers = list(dict.fromkeys(_ADDRESS.findall(text)))
     text = _ADDRESS.sub(lambda address: f"broker{brokers.index(address[0]) + 1}:9092", text)
     text = _TIMED_OUT.sub("Timed out after N ms", text)

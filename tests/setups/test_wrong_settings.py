@@ -22,13 +22,10 @@ from tests.docs.wrong_settings import (
 )
 from tests.rigs.stack.versitygw import why_no_versitygw
 from tests.setups.contact import ALL, CASES, ONE_OF_THREE, STOPPED, UNKNOWN, measure_contact
-from tests.setups.forked import ForkedCommands
 from tests.setups.place import Place, place
 from tests.setups.surfaces import COMMANDS, DOCTOR, JOB, QUERY, Outcome, SparkProgram
 from tests.setups.ways import WAYS, Way
 
-QUICK = (DOCTOR, "plan", "segments")
-"""Commands of the quicker test, because the other commands say the same."""
 WRITE = "write it with `python -m tests.docs.wrong_settings`"
 
 
@@ -91,25 +88,15 @@ def kept_of(said: dict[str, Said]) -> dict[str, tuple[int, str]]:
 @pytest.mark.slow
 @pytest.mark.starts_spark
 @pytest.mark.parametrize("name", WAYS)
-def test_commands_and_a_query_say_what_the_page_shows(running: Running, tmp_path: Path, name: str) -> None:
-    names = COMMANDS if name == "wrong prefix" else QUICK
-    found = observed(running.place, WAYS[name], tmp_path / "way", ForkedCommands().run, running.spark, names)
-    kept = {who: said for who, said in read_kept().setups[name].items() if who in {*names, JOB, QUERY}}
-    assert told(found) == kept_of(kept), WRITE
-
-
-@pytest.mark.slow
-@pytest.mark.starts_spark
-@pytest.mark.parametrize("name", WAYS)
 def test_everything_says_what_the_page_shows(running: Running, tmp_path: Path, name: str) -> None:
-    found = observed(running.place, WAYS[name], tmp_path / "way", ForkedCommands().run, running.spark)
+    found = observed(running.place, WAYS[name], tmp_path / "way", running.spark)
     assert told(found) == kept_of(dict(read_kept().setups[name])), WRITE
 
 
 @pytest.mark.slow
 @pytest.mark.starts_spark
 def test_brokers_that_are_not_there_are_reported_as_the_page_shows(running: Running, tmp_path: Path) -> None:
-    found = dict(measure_contact(running.place, tmp_path, ForkedCommands().run, running.spark))
+    found = dict(measure_contact(running.place, tmp_path, running.spark))
     kept = read_kept().contact
     shown = {case: {who: said for who, said in of_case.items() if who in kept[case]} for case, of_case in found.items()
              if case in kept}  # fmt: skip

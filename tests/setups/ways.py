@@ -149,7 +149,7 @@ WAYS: dict[str, Way] = {
     ),
     "wrong port": Way(
         "Port of the S3 server", f"`{_SERVERS}=s3.example:9000`",
-        _from(lambda place: {_SERVERS: f"127.0.0.1:{place.site.tier_by_lake.port}"}),
+        _from(lambda place: {_SERVERS: f"127.0.0.1:{place.tier.port}"}),
         (f"correct the host and port in {_SERVERS}",),
     ),
     "TLS not used": Way(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import run
-from tests.docs.refused_identities import SECRETS, keep
+from tests.docs.identities import SECRETS, keep_refused
 from tests.inspection.test_query_checkpoint import write_checkpoint
 from tests.rigs.cloud import failures
 from tests.rigs.cloud.failures import Failure
@@ -116,7 +116,7 @@ def check(
         wrong += faults(surface, said, failure)
     assert wrong == []
     if "KEEP" in os.environ:
-        keep(vendor, name, seconds, without_ids(lake.shown(says)))
+        keep_refused(vendor, name, seconds, without_ids(lake.shown(says)))
 
 
 def check_with_spark(
@@ -131,7 +131,7 @@ def check_with_spark(
         wrong += faults(surface, " ".join(ended.says.split()), failure)
     assert wrong == []
     if "KEEP" in os.environ:
-        keep(vendor, name, seconds)
+        keep_refused(vendor, name, seconds)
 
 
 @pytest.mark.parametrize(

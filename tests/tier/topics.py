@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
-from tests.tier.layouts import PLAIN, AivenPlugin, local_objects, put
+from tests.tier.layouts import PLAIN, local_objects, put
 from tests.tier.segments import TieredSegment, tiered
 from tiered_stream.model import TopicPartition
 from tiered_stream.storage.local_layout import object_key
@@ -32,14 +32,16 @@ def write_segments(
     *,
     first: int = 0,
     batch_records: int = BATCH,
-    codecs: Sequence[str] = ("none",),
-    plugin: AivenPlugin = PLAIN,
 ) -> None:
-    """Write each partition's segments; codecs take turns, and every batch but a segment's first is in its indexes."""
+    """Write each partition's segments; every batch but a segment's first is in its indexes."""
     for number, segments in enumerate(partitions):
-        batches = segments_of_batches(segments, first, batch_records, codecs)
+        batches, start = [], first
+        for records in segments:
+            places = range(0, len(records), batch_records)
+            batches.append([record_batch(records[at : at + batch_records], base_offset=start + at) for at in places])
+            start += len(records)
         for each in tiered(TopicPartition(topic, number), batches, index_interval=0):
-            put(bucket, plugin.objects(each))
+            put(bucket, PLAIN.objects(each))
 
 
 class TierFolder:
@@ -56,21 +58,6 @@ class TierFolder:
 
     def log(self, written: TieredSegment) -> Path:
         return self.root / object_key(written.segment, ".log")
-
-
-def segments_of_batches(
-    segments: Iterable[Sequence[Record]], first: int = 0, batch_records: int = BATCH, codecs: Sequence[str] = ("none",)
-) -> list[list[bytes]]:
-    """Return the record batches of each segment."""
-    found, written = [], 0
-    for records in segments:
-        batches = []
-        for at in range(0, len(records), batch_records):
-            taken = records[at : at + batch_records]
-            batches.append(record_batch(taken, codecs[written % len(codecs)], base_offset=first))
-            first, written = first + len(taken), written + 1
-        found.append(batches)
-    return found
 
 
 def topic_options(bucket: Path, topics: str, given: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pyspark
 
 from tests.dist.packed_environment import with_python_by_path
-from tests.jobs.submitted import jars
-from tests.rigs.stack.processes import LONG, Started
+from tests.jobs.submitted import SubmittedJob, jars
 from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED_JAVA, SPARK_SUBMIT, write_conf
 from tests.rigs.stack.spark_cluster import BARE_PATH
 from tests.rigs.stack.yarn import Yarn
@@ -19,7 +18,7 @@ from tests.rigs.stack.yarn import Yarn
 ENVIRONMENT_PYTHON = "./environment/bin/python"
 
 
-class YarnJob(Started):
+class YarnJob(SubmittedJob):
     """One submission of `jobs/ingest_to_delta.py`; the output of `spark-submit` goes to `log_file`.
 
     Args:
@@ -48,7 +47,7 @@ class YarnJob(Started):
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         write_conf(folder / "spark.conf", {**_spark(folder, mode), **(spark or {})})
         shipped = [properties, *files] if mode == "cluster" else [*files]
-        self.command = [
+        self._command = [
             *(str(SPARK_SUBMIT), "--properties-file", str(folder / "spark.conf"), "--master", "yarn"),
             *("--deploy-mode", mode, "--archives", f"{archive}#environment"),
             *(["--files", ",".join(map(str, shipped))] if shipped else []),
@@ -61,28 +60,14 @@ class YarnJob(Started):
         environment = {**with_python_by_path(), **self._yarn.environment(), **(variables or {})}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def wait(self) -> int:
-        """Return the exit status."""
-        assert self._process is not None
-        return self._process.wait(LONG)
+                self._command, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
 
     def run(self, variables: Mapping[str, str] | None = None) -> int:
         """Start it, and return the exit status."""
         self.start(variables)
         return self.wait()
-
-    def stop(self) -> None:
-        """End `spark-submit` as a crash would. No-op when it is not running."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
 
     def output(self) -> str:
         """What `spark-submit` and the containers have printed."""

@@ -1,4 +1,4 @@
-"""`make bench`: run the workloads and say what came of them, as a table, in build/bench.json and as build/bench.svg.
+"""`make bench`: run the workloads and say what came of them, as a table and in build/bench.json.
 
 `make bench ONLY=A,H` runs those whose names begin so: a noop workload by its letter, `H` all that land, `H-A` one of
 them, and F, I, J, L, O, P, S, T, U, W, scan, export, store, verify, decode, live. `SCALE=0.1` takes a tenth of the
@@ -15,34 +15,25 @@ from rich.console import Console
 
 from tests.rigs.bench import (
     aiven_tier,
-    decode,
-    exporting,
-    first_row,
+    batch_reads,
+    cold_starts,
     hdfs_rows,
-    job_starts,
     landing,
     live_traffic,
     locating,
+    made_rows,
     metadata_topic,
-    noop,
+    one_process,
     planner,
-    scanning,
     slow_storage,
-    small_reads,
-    sql_rows,
     steady,
-    stores,
-    straight,
-    typed_rows,
-    upsert_rows,
-    verify,
     ways,
 )
-from tests.rigs.bench.figures import Row, drawn, kept, printed
+from tests.rigs.bench.figures import Row, kept, printed
 from tests.rigs.bench.rig import Rig, machine, running
 from tests.rigs.stack.build import ROOT
 
-REPORT, PICTURE = ROOT / "build" / "bench.json", ROOT / "build" / "bench.svg"
+REPORT = ROOT / "build" / "bench.json"
 LEAST_RUNS = 3
 
 console = Console(highlight=False, width=200)
@@ -52,33 +43,33 @@ Measure = Callable[[Rig, int], Iterator[Row]]
 
 def workloads() -> dict[str, Measure]:
     """By name, in the order in which they run."""
-    noops = dict.fromkeys(claim.workload for claim in noop.CLAIMS)
+    noops = dict.fromkeys(claim.workload for claim in batch_reads.NOOP_CLAIMS)
     landings = dict.fromkeys(claim.workload for claim in landing.CLAIMS)
     return {
-        "decode": decode.measure,
-        **{name: _of(noop.measure, name) for name in noops},
+        "decode": one_process.measure_decode,
+        **{name: _of(batch_reads.measure_noop, name) for name in noops},
         **{f"H-{name}": _of(landing.measure, name) for name in landings},
         "F": aiven_tier.measure,
         "I-locate": locating.measure,
         "I-topic": metadata_topic.measure,
-        "J-reads": small_reads.measure,
+        "J-reads": batch_reads.measure_small,
         "J-steady": steady.measure,
         "J-large": steady.measure_large,
-        "L-job": job_starts.measure,
-        "L-row": first_row.measure,
+        "L-job": cold_starts.measure_job,
+        "L-row": cold_starts.measure_row,
         "O": slow_storage.measure,
         "P": planner.measure,
-        "S-noop": straight.measure,
+        "S-noop": batch_reads.measure_straight,
         "S-plan": locating.measure_growth,
-        **{claim.workload: _of(typed_rows.measure, claim.workload) for claim in typed_rows.CLAIMS},
-        sql_rows.WORKLOAD: _of(sql_rows.measure, sql_rows.WORKLOAD),
-        upsert_rows.WORKLOAD: _of(upsert_rows.measure, upsert_rows.WORKLOAD),
+        **{claim.workload: _of(made_rows.measure_typed, claim.workload) for claim in made_rows.TYPED_CLAIMS},
+        made_rows.SQL: made_rows.measure_sql,
+        made_rows.UPSERT: made_rows.measure_upsert,
         "W": ways.measure,
-        "scan": scanning.measure,
-        "export": exporting.measure,
-        "store": stores.measure,
+        "scan": one_process.measure_scan,
+        "export": one_process.measure_export,
+        "store": one_process.measure_stores,
         "HDFS": hdfs_rows.measure,
-        "verify": verify.measure,
+        "verify": batch_reads.measure_verify,
         "live": live_traffic.measure,
     }
 
@@ -127,9 +118,8 @@ def main() -> None:
                 rows.append(row)
                 console.print(printed([row]))
             kept(rows, REPORT, {**vars(arguments), "before": before, "after": machine(), "commit": commit()})
-    PICTURE.write_text(drawn(rows, "How many times as long the others take: floor and aim are marked"))
     console.print(printed(rows))
-    console.print(f"{before} before, {machine()} after; written to {REPORT} and {PICTURE}")
+    console.print(f"{before} before, {machine()} after; written to {REPORT}")
 
 
 if __name__ == "__main__":

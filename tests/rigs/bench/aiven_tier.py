@@ -12,8 +12,8 @@ from pathlib import Path
 
 from Crypto.PublicKey import RSA
 
+from tests.rigs.bench.batch_reads import noop_seconds
 from tests.rigs.bench.figures import Row
-from tests.rigs.bench.noop import noop_seconds
 from tests.rigs.bench.rig import Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of

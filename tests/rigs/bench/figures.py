@@ -1,4 +1,4 @@
-"""What a run of the bench found: rows, and how they are kept, printed and drawn."""
+"""What a run of the bench found: rows, and how they are kept and printed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from tests.svg import LEFT, page, text
-
-_WIDTH, _FIRST, _LAST, _LINE = 900, 330, 780, 26
-"""Of the picture; where its longest bar begins and ends; of one row."""
+from tests.rigs.tables import table
 
 
 @dataclass(frozen=True)
@@ -61,39 +58,20 @@ class Row:
 
 
 def printed(rows: Sequence[Row]) -> Table:
-    table = Table(title="seconds: median (least to most)")
-    for column in ("workload", "of", "seconds", "beside", "its seconds", "ratio", "floor", "aim", "reached", "more"):
-        table.add_column(column, justify="left" if column in ("workload", "of", "beside", "more") else "right")
-    for row in rows:
-        promised = ["" if each is None else f"{each:g}" for each in (row.floor, row.aim)]
-        told = {**row.more, **{f"core s {name}": spent for name, spent in row.core_seconds.items()}}
-        more = ", ".join(f"{name} {value:,.6g}" for name, value in told.items())
-        figures = row.subject, str(row.seconds), row.against, str(row.against_seconds), str(row.ratio)
-        table.add_row(row.workload, *figures, *promised, row.verdict, more)
-    return table
+    columns = ("workload", "of", "seconds", "beside", "its seconds", "ratio", "floor", "aim", "reached", "more")
+    return table(
+        "seconds: median (least to most)", columns, map(_cells, rows), texts=("workload", "of", "beside", "more")
+    )
+
+
+def _cells(row: Row) -> Sequence[str]:
+    promised = ["" if each is None else f"{each:g}" for each in (row.floor, row.aim)]
+    told = {**row.more, **{f"core s {name}": spent for name, spent in row.core_seconds.items()}}
+    more = ", ".join(f"{name} {value:,.6g}" for name, value in told.items())
+    figures = row.subject, str(row.seconds), row.against, str(row.against_seconds), str(row.ratio)
+    return row.workload, *figures, *promised, row.verdict, more
 
 
 def kept(rows: Sequence[Row], file: Path, machine: Mapping[str, object]) -> None:
     """Write them as JSON; `machine` says where and how busy it was."""
     file.write_text(json.dumps({"machine": machine, "rows": [asdict(row) for row in rows]}, indent=2))
-
-
-def drawn(rows: Sequence[Row], title: str) -> str:
-    """A bar a row: its ratio in parts of its aim. A line stands where the floor is, and one where the aim is."""
-    scale = (_LAST - _FIRST) / 1.25
-    parts = []
-    for number, row in enumerate(rows):
-        y = 44 + _LINE * number
-        whole = row.aim or max(row.ratio.max, 1e-9)
-        parts.append(text(LEFT, y + 14, f"{row.workload}: {row.subject} / {row.against}"))
-        for value, opacity in ((row.ratio.max, 0.35), (row.ratio.median, 0.7), (row.ratio.min, 1)):
-            width = min(scale * value / whole, _LAST - _FIRST)
-            parts.append(
-                f'<rect x="{_FIRST}" y="{y}" width="{width:.1f}" height="18" fill="#0969da" fill-opacity="{opacity}"/>'
-            )
-        for mark in (row.floor, row.aim):
-            if mark is not None:
-                x = _FIRST + scale * mark / whole
-                parts.append(f'<path class="grid" d="M{x:.1f} {y - 3}v24" stroke="#bc4c00" stroke-width="2"/>')
-        parts.append(text(_LAST + 8, y + 14, f"{row.ratio.median:.2f}x {row.verdict}", "note"))
-    return page(_WIDTH, 60 + _LINE * len(rows), title, parts)

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
+from tests.rigs.bench.batch_reads import noop
 from tests.rigs.bench.figures import Row
 from tests.rigs.bench.landing import DIRECT, lane_into
-from tests.rigs.bench.noop import noop_seconds
 from tests.rigs.bench.rig import Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of
@@ -35,10 +35,7 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
         sides = {IN_HDFS: (f"{hdfs.uri}/tier", hdfs.uri), IN_FOLDER: (rig.stack.tier_dir.as_uri(), str(rig.folder))}
         options = {side: {**rig.options(shape), "remote.storage.uri": tier} for side, (tier, _) in sides.items()}
         settle = partial(rig.settle, shape)
-        reads = {
-            side: Contender(partial(noop_seconds, rig.spark, "tiered_stream", options[side]), shape.rows, settle)
-            for side in sides
-        }
+        reads = {side: noop(rig, shape, "tiered_stream", options[side]) for side in sides}
         yield from rows_of([Claim("A noop", IN_HDFS, IN_FOLDER, 0.9, 1)], reads, runs)
         landings = {
             side: Contender(partial(_landed, rig, shape, root, options[side]), shape.rows, settle)

@@ -23,8 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.rigs.bench.bare import read_and_write
 from tests.rigs.bench.figures import Row, spread
-from tests.rigs.bench.lakes import Lake
-from tests.rigs.bench.rig import TUNED, WARM_UP, Rig
+from tests.rigs.bench.rig import TUNED, WARM_UP, Lake, Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of
 from tests.rigs.soak.held import MIB
@@ -95,11 +94,14 @@ def _contender(rig: Rig, lake: Lake, side: str, shape: Shape) -> Contender:
     if side == BARE:
         return Contender(lambda: read_and_write(rig, shape), shape.rows, partial(rig.settle, shape))
     start = kafka_into(rig, shape) if side == KAFKA_TUNED else lane_into(rig, shape, side)
-    return landing(start, lake, shape.rows, partial(rig.settle, shape))
+    return landing(rig, shape, start, lake)
 
 
-def landing(start: Start, lake: Lake, records: int, settle: Callable[[], None], *, whole: bool = True) -> Contender:
+def landing(
+    rig: Rig, shape: Shape, start: Start, lake: Lake | None = None, records: int | None = None, *, whole: bool = True
+) -> Contender:
     """Each run lands everything in a new table, with a new checkpoint; every record must be there if `whole`."""
+    lake, records = lake or rig.lakes[0], records or shape.rows
 
     def run() -> float:
         name = f"run-{uuid4()}"
@@ -114,7 +116,7 @@ def landing(start: Start, lake: Lake, records: int, settle: Callable[[], None], 
         shutil.rmtree(checkpoint)
         return seconds
 
-    contender = Contender(run, records, settle)
+    contender = Contender(run, records, partial(rig.settle, shape))
     return contender
 
 
@@ -152,22 +154,23 @@ def lane_into(
     return start
 
 
-def kafka_into(rig: Rig, shape: Shape) -> Start:
-    """Spark's own source and its own sink."""
-    return kafka_lands(rig.spark, {**rig.kafka_options(shape), **TUNED})
+def kafka_into(rig: Rig, shape: Shape, select: Callable[[DataFrame], DataFrame] = lambda records: records) -> Start:
+    """Spark's own source and its own sink; `select` says what of the records is landed."""
+    return spark_lands(rig.spark, {**rig.kafka_options(shape), **TUNED}, select=select)
 
 
-def kafka_lands(
+def spark_lands(
     spark: SparkSession,
     options: Mapping[str, str],
     interval: str | None = None,
     select: Callable[[DataFrame], DataFrame] = lambda records: records,
+    source: str = "kafka",
 ) -> Start:
-    """With a trigger so long, or what is there now; `select` says what of the records is landed."""
+    """Spark's own sink, with a trigger so long, or for what is there now."""
     trigger: dict[str, Any] = {"processingTime": interval} if interval else {"availableNow": True}
 
     def start(table: str, checkpoint: Path) -> StreamingQuery:
-        rows = select(spark.readStream.format("kafka").options(**options).load())
+        rows = select(spark.readStream.format(source).options(**options).load())
         writer = rows.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
         return writer.trigger(**trigger).start(table)
 

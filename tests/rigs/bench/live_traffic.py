@@ -1,6 +1,6 @@
 """What a replay does to live traffic: by ours, and by Spark's own `kafka` source, tuned, in turn.
 
-`make bench ONLY=live`, or python -m tests.rigs.bench.live_traffic [--records 10000000] [--runs 3]
+python -m tests.rigs.bench.live_traffic RECORDS RUNS writes `REPORT`.
 
 A producer and a consumer go on at a steady rate while old records are brought into a new Delta table. Broker and
 traffic have one processor, Spark and the object store the other, as they have machines of their own elsewhere.
@@ -8,7 +8,6 @@ traffic have one processor, Spark and the object store the other, as they have m
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -24,19 +23,19 @@ from pathlib import Path
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.table import Table
 
 import tiered_stream
+from tests.rigs.bench import traffic
+from tests.rigs.bench.batch_reads import OURS
 from tests.rigs.bench.figures import Row, spread
-from tests.rigs.bench.landing import KAFKA_TUNED, check_landed, kafka_lands
-from tests.rigs.bench.noop import OURS
+from tests.rigs.bench.landing import KAFKA_TUNED, check_landed, spark_lands
 from tests.rigs.bench.rig import TUNED, Rig
 from tests.rigs.bench.shapes import Shape, fill
 from tests.rigs.soak.held import MIB
 from tests.rigs.stack.broker import MEASURED_JVM_OPTIONS
 from tests.rigs.stack.broker_counters import Counters, jmx_options, read_counters
 from tests.rigs.stack.build import build_folder
+from tests.rigs.stack.children import Child
 from tests.rigs.stack.processes import free_ports
 from tests.rigs.stack.spark import ROOT, spark_session
 from tests.rigs.stack.tiered_stack import TieredStack
@@ -47,8 +46,6 @@ ALONE = "traffic alone"
 RECORDS = 10_000_000
 REPORT = ROOT / "build" / "live-traffic.json"
 _IDLE_SECONDS = 20
-
-console = Console(highlight=False, width=120)
 
 
 @dataclass(frozen=True)
@@ -76,21 +73,15 @@ def pin(pid: int, processor: int) -> None:
 
 def measured(stack: TieredStack, counters: Callable[[], Counters], what: str, run: Callable[[], object]) -> Stretch:
     """Run it beside the traffic."""
-    command = [sys.executable, "-m", "tests.rigs.bench.traffic", stack.bootstrap_servers, LIVE_TOPIC]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, {0}),
-    ) as traffic:  # fmt: skip
-        assert traffic.stdin and traffic.stdout
+    with Child(stack.folder / "traffic.log", traffic.run, stack.bootstrap_servers, LIVE_TOPIC) as child:
         before = counters()
-        assert traffic.stdout.readline() == "ready\n"
+        assert child.receive() == "ready"
         begin = time.perf_counter()
         run()
         seconds = time.perf_counter() - begin
-        said, _ = traffic.communicate()
+        latencies = child.ask("end")
     found = counters().since(before)
-    latencies = json.loads(said)
-    p99 = [statistics.quantiles(latencies[side], n=100)[98] for side in ("produced", "consumed")]
+    p99 = [statistics.quantiles(side, n=100)[98] for side in latencies]
     return Stretch(what, seconds, *p99, **asdict(found))
 
 
@@ -107,21 +98,9 @@ def read_through_broker(stack: TieredStack, spark: SparkSession, folder: Path, s
     table, checkpoint = folder / str(uuid4()), folder / str(uuid4())
     servers = {"kafka.bootstrap.servers": stack.bootstrap_servers}
     options = {**servers, "subscribe": shape.topic, "startingOffsets": "earliest", **TUNED}
-    kafka_lands(spark, options)(str(table), checkpoint).awaitTermination()
+    spark_lands(spark, options)(str(table), checkpoint).awaitTermination()
     check_landed(str(table), shape.rows)
     shutil.rmtree(table)
-
-
-def report(stretches: list[Stretch]) -> Table:
-    table = Table(title="live traffic on one processor with the broker, while old records are replayed")
-    columns = ("seconds", "producer p99", "consumer p99", "broker CPU s", "bytes out", "tiered bytes")
-    for column in ("", *columns):
-        table.add_column(column, justify="right" if column else "left")
-    for each in stretches:
-        latencies = f"{each.produce_ms:,.1f} ms", f"{each.consume_ms:,.1f} ms"
-        figures = f"{each.cpu_seconds:.1f}", f"{each.bytes_out:,}", f"{each.tiered_bytes:,}"
-        table.add_row(each.what, f"{each.seconds:.1f}", *latencies, *figures)
-    return table
 
 
 def measure(rig: Rig, runs: int) -> Iterator[Row]:
@@ -130,7 +109,7 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
     It runs in a process of its own, as it has processors of its own.
     """
     command = [sys.executable, "-m", "tests.rigs.bench.live_traffic"]
-    subprocess.run([*command, f"--records={round(RECORDS * rig.scale)}", f"--runs={runs}"], cwd=ROOT, check=True)
+    subprocess.run([*command, str(round(RECORDS * rig.scale)), str(runs)], cwd=ROOT, check=True)
     stretches = [Stretch(**each) for each in json.loads(REPORT.read_text())]
     for against in (KAFKA_TUNED, ALONE):
         for title, figure in _FIGURES.items():
@@ -161,17 +140,14 @@ def _row(title: str, figure: str, against: str, stretches: list[Stretch]) -> Row
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.rigs.bench.live_traffic", description=__doc__)
-    parser.add_argument("--records", type=int, default=RECORDS)
-    parser.add_argument("--runs", type=int, default=3, help="of each side; they take turns")
-    arguments = parser.parse_args()
+    records, runs = map(int, sys.argv[1:])
     (port,) = free_ports(1)
     jvm_options = (*MEASURED_JVM_OPTIONS, *jmx_options(port))
     with (
         build_folder("live-traffic") as folder,
         TieredStack(folder / "stack", jvm_options=jvm_options, s3_jvm_options=()) as stack,
     ):
-        warm_up, old = Shape("warm-up", 100_000), Shape("old", arguments.records)
+        warm_up, old = Shape("warm-up", 100_000), Shape("old", records)
         counters = partial(read_counters, stack.broker, port, old.topic)
         create_tiered_topic(stack.broker, LIVE_TOPIC, 1, {"segment.bytes": str(old.segment_bytes)})
         for shape in (warm_up, old):
@@ -183,14 +159,12 @@ def main() -> None:
         for way in ways.values():
             way(stack, spark, folder, warm_up)
         stretches = [measured(stack, counters, ALONE, partial(time.sleep, _IDLE_SECONDS))]
-        for _ in range(arguments.runs):
+        for _ in range(runs):
             for name, way in ways.items():
                 run = partial(way, stack, spark, folder, old)
                 stretches.append(measured(stack, counters, name, run))
         spark.stop()
-    console.print(report(stretches))
     REPORT.write_text(json.dumps([asdict(each) for each in stretches], indent=2))
-    console.print(f"written to {REPORT}")
     assert all(each.tiered_bytes == 0 for each in stretches if each.what == OURS)
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from tests.gateway.made_up_cluster import OFFSETS, TOPIC
 from tests.gateway.planning import SPLIT_BYTES, made_up_cluster, made_up_gateway
+from tests.rigs.bench.batch_reads import Growth, straight
 from tests.rigs.bench.figures import Row
 from tests.rigs.bench.rig import Rig
-from tests.rigs.bench.straight import Growth, straight
 from tests.rigs.bench.turns import Claim, Contender, allowance, rows_of, take_turns, timed
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.locate.broker_locator import BrokerLocator

@@ -63,15 +63,6 @@ class Cluster:
         return TopicIdPartition(UUID(int=(topic + 1) << 64 | 7), TopicPartition(f"topic-{topic:03}", number))
 
 
-@dataclass(frozen=True)
-class MetadataTimes:
-    """Seconds until the segments of one topic were known, and how many those are."""
-
-    first: list[float]
-    again: list[float]
-    segments: int
-
-
 def _templates() -> tuple[bytes, bytes]:
     """A batch for each of a segment's records, with marks where they differ."""
     segment = RemoteLogSegment(
@@ -163,29 +154,19 @@ def _contenders(broker: KafkaBroker, cluster: Cluster, folder: Path) -> dict[str
     """Each run of the second goes on from what the first's has kept."""
     at_first, again = count(), count()
     found = {
-        FIRST: Contender(lambda: _seconds(broker, cluster, folder / str(next(at_first)))[0], cluster.records),
-        AGAIN: Contender(lambda: _seconds(broker, cluster, folder / str(next(again)))[0], cluster.records),
+        FIRST: Contender(lambda: seconds_to_know(broker, cluster, folder / str(next(at_first))), cluster.records),
+        AGAIN: Contender(lambda: seconds_to_know(broker, cluster, folder / str(next(again))), cluster.records),
     }
     return found | {f"{most:g} s": allowance(most, cluster.records) for most in _MAY_TAKE.values()}
 
 
-def measure_metadata_topic(broker: KafkaBroker, cluster: Cluster, folder: Path, runs: int = 3) -> MetadataTimes:
-    """By new clients, as new queries have them: without a kept snapshot, and with the one that `folder` then has."""
-    first, again, found = [], [], 0
-    for run in range(runs):
-        kept = folder / str(run)
-        first.append(_seconds(broker, cluster, kept)[0])
-        seconds, found = _seconds(broker, cluster, kept)
-        again.append(seconds)
-    return MetadataTimes(first, again, found)
-
-
-def _seconds(broker: KafkaBroker, cluster: Cluster, folder: Path) -> tuple[float, int]:
+def seconds_to_know(broker: KafkaBroker, cluster: Cluster, folder: Path) -> float:
+    """By a new client, as a new query has it: without a kept snapshot, or with the one that `folder` then has."""
     wanted = [cluster.partition(0, number) for number in range(cluster.partitions)]
     began = time.perf_counter()
     with BrokerClient({"bootstrap.servers": broker.bootstrap_servers}) as client:
         topic = client.metadata([REMOTE_LOG_METADATA_TOPIC])[REMOTE_LOG_METADATA_TOPIC]
         answer = MetadataLog(client, snapshots=MetadataSnapshots(folder)).tables(wanted, topic)
         segments = sum(len(table.segments(each)) for each, table in answer.found.items())
-    assert not answer.faults
-    return time.perf_counter() - began, segments
+    assert not answer.faults and segments == cluster.partitions * cluster.segments
+    return time.perf_counter() - began

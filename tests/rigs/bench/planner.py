@@ -16,10 +16,11 @@ from tests.gateway.planning import made_up_cluster
 from tests.rigs.bench.figures import Row
 from tests.rigs.bench.rig import Rig
 from tests.rigs.bench.turns import Claim, Contender, allowance, rows_of
+from tests.rigs.scale.made_up_topics import Indexes
 from tiered_stream.model import RemoteLogSegment
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.spark.stream_reader import StreamReader
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.fetcher import IndexType
 
 PARTITIONS = 20
 """Of each topic."""
@@ -95,14 +96,8 @@ def _row(trigger: _Trigger, planner: _Planner, runs: int) -> Row:
     return row
 
 
-class Zeros(RemoteStorageFetcher):
+class Zeros(Indexes):
     """The made-up segments' storage, of which a query asks for a byte before it is planned."""
-
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        """No property counts."""
-
-    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        return bytes((segment.size if end == -1 else end) - start)
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         return dict.fromkeys(types, b"")

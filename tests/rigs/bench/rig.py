@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import cached_property
@@ -13,15 +13,48 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.rigs.bench.lakes import Lake, serving
 from tests.rigs.bench.shapes import Shape, Topics, scaled
 from tests.rigs.stack.broker import MEASURED_JVM_OPTIONS
 from tests.rigs.stack.broker_counters import Counters, jmx_options, read_counters
 from tests.rigs.stack.build import ROOT, build_folder
 from tests.rigs.stack.processes import free_ports
+from tests.rigs.stack.s3_client import REGION, s3a_settings
 from tests.rigs.stack.spark import UNCHECKED_ARROW, spark_session
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.versitygw import VersityGateway
+from tiered_stream.delta.settings.ingest_settings import TableStorage
+from tiered_stream.delta.write.file_systems import delta_storage_options
+
+BUCKET = "lake"
+
+
+@dataclass(frozen=True)
+class Lake:
+    """`folder` on this machine is what Spark knows as `uri`, with the settings `session`."""
+
+    where: str
+    folder: Path
+    uri: str
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    session: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[Lake, Lake]]:
+    """Both, while the server runs."""
+    tables = folder / "tables"
+    tables.mkdir()
+    with VersityGateway(folder / "versitygw", folder / "buckets") as server:
+        server.client().create_bucket(Bucket=BUCKET)
+        yield Lake("in a folder", tables, str(tables)), _in_s3(server)
+
+
+def _in_s3(server: VersityGateway) -> Lake:
+    keys = server.access_key, server.secret_key
+    storage = TableStorage(server.endpoint, REGION, True, *keys)
+    session = {f"spark.hadoop.{name}": value for name, value in s3a_settings(server.endpoint, *keys, BUCKET).items()}
+    return Lake("in S3", server.base_dir / BUCKET, f"s3a://{BUCKET}", delta_storage_options(storage, BUCKET), session)
+
 
 KEPT = ROOT / "build" / "bench-topics"
 """Made once: a broker's and an object store's data. Safe to delete while no bench runs."""

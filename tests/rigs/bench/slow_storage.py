@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
 
 from tests.rigs.bench.figures import Row
 from tests.rigs.bench.landing import DIRECT, landing, lane_into
 from tests.rigs.bench.rig import WARM_UP, Rig
-from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of
 from tests.rigs.stack.build import ROOT
-from tests.rigs.stack.processes import ServiceProcess, free_ports
+from tests.rigs.stack.processes import ServiceProcess, free_ports, listens
 
 UNDELAYED = "the same, undelayed"
 SPEEDS: Mapping[str, tuple[float, int]] = {
@@ -31,26 +28,23 @@ MOST_FETCHED = 1.02
 """Times the topic's bytes in the tier."""
 
 
-def measure(rig: Rig, runs: int, others: Mapping[str, str] | None = None) -> Iterator[Row]:
-    """All go through a proxy, so that what it costs counts on both sides; `others` are options of ours on top."""
+def measure(rig: Rig, runs: int) -> Iterator[Row]:
+    """All go through a proxy, so that what it costs counts on both sides."""
     shape = rig.topic("A")
     most = MOST_FETCHED * sum(file.stat().st_size for file in rig.tier_files(shape))
     with ExitStack() as proxies:
         contenders: dict[str, Contender] = {}
         for name, speed in SPEEDS.items():
             endpoint = proxies.enter_context(slowed(rig, *speed))
-            through = {**(others or {}), "remote.storage.s3.endpoint.url": endpoint}
-            contenders[name] = _direct(rig, shape, through)
-            _direct(rig, rig.topic(WARM_UP), through).run()
+            through = {"remote.storage.s3.endpoint.url": endpoint}
+            warm_up, contenders[name] = (
+                landing(rig, each, lane_into(rig, each, DIRECT, through)) for each in (rig.topic(WARM_UP), shape)
+            )
+            warm_up.run()
         yield from rows_of(CLAIMS, contenders, runs)
     for name, contender in contenders.items():
         fetched = contender.more["fetched bytes"]
         assert fetched <= most, f"{name}: {fetched} bytes were asked for, more than {most}"
-
-
-def _direct(rig: Rig, shape: Shape, options: Mapping[str, str]) -> Contender:
-    start = lane_into(rig, shape, DIRECT, options)
-    return landing(start, rig.lakes[0], shape.rows, partial(rig.settle, shape))
 
 
 @contextmanager
@@ -61,13 +55,8 @@ def slowed(rig: Rig, seconds: float, rate: int) -> Iterator[str]:
     command = [sys.executable, "-m", "tests.rigs.bench.slow_proxy", *map(str, words)]
     command = ["env", "-C", str(ROOT), *command]
     proxy = ServiceProcess("slow proxy", command, rig.folder / f"slow-proxy-{port}.log")
-    proxy.start(lambda: _listens(port))
+    proxy.start(lambda: listens(port))
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
         proxy.stop(grace=1.0)
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,29 +1,35 @@
 """What a micro-batch costs in the steady state: 2,000 records a second in four partitions, a trigger each second.
 
 Into a Delta table in a folder: a new one, beside Spark's own `kafka` source; and one of 100,000 files and 300 versions,
-beside our Spark lane. python -m tests.rigs.bench.steady BOOTSTRAP_SERVERS TOPIC is the producer, until its input ends.
+beside our Spark lane.
 """
 
 from __future__ import annotations
 
 import shutil
 import statistics
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing.connection import Connection
 from uuid import uuid4
 
+from deltalake import DeltaTable
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
+
 from tests.rigs.bench.figures import Row, spread
-from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, SPARK_LANE, Start, kafka_lands, lane_into
-from tests.rigs.bench.large_table import fill, ran
+from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, SPARK_LANE, Start, lane_into, spark_lands
 from tests.rigs.bench.rig import TUNED, Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.traffic import Traffic
 from tests.rigs.bench.turns import Claim, Contender, allowance, rows_of
-from tests.rigs.stack.build import ROOT
+from tests.rigs.scale.tables import write_log
+from tests.rigs.stack.children import Child
+from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.topics import create_tiered_topic, delete_topic
+from tiered_stream.delta.settings.ingest_settings import table_spec
 
 RECORDS_PER_SECOND = 2_000
 TRIGGER = "1 second"
@@ -43,7 +49,7 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
     with _produced(rig) as topic:
         options = {**rig.kafka_options(topic), **TUNED, **_NEW}
         ours = _Steady(rig, "new", lane_into(rig, topic, DIRECT, _NEW, TRIGGER))
-        theirs = _Steady(rig, "new", kafka_lands(rig.spark, options, TRIGGER))
+        theirs = _Steady(rig, "new", spark_lands(rig.spark, options, TRIGGER))
         contenders = {DIRECT: Contender(ours.run, 1), KAFKA_TUNED: Contender(theirs.run, 1), **_ALLOWED}
         yield from rows_of(CLAIMS, contenders, runs)
     counted = ours.of_99[1:]
@@ -57,8 +63,10 @@ def measure_large(rig: Rig, runs: int) -> Iterator[Row]:
     """Each lane into a copy of the table, to which its runs append."""
     files, versions = (max(1, round(each * rig.scale)) for each in (FILES, VERSIONS))
     lake = rig.lakes[0]
-    fill(lake, DIRECT, files, versions)
-    shutil.copytree(lake.folder / DIRECT, lake.folder / SPARK_LANE)
+    table = str(lake.folder / DIRECT)
+    write_log(replace(table_spec({}), uri=table), versions, max(1, files // versions))
+    DeltaTable(table).create_checkpoint()
+    shutil.copytree(table, lake.folder / SPARK_LANE)
     with _produced(rig) as topic:
         options = {**_NEW, "includeHeaders": "false"}
         lanes = {
@@ -66,6 +74,15 @@ def measure_large(rig: Rig, runs: int) -> Iterator[Row]:
             for lane in (DIRECT, SPARK_LANE)
         }
         yield from rows_of(LARGE_CLAIMS, lanes | _ALLOWED, runs)
+
+
+def ran(query: StreamingQuery, batches: int) -> list[StreamingQueryProgress]:
+    """What the query tells of its micro-batches with rows, after it was stopped behind so many of them."""
+    wait_until(lambda: not query.isActive or len(query.recentProgress) > batches, "batches", timeout=1e6)
+    query.stop()
+    if error := query.exception():
+        raise error
+    return [each for each in query.recentProgress if each.numInputRows]
 
 
 class _Steady:
@@ -92,22 +109,17 @@ def _produced(rig: Rig) -> Iterator[Shape]:
     """A topic to which records come, until the end."""
     shape = Shape(f"steady-{uuid4()}", 0)
     create_tiered_topic(rig.stack.broker, shape.topic, shape.partitions, {"segment.bytes": str(shape.segment_bytes)})
-    command = [sys.executable, "-m", "tests.rigs.bench.steady", rig.stack.bootstrap_servers, shape.topic]
     try:
-        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE):
+        with Child(rig.folder / "producer.log", _produce, rig.stack.bootstrap_servers, shape.topic):
             yield shape
     finally:
         delete_topic(rig.stack.broker, shape.topic)
 
 
-def main() -> None:
-    traffic = Traffic(sys.argv[1], sys.argv[2], records_per_second=RECORDS_PER_SECOND)
+def _produce(connection: Connection, bootstrap_servers: str, topic: str) -> None:
+    traffic = Traffic(bootstrap_servers, topic, records_per_second=RECORDS_PER_SECOND)
     producing = threading.Thread(target=traffic.produce)
     producing.start()
-    sys.stdin.read()
+    connection.poll(None)  # until the other end is closed
     traffic.end()
     producing.join()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,17 +1,13 @@
-"""A producer and a consumer at a steady rate, and how long each record takes: to be acknowledged, and to arrive.
-
-A process of its own: it says `ready` when records flow, and when its standard input ends it prints the latencies of all
-records since, in milliseconds, as JSON.
-"""
+"""A producer and a consumer at a steady rate, and how long each record takes: to be acknowledged, and to arrive."""
 
 from __future__ import annotations
 
-import json
-import sys
+import os
 import threading
 import time
 import uuid
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
@@ -69,23 +65,19 @@ class Traffic:
         self._ended.set()
 
 
-def main() -> None:
-    traffic = Traffic(sys.argv[1], sys.argv[2])
+def run(connection: Connection, bootstrap_servers: str, topic: str) -> None:
+    """Say `ready` when records flow; when asked, send the latencies of all records since, in milliseconds."""
+    os.sched_setaffinity(0, {0})
+    traffic = Traffic(bootstrap_servers, topic)
     threads = [threading.Thread(target=each, daemon=True) for each in (traffic.produce, traffic.consume)]
     for thread in threads:
         thread.start()
     while min(len(traffic.produced), len(traffic.consumed)) < _FLOWING:
         time.sleep(0.05)
     produced, consumed = len(traffic.produced), len(traffic.consumed)
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    sys.stdin.read()
+    connection.send("ready")
+    connection.recv()
     traffic.end()
     for thread in threads:
         thread.join()
-    found = {"produced": traffic.produced[produced:], "consumed": traffic.consumed[consumed:]}
-    sys.stdout.write(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()
+    connection.send((traffic.produced[produced:], traffic.consumed[consumed:]))

@@ -11,15 +11,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from uuid import uuid4
 
 from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.rigs.bench.figures import Row
-from tests.rigs.bench.landing import DIRECT, KAFKA_TUNED, Start, check_landed, kafka_into, lane_into
+from tests.rigs.bench.landing import (
+    DIRECT,
+    KAFKA_TUNED,
+    Start,
+    check_landed,
+    kafka_into,
+    landing,
+    lane_into,
+    spark_lands,
+)
 from tests.rigs.bench.rig import TUNED, WARM_UP, Rig
 from tests.rigs.bench.shapes import Shape
 from tests.rigs.bench.turns import Claim, Contender, rows_of
@@ -60,21 +67,11 @@ def _rows(claims: Sequence[Claim], contenders: Mapping[str, Contender], runs: in
 
 
 def _one_word(rig: Rig, shape: Shape) -> Start:
-    def start(table: str, checkpoint: Path) -> StreamingQuery:
-        rows = rig.spark.readStream.format("tiered_stream").options(**rig.options(shape)).load()
-        writer = rows.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
-        return writer.trigger(availableNow=True).start(table)
-
-    return start
+    return spark_lands(rig.spark, rig.options(shape), source="tiered_stream")
 
 
 def _stream(rig: Rig, shape: Shape, start: Callable[[Shape], Start]) -> Contender:
-    def land(table: Path) -> None:
-        checkpoint = table.with_name(f"{table.name}-checkpoint")
-        start(shape)(str(table), checkpoint).awaitTermination()
-        shutil.rmtree(checkpoint)
-
-    return _contender(rig, shape, land, sum(_end_offsets(rig, shape)))
+    return _counted(rig, shape, landing(rig, shape, start(shape)))
 
 
 def _batch(rig: Rig, shape: Shape, source: str, options: Mapping[str, str]) -> Contender:
@@ -87,12 +84,19 @@ def _batch(rig: Rig, shape: Shape, source: str, options: Mapping[str, str]) -> C
         records = rig.spark.read.format(source).options(**options, **columns).load()
         return records.where(f"offset >= {first}").select(*_COLUMNS)
 
-    def land(table: Path) -> None:
+    def run() -> float:
+        table = rig.lakes[0].folder / f"run-{uuid4()}"
         rig.spark.conf.set(_PUSHDOWN, "true")
+        begin = time.perf_counter()
         query().write.format("delta").save(str(table))
+        seconds = time.perf_counter() - begin
         rig.spark.conf.unset(_PUSHDOWN)
+        check_landed(str(table), records)
+        shutil.rmtree(table)
+        return seconds
 
-    return _contender(rig, shape, land, sum(max(0, end - first) for end in ends))
+    records = sum(max(0, end - first) for end in ends)
+    return _counted(rig, shape, Contender(run, records, partial(rig.settle, shape)))
 
 
 def _end_offsets(rig: Rig, shape: Shape) -> list[int]:
@@ -107,18 +111,15 @@ def _end_offsets(rig: Rig, shape: Shape) -> list[int]:
         consumer.close()
 
 
-def _contender(rig: Rig, shape: Shape, land: Callable[[Path], None], records: int) -> Contender:
+def _counted(rig: Rig, shape: Shape, contender: Contender) -> Contender:
+    """The contender, which also tells what the broker sent of the topic in a run."""
+    land = contender.run
+
     def run() -> float:
-        table = rig.lakes[0].folder / f"run-{uuid4()}"
         before = rig.broker_counters(shape.topic)
-        begin = time.perf_counter()
-        land(table)
-        seconds = time.perf_counter() - begin
-        sent = rig.broker_counters(shape.topic).since(before).bytes_out
-        contender.tell(**{SENT: round(sent / MIB, 1)})
-        check_landed(str(table), records)
-        shutil.rmtree(table)
+        seconds = land()
+        contender.tell(**{SENT: round(rig.broker_counters(shape.topic).since(before).bytes_out / MIB, 1)})
         return seconds
 
-    contender = Contender(run, records, partial(rig.settle, shape))
+    contender.run = run
     return contender

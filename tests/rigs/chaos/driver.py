@@ -1,22 +1,18 @@
-"""A driver process that lands topics on order: `python -m tests.rigs.chaos.driver SETTINGS`, one line an order."""
+"""A driver process that lands topics on order."""
 
 from __future__ import annotations
 
 import faulthandler
-import json
-import os
-import select
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from tests.delta.driver import die_at, kill_group
-from tests.rigs.stack.build import ROOT
-from tests.rigs.stack.processes import LONG, wait_until
+from tests.delta.driver import die_at
+from tests.rigs.stack.children import Child, requests
+from tests.rigs.stack.processes import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,63 +30,67 @@ class Driver:
 
     def __init__(self, log_file: Path, settings: Mapping[str, str]) -> None:
         self.log_file = log_file
-        words = [sys.executable, "-m", "tests.rigs.chaos.driver", json.dumps(settings)]
-        with log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                words, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=log, start_new_session=True,
-            )  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._orders, self._answers = self._process.stdin, self._process.stdout
+        self._child = Child(log_file, _serve, settings)
         assert self.answer() == _READY, log_file.read_text()[-4000:]
 
     @property
     def pid(self) -> int:
         """Also of its session and its process group."""
-        return self._process.pid
+        return self._child.pid
 
     @property
     def running(self) -> bool:
-        return self._process.poll() is None
+        return self._child.process.is_alive()
 
     @property
     def answered(self) -> bool:
         """Whether the query has ended, or the process has."""
-        return bool(select.select([self._answers], [], [], 0)[0])
+        return self._child.connection.poll()
 
     def land(self, **arguments: Any) -> None:
         """Start a query with the arguments of `tiered_stream.land`; `answer` tells how it ended."""
-        self._order({"land": arguments})
+        self._order(arguments)
 
     def die_at(self, point: str) -> None:
         """Die at that point of the next micro-batch (`tests.delta.driver.POINTS`)."""
-        self._order({"die_at": point})
+        self._order(point)
 
     def answer(self) -> str:
         """How the query ended, when it has: an error, nothing where it ended well, `KILLED` by SIGKILL."""
-        wait_until(lambda: self.answered, "the query to end", LONG, pause=0.02)
-        line = self._answers.readline()
-        if not line:
-            status = self._process.wait()
+        wait_until(lambda: self.answered, "the query to end", pause=0.02)
+        try:
+            return str(self._child.receive())
+        except EOFError:
+            self._child.process.join()
             self.kill()
+            status = self._child.process.exitcode
             return KILLED if status == -signal.SIGKILL else f"the driver ended with status {status}"
-        return str(json.loads(line))
 
     def kill(self) -> None:
         """SIGKILL to its Python, its JVM, and with them the workers."""
-        kill_group(self.pid)
-        self._process.wait()
+        self._child.kill()
 
-    def _order(self, order: Mapping[str, Any]) -> None:
+    def _order(self, order: Mapping[str, Any] | str) -> None:
         try:
-            self._orders.write(json.dumps(order).encode() + b"\n")
-            self._orders.flush()
-        except BrokenPipeError:
+            self._child.connection.send(order)
+        except ConnectionError:
             pass  # it is dead, which `answer` tells
 
 
-def _land(spark: SparkSession, arguments: Mapping[str, Any], answers: IO[str]) -> None:
+def _serve(connection: Connection, settings: Mapping[str, str]) -> None:
+    from tests.rigs.stack.spark import SHORT_LIVED, spark_session
+
+    faulthandler.enable()
+    spark = spark_session("chaos", ("delta",), {**SHORT_LIVED, **settings})
+    connection.send(_READY)
+    for order in requests(connection):
+        if isinstance(order, str):
+            die_at(order)
+        else:
+            threading.Thread(target=_land, args=(spark, order, connection), daemon=True).start()
+
+
+def _land(spark: SparkSession, arguments: Mapping[str, Any], connection: Connection) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -102,7 +102,7 @@ def _land(spark: SparkSession, arguments: Mapping[str, Any], answers: IO[str]) -
         land(spark, **arguments).awaitTermination()
     except (TieredStreamError, PySparkException, Py4JError) as failure:
         error = "\ncaused by: ".join([f"{type(failure).__name__}: {failure}", *_causes(failure)])
-    print(json.dumps(error), file=answers, flush=True)
+    connection.send(error)
 
 
 def _causes(failure: Exception) -> Iterator[str]:
@@ -111,23 +111,3 @@ def _causes(failure: Exception) -> Iterator[str]:
     while java is not None:
         yield java.toString()
         java = java.getCause()
-
-
-def main() -> None:
-    faulthandler.enable()
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else is printed goes to the log
-    from tests.rigs.stack.spark import SHORT_LIVED, spark_session
-
-    spark = spark_session("chaos", ("delta",), {**SHORT_LIVED, **json.loads(sys.argv[1])})
-    print(json.dumps(_READY), file=answers, flush=True)
-    for line in sys.stdin:
-        order = json.loads(line)
-        if "die_at" in order:
-            die_at(order["die_at"])
-        else:
-            threading.Thread(target=_land, args=(spark, order["land"], answers), daemon=True).start()
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.delta.driver import POINTS
-from tests.rigs.chaos import effects, kills, topic_changes
+from tests.rigs.chaos import effects, strikes
 from tests.rigs.chaos.driver import KILLED
 from tests.rigs.chaos.effects import Effect
 from tests.rigs.chaos.proxy import FaultProxy
@@ -161,17 +161,17 @@ PASSING = (
     *ANSWERS,
     *ANSWERS,
     *map(_die_at, POINTS),
-    Fault("driver killed", _in_mid_query(kills.kill_driver), KILLED, _is_local),
-    Fault("worker killed", _in_mid_query(kills.kill_worker), WORKER_AWAY, _is_local),
-    Fault("planner killed", _in_mid_query(kills.kill_planner), PLANNER_AWAY, _is_local),
-    Fault("executor killed", _in_mid_query(kills.kill_executor), None, lambda query: query.on_cluster),
-    Fault("broker killed", _in_mid_query(kills.kill_broker), BROKERS_AWAY),
-    Fault("leader moves", _in_mid_query(kills.move_leaders), BROKERS_AWAY),
-    Fault("leader killed", _in_mid_query(kills.kill_leader), BROKERS_AWAY),
-    Fault("S3 killed", _in_mid_query(kills.kill_s3), CUT),
-    Fault("gateway killed", _in_mid_query(kills.kill_gateway), BROKERS_AWAY, _is_behind_gateway),
+    Fault("driver killed", _in_mid_query(strikes.kill_driver), KILLED, _is_local),
+    Fault("worker killed", _in_mid_query(strikes.kill_worker), WORKER_AWAY, _is_local),
+    Fault("planner killed", _in_mid_query(strikes.kill_planner), PLANNER_AWAY, _is_local),
+    Fault("executor killed", _in_mid_query(strikes.kill_executor), None, lambda query: query.on_cluster),
+    Fault("broker killed", _in_mid_query(strikes.kill_broker), BROKERS_AWAY),
+    Fault("leader moves", _in_mid_query(strikes.move_leaders), BROKERS_AWAY),
+    Fault("leader killed", _in_mid_query(strikes.kill_leader), BROKERS_AWAY),
+    Fault("S3 killed", _in_mid_query(strikes.kill_s3), CUT),
+    Fault("gateway killed", _in_mid_query(strikes.kill_gateway), BROKERS_AWAY, _is_behind_gateway),
     Fault("disk full", _in_mid_query(_fill_disk), "No space left", lambda query: query.on_small_disk),
-    Fault("partitions added", _in_mid_query(topic_changes.add_partition)),
+    Fault("partitions added", _in_mid_query(strikes.add_partition)),
 )  # fmt: skip
 """Those that leave the topic what it is, or add to it; as often as they are to happen."""
 STALLS = (
@@ -184,8 +184,8 @@ STALLS = (
 )
 """Each longer than the storage's timeouts, but for the last: for queries that no broker helps."""
 LASTING = (
-    Fault("records deleted", topic_changes.delete_records, DATA_LOSS),
-    Fault("retention", topic_changes.retention, DATA_LOSS),
-    Fault("topic recreated", topic_changes.recreate, DATA_LOSS, lambda query: query.fail_on_data_loss, final=True),
+    Fault("records deleted", strikes.delete_records, DATA_LOSS),
+    Fault("retention", strikes.retention, DATA_LOSS),
+    Fault("topic recreated", strikes.recreate, DATA_LOSS, lambda query: query.fail_on_data_loss, final=True),
 )
 """Those after which records are gone."""

@@ -206,10 +206,6 @@ class Rig:
             return truth(row for partition, rows in archived.items() if partition.topic == query.topic for row in rows)
         return truth(read_topic(self.stack.broker, query.topic, query.isolation))
 
-    @property
-    def cluster_folder(self) -> Path:
-        return self.folder / "cluster"
-
     def _kill_drivers(self) -> None:
         for driver in self._drivers.values():
             driver.kill()
@@ -218,6 +214,6 @@ class Rig:
         settings: Mapping[str, Any] = self._local
         if on_cluster:
             if self._cluster is None:
-                self._cluster = self._closing.enter_context(SparkCluster(self.cluster_folder))
+                self._cluster = self._closing.enter_context(SparkCluster(self.folder / "cluster"))
             settings = {**ON_CLUSTER, "spark.master": self._cluster.master}
         return Driver(self.folder / f"driver-{'cluster' if on_cluster else 'local'}.log", settings)

@@ -1,24 +1,74 @@
-"""A round: a topic, tables that it is landed in under faults, and at last a fault that takes records away."""
+"""A round: a topic, tables that it is landed in under faults, and at last a fault that takes records away.
+
+A tally has how often each kind of fault struck, and how the queries and their tables took it.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import time
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 from rich.console import Console
+from rich.table import Table
 
 from tests.archives import consumed
 from tests.golden import NAMES
-from tests.rigs.chaos.checking import compare
+from tests.rigs.chaos.checking import Verdict, compare
 from tests.rigs.chaos.faults import LASTING, PASSING, STALLS, Fault
 from tests.rigs.chaos.rig import READ_TIMEOUT_MS, Query, Rig
-from tests.rigs.chaos.tally import RECOVERED, RIGHT, WRONG, Tally
 from tests.rigs.chaos.topics import fill
 from tests.rigs.stack.consume import READ_COMMITTED, READ_UNCOMMITTED
+from tests.rigs.tables import table
+
+TIMES, RECOVERED, RIGHT, WRONG, LOST, DOUBLED = "times", "recovered", "right error", "wrong error", "lost", "doubled"
+COLUMNS = (TIMES, RECOVERED, RIGHT, WRONG, LOST, DOUBLED)
+"""`lost` and `doubled` count records of tables that the kind had struck just before."""
+
+
+@dataclass
+class Tally:
+    """`counts` has the columns by kind; `failures` say what was not as it should be, each with its table."""
+
+    seed: int
+    counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    failures: list[str] = field(default_factory=list)
+    tables: int = 0
+
+    @property
+    def faults(self) -> int:
+        return sum(count[TIMES] for count in self.counts.values())
+
+    def count(self, kind: str, outcome: str) -> None:
+        """One more fault of the kind, and how the query took it."""
+        self.counts[kind].update([TIMES, outcome])
+
+    def count_records(self, kinds: Collection[str], verdict: Verdict) -> None:
+        """Count what a table lacks, or has twice, after the last faults."""
+        for kind in set(kinds):
+            self.counts[kind][LOST] += len(verdict.lost) + len(verdict.unreported)
+            self.counts[kind][DOUBLED] += len(verdict.doubled)
+
+    def table(self) -> Table:
+        counts = sorted(self.counts.items())
+        rows = ((kind, *(str(count[column]) for column in COLUMNS)) for kind, count in counts)
+        return table(None, ("kind", *COLUMNS), rows, texts=("kind",))
+
+    def write(self, file: Path, minutes: float) -> None:
+        """All of it as JSON."""
+        kinds = {kind: {column: count[column] for column in COLUMNS} for kind, count in sorted(self.counts.items())}
+        report = {
+            "seed": self.seed, "minutes": round(minutes, 1), "faults": self.faults, "tables": self.tables,
+            "kinds": kinds, "failures": self.failures,
+        }  # fmt: skip
+        file.write_text(json.dumps(report, indent=2) + "\n")
+
 
 TABLES = 3
 """Of a topic; a lasting fault strikes in the last one."""
@@ -76,9 +126,9 @@ class Rounds:
         if self._alone is not None:
             self._play_alone(topic, str(number), self._alone)
             return
-        for table in range(TABLES):
-            lasting = table == TABLES - 1
-            query = self._query(topic, f"{number}-{table}", lasting=lasting)
+        for turn in range(TABLES):
+            lasting = turn == TABLES - 1
+            query = self._query(topic, f"{number}-{turn}", lasting=lasting)
             query.expected = rig.truth(query)
             deck = self._lasting if lasting else self._passing
             self._land(query, deck, 1 if lasting else FAULTS)

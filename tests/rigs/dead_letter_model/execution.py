@@ -39,7 +39,6 @@ class Told:
     log: list[str] = field(default_factory=list)
     """Steps as they were done, in order."""
     counts: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0
 
     def __str__(self) -> str:
         lines = [str(self.history), " what happened:", *(f"  {line}" for line in self.log)]
@@ -54,9 +53,7 @@ def execute(
     `processes`: each step in which the driver dies is a process of its own, which is killed by SIGKILL.
     """
     told = Told(history)
-    begin = time.monotonic()
     _Execution(spark, lives, history, folder, told, processes=processes).execute()
-    told.seconds = time.monotonic() - begin
     return told
 
 

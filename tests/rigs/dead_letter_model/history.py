@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -39,9 +38,6 @@ class Moment:
     number: int
     after: bool
 
-    def __str__(self) -> str:
-        return f"{'after' if self.after else 'before'} write {self.number} of {self.place.value}"
-
 
 # Changes of a table, by hand
 
@@ -53,9 +49,6 @@ class AddCheck:
     table: int
     check: str
 
-    def __str__(self) -> str:
-        return f"add CHECK ({self.check}) to table {self.table}"
-
 
 @dataclass(frozen=True)
 class DropChecks:
@@ -63,18 +56,12 @@ class DropChecks:
 
     table: int
 
-    def __str__(self) -> str:
-        return f"drop the checks of table {self.table}"
-
 
 @dataclass(frozen=True)
 class AllowNull:
     """Drop NOT NULL of all columns."""
 
     table: int
-
-    def __str__(self) -> str:
-        return f"allow NULL in table {self.table}"
 
 
 @dataclass(frozen=True)
@@ -84,10 +71,6 @@ class Break:
     table: int
     how: str
 
-    def __str__(self) -> str:
-        name = f"table {self.table}" if self.table >= 0 else "the dead-letter table"
-        return f"move {name} away" if self.how == "away" else f"add a CHECK that always holds to {name}"
-
 
 @dataclass(frozen=True)
 class Repair:
@@ -95,16 +78,10 @@ class Repair:
 
     table: int
 
-    def __str__(self) -> str:
-        return f"repair {f'table {self.table}' if self.table >= 0 else 'the dead-letter table'}"
-
 
 @dataclass(frozen=True)
 class Die:
     """Kill the driver."""
-
-    def __str__(self) -> str:
-        return "kill the driver"
 
 
 @dataclass(frozen=True)
@@ -112,9 +89,6 @@ class RedriveMeanwhile:
     """Redrive with this schema in another driver."""
 
     schema: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"redrive meanwhile with {ddl(self.schema)}"
 
 
 Change = AddCheck | DropChecks | AllowNull | Break | Repair
@@ -126,9 +100,6 @@ class Interruption:
 
     moment: Moment
     event: Change | Die | RedriveMeanwhile
-
-    def __str__(self) -> str:
-        return f"{self.moment}: {self.event}"
 
 
 # Steps
@@ -142,10 +113,6 @@ class Produce:
     seed: int
     spoiled: bool = False
 
-    def __str__(self) -> str:
-        what = "records that do not decode" if self.spoiled else "records"
-        return f"produce {self.records} {what} in each partition (seed {self.seed})"
-
 
 @dataclass(frozen=True)
 class Land:
@@ -158,10 +125,6 @@ class Land:
     parks: bool
     interruptions: tuple[Interruption, ...] = ()
 
-    def __str__(self) -> str:
-        how = [f"lane {self.lane}", f"commit {self.commit}", f"{self.limit} offsets a batch", *["park"] * self.parks]
-        return f"land {ddl(self.schema)}: {', '.join(how)}{_said(self.interruptions)}"
-
 
 @dataclass(frozen=True)
 class Redrive:
@@ -169,9 +132,6 @@ class Redrive:
 
     schema: tuple[str, ...]
     interruptions: tuple[Interruption, ...] = ()
-
-    def __str__(self) -> str:
-        return f"redrive with {ddl(self.schema)}{_said(self.interruptions)}"
 
 
 @dataclass(frozen=True)
@@ -185,11 +145,6 @@ class Replay:
     schema: tuple[str, ...]
     interruptions: tuple[Interruption, ...] = ()
 
-    def __str__(self) -> str:
-        exact = ", exact" if self.exact else ""
-        given = f"offsets {self.first} to {self.end}{exact} with {ddl(self.schema)}"
-        return f"replay --replace into table {self.table}: {given}{_said(self.interruptions)}"
-
 
 @dataclass(frozen=True)
 class ReplayOn:
@@ -197,9 +152,6 @@ class ReplayOn:
 
     schema: tuple[str, ...]
     interruptions: tuple[Interruption, ...] = ()
-
-    def __str__(self) -> str:
-        return f"go on with the replay with {ddl(self.schema)}{_said(self.interruptions)}"
 
 
 Step = Produce | Land | Redrive | Replay | ReplayOn | Change
@@ -248,17 +200,6 @@ class Setup:
         """Return the topics of a table."""
         return tuple(topic for topic in self.topics if self.table_of(topic) == table)
 
-    def __str__(self) -> str:
-        made = (
-            "made by the query"
-            if self.not_null is None
-            else f"made before, NOT NULL: {', '.join(self.not_null) or 'none'}"
-        )
-        said = [f"{', '.join(self.topics)} x {self.partitions}", made]
-        said += ["subscribePattern"] * self.by_pattern + ["day column"] * self.day_column
-        said += [self.shape.value] + ([] if self.text_limit is None else [f"VARCHAR({self.text_limit})"])
-        return f"{self.layout.value}; {'; '.join(said)}"
-
 
 @dataclass(frozen=True)
 class History:
@@ -271,17 +212,7 @@ class History:
     redrives_at_end: bool
 
     def __str__(self) -> str:
-        lines = [
-            f"history {self.name}: {self.setup}",
-            *(f"  {number}. {step}" for number, step in enumerate(self.steps)),
-        ]
-        return "\n".join([*lines, f"  at the end: {ddl(self.final_schema)}{', redrive' * self.redrives_at_end}"])
-
-
-def ddl(schema: Sequence[str]) -> str:
-    """Return the schema of values with these fields."""
-    return ", ".join(f"{name} BIGINT" for name in ("id", *schema))
-
-
-def _said(interruptions: Sequence[Interruption]) -> str:
-    return "".join(f"\n       {each}" for each in interruptions)
+        """Return the history with a line for each step."""
+        steps = (f"  {number}. {step}" for number, step in enumerate(self.steps))
+        end = f"  at the end: {self.final_schema}{', redrive' * self.redrives_at_end}"
+        return "\n".join([f"history {self.name}: {self.setup}", *steps, end])

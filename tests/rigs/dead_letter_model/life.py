@@ -1,31 +1,19 @@
-"""Run one life of the driver: in this process, killed by an exception, or in a process of its own, killed by SIGKILL.
-
-`python -m tests.rigs.dead_letter_model.life FOLDER` runs the task of that folder.
-"""
+"""Run one life of the driver: killed by an exception in this process, or by SIGKILL in a process of its own."""
 
 from __future__ import annotations
 
-import os
-import pickle
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from multiprocessing.connection import Connection
 from typing import Any, cast
 
-from pyspark.sql import SparkSession
-
-from tests.delta.driver import die, kill_group
+from tests.delta.driver import die
 from tests.rigs.dead_letter_model.driver import Begun, Outcome, run, start_session
 from tests.rigs.dead_letter_model.events import DriverKilledError, Killed, Life, Lives
 from tests.rigs.dead_letter_model.history import Change, Die, Redrive, RedriveMeanwhile, Run
 from tests.rigs.dead_letter_model.world import World
-from tests.rigs.stack.build import ROOT
-from tests.rigs.stack.processes import LONG
-
-_TASK, _ENDED, _LOG = "task", "ended", "log"
+from tests.rigs.stack.children import Child
 
 
 @dataclass(frozen=True)
@@ -78,44 +66,20 @@ def live(lives: Lives, world: World, task: Task, *, dies: bool = False) -> Ended
 
 def run_apart(world: World, task: Task) -> Ended:
     """Run one life in a process of its own."""
-    folder = world.folder / "life"
-    folder.mkdir(exist_ok=True)
-    (folder / _TASK).write_bytes(pickle.dumps((replace(world, spark=cast(Any, None)), task)))
-    (folder / _ENDED).unlink(missing_ok=True)
-    with (folder / _LOG).open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.rigs.dead_letter_model.life", str(folder)], cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            status = process.wait(LONG)
-        finally:
-            kill_group(process.pid)
-    if status == -signal.SIGKILL:
+    child = Child(world.folder / "life.log", _live_apart, replace(world, spark=cast(Any, None)), task)
+    try:
+        ended: Ended = child.receive()
+    except EOFError:
+        child.process.join()
+        assert child.process.exitcode == -signal.SIGKILL, child.log_file.read_text()[-4000:]
         return Ended(Outcome(was_killed=True), ["SIGKILL"], (), ["SIGKILL"])
-    assert status == 0, (folder / _LOG).read_text()[-4000:]
-    ended: Ended = pickle.loads((folder / _ENDED).read_bytes())
+    finally:
+        child.kill()
     return ended
 
 
-def main() -> None:
-    folder = Path(sys.argv[1])
-    world, task = pickle.loads((folder / _TASK).read_bytes())
-    world.spark = spark = start_session()
-    _run(spark, world, task, folder)
-    spark.stop()
-
-
-def _run(spark: SparkSession, world: World, task: Task, folder: Path) -> None:
+def _live_apart(connection: Connection, world: World, task: Task) -> None:
+    world.spark = start_session()
     lives = Lives()
     with lives.watched():
-        ended = live(lives, world, task, dies=True)
-    (folder / _ENDED).write_bytes(pickle.dumps(ended))
-
-
-if __name__ == "__main__":
-    # By its own name: what is pickled here is read there.
-    from tests.rigs.dead_letter_model import life
-
-    life.main()
+        connection.send(live(lives, world, task, dies=True))

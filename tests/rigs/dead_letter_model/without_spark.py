@@ -6,8 +6,8 @@ A history takes about a second. Redrives, replays and the Spark lane need Spark 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,22 +88,29 @@ class Session:
     def readStream(self) -> _Reader:  # noqa: N802 - Spark's name
         return _Reader(self, is_stream=True)
 
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Let the product use this session within the block."""
-        with ExitStack() as patches:
-            for owner, name, stand_in in (
-                (landing, "register_source", lambda *_: None),
-                (landing, "observed", lambda rows: rows),
-                (landing, "check_by_spark", lambda *_: None),
-                (landing_by_topic, "check_by_spark", lambda *_: None),
-                (landing_by_topic, "CheckpointFolder", LocalFolder),
-                (data_files_readers, "settle_worker", lambda: None),
-                (MergedTable, "remove", _remove),
-                (metrics, "current_micro_batch", lambda: self.batch),
-            ):
-                patches.enter_context(patch.object(owner, name, stand_in))
-            yield
+    def installed(self) -> ExitStack:
+        """Let the product use this session until the stack is closed."""
+        return installed(
+            self,
+            (landing, "check_by_spark", lambda *_: None),
+            (landing_by_topic, "check_by_spark", lambda *_: None),
+            (landing_by_topic, "CheckpointFolder", LocalFolder),
+            (MergedTable, "remove", _remove),
+        )
+
+
+def installed(session: Any, *more: tuple[Any, str, object]) -> ExitStack:
+    """Let the product use a session whose micro-batches run in this process, until the stack is closed."""
+    patches = ExitStack()
+    for owner, name, stand_in in (
+        (landing, "register_source", lambda *_: None),
+        (landing, "observed", lambda rows: rows),
+        (data_files_readers, "settle_worker", lambda: None),
+        (metrics, "current_micro_batch", lambda: session.batch),
+        *more,
+    ):
+        patches.enter_context(patch.object(owner, name, stand_in))
+    return patches
 
 
 def _remove(table: MergedTable, files: Sequence[DataFile]) -> None:

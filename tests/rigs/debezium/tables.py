@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
@@ -157,15 +157,9 @@ LONG_UUIDS = Kind(
     lambda random: [str(uuid.UUID(int=random.getrandbits(128))) for _ in range(random.choice((1, 300)))],
     literal=_array,
 )
-LONG_BYTES = Kind(
-    "bytea",
-    "BINARY",
-    lambda random: random.randbytes(random.choice((5, 4000))),
-    literal=lambda value: f"'\\x{value.hex()}'",
-    select="encode({}, 'hex')",
-    parse=bytes.fromhex,
-)
-LONG_DOCUMENT = Kind("jsonb", "STRING", lambda random: json.dumps({"a": _long_text(random)}), select="{}::text")
+LONG_BYTES = replace(BYTES, draw=lambda random: random.randbytes(random.choice((5, 4000))))
+LONG_DOCUMENT = replace(DOCUMENT, draw=lambda random: json.dumps({"a": _long_text(random)}))
+
 _A_DAY = 86_400
 _DAY = Kind(
     "date",

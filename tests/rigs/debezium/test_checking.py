@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tests.rigs.debezium.checking import differences, landed_rows
 from tests.rigs.debezium.landing import APPEND, UPSERT, Lake
+from tests.rigs.debezium.rig import differences, landed_rows
 from tests.rigs.debezium.tables import tables
 
 (TABLE,) = tables(1)

@@ -23,11 +23,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from tests.rigs.demo.compare import count_mismatches, expected_table, landed_table
-from tests.rigs.demo.mended import lose, mend, middle_half
 from tests.rigs.demo.race import KAFKA, OURS, Landed, race, starts, warm_up
-from tests.rigs.demo.runs import WHOLE_TOPIC, Run, job_settings, run_here, submit, write_settings
-from tests.rigs.demo.second_table import land_through_gateway
+from tests.rigs.demo.runs import WHOLE_TOPIC, Run, job_settings, land_through_gateway, run_here, submit, write_settings
+from tests.rigs.demo.tables import count_mismatches, expected_table, landed_table, lose, mend, middle_half
 from tests.rigs.demo.throughput import draw
 from tests.rigs.demo.topic import PARTITIONS, TOPIC, bytes_not_tiered, count_segments, fill, fill_history
 from tests.rigs.stack.broker import JVM_OPTIONS
@@ -39,6 +37,7 @@ from tests.rigs.stack.rows import Row
 from tests.rigs.stack.spark import spark_session
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, wait_until_tiered
+from tests.rigs.tables import table
 
 BULK_RECORDS = 200_000
 MORE_RECORDS = 50_000
@@ -49,23 +48,22 @@ reports = Console(highlight=False, width=120)
 
 
 def report(runs: Mapping[str, Run], figures: Mapping[str, int]) -> Table:
-    table = _table(f"topic {TOPIC} → Delta tables", "rows", "bytes from S3", "bytes from the broker", *_TIMES)
+    rows = []
     for name, run in runs.items():
         counted = run.metrics.records, run.metrics.remote_fetch_bytes, run.metrics.broker_fetch_bytes
-        table.add_row(name, *(f"{count:,}" for count in counted), *_times(run))
-    table.add_section()
-    for name, count in figures.items():
-        table.add_row(name, f"{count:,}")
-    return table
+        rows.append((name, *(f"{count:,}" for count in counted), *_times(run)))
+    rows += [(name, f"{count:,}") for name, count in figures.items()]
+    columns = ("", "rows", "bytes from S3", "bytes from the broker", *_TIMES)
+    return table(f"topic {TOPIC} → Delta tables", columns, rows)
 
 
 def race_report(landed: Mapping[str, Landed]) -> Table:
-    title = f"the same topic, {landed[OURS].rows:,} rows, by two sources in a warm Spark"
-    table = _table(title, "rows a second", "bytes from S3", "bytes from the broker", *_TIMES)
+    rows = []
     for name, each in landed.items():
         figures = each.rate, each.run.metrics.remote_fetch_bytes, each.broker.bytes_out
-        table.add_row(name, *(f"{figure:,.0f}" for figure in figures), *_times(each.run))
-    return table
+        rows.append((name, *(f"{figure:,.0f}" for figure in figures), *_times(each.run)))
+    columns = ("", "rows a second", "bytes from S3", "bytes from the broker", *_TIMES)
+    return table(f"the same topic, {landed[OURS].rows:,} rows, by two sources in a warm Spark", columns, rows)
 
 
 _TIMES = ("start-up", "run")
@@ -74,14 +72,6 @@ _TIMES = ("start-up", "run")
 def _times(run: Run) -> tuple[str, str]:
     """Until the first micro-batch began, and from there until the last one was committed."""
     return f"{run.start_up:.1f} s", f"{run.seconds:.1f} s"
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title)
-    table.add_column("")
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
 
 
 def filled_topic(stack: TieredStack, beside: ThreadPoolExecutor) -> SparkSession:

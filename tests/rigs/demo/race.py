@@ -15,6 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tests.rigs.bench.landing import spark_lands
 from tests.rigs.bench.rig import TUNED
 from tests.rigs.demo.runs import WHOLE_TOPIC, Run, checkpoint_of, timed
 from tests.rigs.demo.topic import TOPIC
@@ -59,9 +60,8 @@ def starts(spark: SparkSession, stack: TieredStack) -> Mapping[str, Start]:
 
     def kafka(table: Path, _: str) -> StreamingQuery:
         servers = {"kafka.bootstrap.servers": stack.bootstrap_servers}
-        rows = spark.readStream.format("kafka").options(**servers, **TUNED, **WHOLE_TOPIC, **TRIGGER).load()
-        writer = rows.writeStream.format("delta").option("checkpointLocation", str(checkpoint_of(table)))
-        return writer.trigger(availableNow=True).start(str(table))
+        start = spark_lands(spark, {**servers, **TUNED, **WHOLE_TOPIC, **TRIGGER})
+        return start(str(table), checkpoint_of(table))
 
     return {OURS: ours, KAFKA: kafka}
 

@@ -1,4 +1,7 @@
-"""Runs of the jobs, as a user starts them."""
+"""Runs of the jobs, as a user starts them.
+
+A reader by a gateway has no storage credential: it knows the host of the storage, which signed URLs may lead to.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.gateway.running import RunningGateway
 from tests.rigs.demo.topic import TOPIC
 from tests.rigs.stack.jars import jar_paths
 from tests.rigs.stack.processes import run_logged
 from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment
 from tests.rigs.stack.tiered_stack import TieredStack
+from tiered_stream.delta.settings.ingest_settings import LANE
 from tiered_stream.ingest import ingest_run
 from tiered_stream.observe.metrics import ReadMetrics
 
@@ -92,3 +97,19 @@ def _spark_submit(job: str, words: Sequence[str], folder: Path) -> None:
     command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     command += [str(ROOT / "jobs" / job), *words]
     run_logged(f"the job {job}", command, folder / "spark.log", spark_environment())
+
+
+def land_through_gateway(stack: TieredStack, folder: Path, table: Path) -> Run:
+    """Start a gateway and run the job against it, with the Spark lane."""
+    with RunningGateway(folder / "gateway", stack.options()) as gateway:
+        return run_here(signed_only(gateway, table), table)
+
+
+def signed_only(gateway: RunningGateway, table: Path) -> Mapping[str, str]:
+    """The job's settings; of the storage they have the host alone."""
+    broker = {
+        "kafka.bootstrap.servers": gateway.bootstrap_servers,
+        "remote.log.locator": "broker",
+        "remote.signed.location.hosts": gateway.storage_endpoint,
+    }
+    return {**job_settings(broker, table), LANE: "spark"}

@@ -9,6 +9,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from rich.console import Console
+
 from tests.rigs.fuzz.job import Job
 
 
@@ -23,7 +25,7 @@ def main() -> int:
         given.seed, given.minutes * 60, Path("build/fuzz"), only=tuple(given.target), tell=partial(print, flush=True)
     ).run()
     Path("build/fuzz.json").write_text(json.dumps(result.as_json(), indent=2) + "\n")
-    print(result.table())
+    Console(width=160).print(result.table())
     return 1 if result.found else 0
 
 

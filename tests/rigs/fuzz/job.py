@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
+import multiprocessing
 import queue
-import subprocess
-import sys
+import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from tests.rigs.fuzz.worker import GIVEN_UP_SECONDS, Found, Place, Tally, load_targets
+from rich.table import Table
+
+from tests.rigs.fuzz.worker import GIVEN_UP_SECONDS, Found, Tally, load_targets, run_cases
+from tests.rigs.tables import table
 
 _KEPT_OF_A_KIND = 5
-_Lines = queue.SimpleQueue[dict[str, Any] | Exception | None]
-"""What the processes print; None: one of them has ended for good."""
+_Reports = queue.SimpleQueue[Found | tuple[str, Tally] | Exception | None]
+"""What the processes send; None: one of them has ended for good."""
+_PROCESSES = multiprocessing.get_context("spawn")
 
 
 @dataclass(slots=True)
@@ -41,19 +44,14 @@ class Result:
     def count(self, target: str, *kinds: str) -> int:
         return sum(each.target == target and each.kind in kinds for each in self.found)
 
-    def table(self) -> str:
+    def table(self) -> Table:
         """A line a target, and one for all."""
-        rows = [_HEAD, *(self._row(name, tally, (name,)) for name, tally in sorted(self.tallies.items()))]
+        rows = [self._row(name, tally, (name,)) for name, tally in sorted(self.tallies.items())]
         total = Result(self.seed)
         for tally in self.tallies.values():
             total.add("all", tally)
         rows.append(self._row("all", total.tallies.get("all", Tally()), tuple(self.tallies)))
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-        return "\n".join(
-            "  ".join(cell.rjust(width) if column else cell.ljust(width)
-                      for column, (cell, width) in enumerate(zip(row, widths, strict=True)))
-            for row in rows
-        )  # fmt: skip
+        return table(None, _HEAD, rows, texts=("target",))
 
     def _row(self, name: str, tally: Tally, targets: Sequence[str]) -> tuple[str, ...]:
         foreign, slow, memory = (
@@ -105,64 +103,57 @@ class Job:
     def run(self) -> Result:
         """Run both processes side by side, started anew when they die, until the time is up."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lines: _Lines = queue.SimpleQueue()
+        reports: _Reports = queue.SimpleQueue()
         until = time.monotonic() + self.seconds
-        threads = [
-            threading.Thread(target=self._process, args=(name, environment, until, lines))
-            for name, environment in self._environments().items()
-        ]
-        for thread in threads:
-            thread.start()
-        result, left = Result(self.seed), len(threads)
+        kept = (self.folder / "bounds-checked-kernels").absolute()
+        environments = {"compiled": {}, "bounds": {"NUMBA_BOUNDSCHECK": "1", "XDG_CACHE_HOME": str(kept)}}
+        for name, environment in environments.items():
+            threading.Thread(target=self._process, args=(name, environment, until, reports)).start()
+        result, left = Result(self.seed), len(environments)
         while left:
-            line = lines.get()
-            if isinstance(line, Exception):
-                raise line
-            if line is None:
-                left -= 1
-            elif "found" in line:
-                self._keep(result, Found(**{**line["found"], "data": bytes.fromhex(line["found"]["data"])}))
-            else:
-                result.add(line["target"], Tally(**line["tally"]))
+            match reports.get():
+                case Exception() as error:
+                    raise error
+                case None:
+                    left -= 1
+                case Found() as found:
+                    self._keep(result, found)
+                case (target, tally):
+                    result.add(target, tally)
         return result
 
-    def _environments(self) -> dict[str, Mapping[str, str]]:
-        kept = (self.folder / "bounds-checked-kernels").absolute()
-        return {"compiled": {}, "bounds": {"NUMBA_BOUNDSCHECK": "1", "XDG_CACHE_HOME": str(kept)}}
-
-    def _process(self, name: str, environment: Mapping[str, str], until: float, lines: _Lines) -> None:
+    def _process(self, name: str, environment: Mapping[str, str], until: float, reports: _Reports) -> None:
         start, failed = 0, None
         try:
             while (seconds := until - time.monotonic()) > 0 or not start:
-                seed = f"{self.seed}/{name}/{start}"
-                dead = self._once(seed, environment, seconds, lines)
+                dead = self._once(f"{self.seed}/{name}/{start}", environment, seconds, reports)
                 if dead is not None:
-                    lines.put({"found": {**asdict(dead), "data": dead.data.hex()}})
+                    reports.put(dead)
                 start += 1
         except Exception as error:  # noqa: BLE001 - `run` raises it
             failed = error
-        lines.put(failed)
+        reports.put(failed)
 
-    def _once(self, seed: str, environment: Mapping[str, str], seconds: float, lines: _Lines) -> Found | None:
+    def _once(self, seed: str, environment: Mapping[str, str], seconds: float, reports: _Reports) -> Found | None:
         """One process to its end; the case that killed it, None: it ended well."""
-        place = self.folder / f"place-{seed.split('/')[1]}"
-        place.write_bytes(Place.empty())
-        command = [
-            sys.executable, "-m", "tests.rigs.fuzz.worker", "--seed", seed, "--seconds", str(seconds),
-            "--place", str(place),
-            "--module", self.module, *(f"--target={each}" for each in self.only),
-        ]  # fmt: skip
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}) as process:
-            assert process.stdout is not None
-            _pass_on(process.stdout, lines)
-        if not process.returncode:
+        place = _PROCESSES.Array("q", [-1, -1], lock=False)
+        receiver, sender = _PROCESSES.Pipe(duplex=False)
+        given = (self.module, self.only, environment, seed, seconds, place, sender)
+        process = _PROCESSES.Process(target=run_cases, args=given)
+        process.start()
+        sender.close()
+        with suppress(EOFError):
+            while True:
+                reports.put(receiver.recv())
+        process.join()
+        if not process.exitcode:
             return None
-        target, number = Place.read(place.read_bytes())
+        target, number = place
         if target < 0:
-            raise RuntimeError(f"a process of the job ended with {process.returncode} before its first case")
+            raise RuntimeError(f"a process of the job ended with {process.exitcode} before its first case")
         found = load_targets(self.module)[target]
-        hung = process.returncode == -27  # SIGPROF
-        what = f"more than {GIVEN_UP_SECONDS} s" if hung else f"the process ended with {process.returncode}"
+        hung = process.exitcode == -signal.SIGPROF
+        what = f"more than {GIVEN_UP_SECONDS} s" if hung else f"the process ended with {process.exitcode}"
         return Found("hung" if hung else "dead", found.name, what, found.case(seed, number))
 
     def _keep(self, result: Result, found: Found) -> None:
@@ -177,8 +168,3 @@ class Job:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(found.data)
         self.tell(f"found {path}: {found.what}")
-
-
-def _pass_on(stream: IO[str], lines: _Lines) -> None:
-    for line in stream:
-        lines.put(json.loads(line))

@@ -160,5 +160,5 @@ def response(random: Random, kind: Any, version: int, correlation_id: int = 1, *
     return header + body(random, kind, version, **known)
 
 
-def versions_of(kind: Any, least: int = 0) -> Sequence[int]:
-    return range(least, kind.max_version + 1)
+def versions_of(kind: Any) -> Sequence[int]:
+    return range(kind.max_version + 1)

@@ -1,27 +1,26 @@
-"""One process of the job: runs cases until its time is up, and prints what became of them, a JSON object a line.
+"""One process of the job: runs cases until its time is up, and sends what became of them.
 
 What a case may cost is measured by the CPU time of its thread (a process with a running timer counts only in ticks),
 and by the most memory that the process had. A case that takes far longer than that ends the process; so may a bug in
-compiled code. `Place` tells whoever started it which case it was.
+compiled code. The job knows which case it was.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import gc
 import importlib
-import json
+import itertools
 import logging
-import mmap
+import os
 import signal
-import struct
-import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -35,7 +34,6 @@ _QUICK_SECONDS = 0.0002
 """In that time a case cannot have touched more than a few MiB: its memory is not looked at."""
 _CASES_A_LOOK = 16
 _WARM_UP_CASES = 30
-_PLACE = struct.Struct("<iq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +79,6 @@ class Memory:
     @staticmethod
     def _most() -> int:
         return int(Path("/proc/self/status").read_bytes().partition(b"VmHWM:")[2].split(None, 1)[0]) * 1024
-
-
-class Place:
-    """The target and the number of the case that runs, in a file that outlives the process."""
-
-    def __init__(self, path: Path) -> None:
-        with path.open("r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), _PLACE.size)
-
-    def write(self, target: int, number: int) -> None:
-        _PLACE.pack_into(self._memory, 0, target, number)
-
-    @staticmethod
-    def empty() -> bytes:
-        return _PLACE.pack(-1, -1)
-
-    @staticmethod
-    def read(data: bytes) -> tuple[int, int]:
-        target, number = _PLACE.unpack(data)
-        return target, number
 
 
 class Bench:
@@ -154,77 +132,44 @@ def load_targets(module: str) -> tuple[Target, ...]:
     return targets
 
 
-def run_slices(
-    targets: list[tuple[int, Target]],
-    seed: str,
-    seconds: float,
-    place: Place,
-    report: Callable[[dict[str, object]], None],
-) -> None:
-    """The targets in turn, each for a slice of time, until the time is up; each at least once."""
+def run_cases(
+    module: str, only: Sequence[str], environment: Mapping[str, str], seed: str, seconds: float, place: Any,
+    reports: Connection,
+) -> None:  # fmt: skip
+    """Run the targets in turn, each for a slice of time, until the time is up; each at least once.
+
+    `place` gets the target and the number of the case that runs. `reports` gets what was found, and tallies.
+    """
+    os.environ.update(environment)
+    logging.disable()  # what the product warns of here, it warns of millions of times
+    targets = [(at, each) for at, each in enumerate(load_targets(module)) if not only or each.name in only]
     memory, until = Memory(), time.monotonic() + seconds
     for index, target in targets:
         _warm_up(index, target, seed, place)
-    benches = [(index, Bench(target, memory), _counted()) for index, target in targets]
-    rounds = 0
-    while True:
+    benches = [(index, Bench(target, memory), itertools.count()) for index, target in targets]
+    for turn in itertools.count():
         for index, bench, numbers in benches:
-            if rounds and time.monotonic() > until:
+            if turn and time.monotonic() > until:
                 return
             bench.begin()
             slice_end = time.thread_time() + SLICE_SECONDS
             while time.thread_time() < slice_end:
                 for _, number in zip(range(_CASES_A_LOOK), numbers, strict=False):
-                    place.write(index, number)
+                    place[:] = index, number
                     data = bench.target.case(seed, number)
                     signal.setitimer(signal.ITIMER_PROF, GIVEN_UP_SECONDS)
                     if found := bench.run(data):
-                        report({"found": {**asdict(found), "data": found.data.hex()}})
+                        reports.send(found)
             signal.setitimer(signal.ITIMER_PROF, 0)
-            report({"target": bench.target.name, "tally": asdict(bench.tally)})
-        rounds += 1
+            reports.send((bench.target.name, bench.tally))
 
 
-def _warm_up(index: int, target: Target, seed: str, place: Place) -> None:
+def _warm_up(index: int, target: Target, seed: str, place: Any) -> None:
     """What is imported and compiled late is no case's cost. What comes out here comes again, and is counted then."""
     signal.setitimer(signal.ITIMER_PROF, 10 * GIVEN_UP_SECONDS)
     for number in range(_WARM_UP_CASES):
-        place.write(index, number)
+        place[:] = index, number
         try:
             target.run(target.case(seed, number))
         except Exception:  # noqa: BLE001
             continue
-
-
-def _counted() -> Iterator[int]:
-    number = 0
-    while True:
-        yield number
-        number += 1
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--place", type=Path, required=True)
-    parser.add_argument("--module", required=True)
-    parser.add_argument("--target", action="append", default=[])
-    given = parser.parse_args()
-    logging.disable()  # what the product warns of here, it warns of millions of times
-    reports, sys.stdout = sys.stdout, sys.stderr
-    targets = [
-        (index, each)
-        for index, each in enumerate(load_targets(given.module))
-        if not given.target or each.name in given.target
-    ]
-
-    def report(line: dict[str, object]) -> None:
-        reports.write(json.dumps(line) + "\n")
-        reports.flush()
-
-    run_slices(targets, given.seed, given.seconds, Place(given.place), report)
-
-
-if __name__ == "__main__":
-    main()

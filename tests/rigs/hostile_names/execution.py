@@ -52,8 +52,8 @@ class HostileNames:
 
     def __init__(self, spark: SparkSession, root: Path) -> None:
         self.spark, self.root = spark, root
-        self.refused: Counter[str] = Counter()
-        self.done: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        """How often each step was done or refused."""
         self.reasons: list[str] = []
         self.problems: list[str] = []
         self.warehouse = Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:"))  # type: ignore[union-attr]
@@ -230,7 +230,7 @@ class _Run:
         ended = run("export", source, "--into", f"{self.export}/")
         self.rig.check_text("export", ended.output)
         if isinstance(ended.exception, SystemExit | None):
-            (self.rig.refused if ended.exit_code else self.rig.done)["export"] += 1
+            self.rig.counts["export: refused" if ended.exit_code else "export: done"] += 1
         else:
             self.rig.problems.append(f"export: {ended.exception!r}")
 
@@ -251,9 +251,9 @@ class _Run:
             self.rig.problems.append(f"{step}: {error!r:.500} {traceback.format_exc()[-700:]}")
             return None
         else:
-            self.rig.done[step] += 1
+            self.rig.counts[f"{step}: done"] += 1
             return result
-        self.rig.refused[step] += 1
+        self.rig.counts[f"{step}: refused"] += 1
         self.rig.reasons.append(f"{step} is refused: {' '.join(own_error(text))}")
         if "PARSE_" in text or "[INVALID_IDENTIFIER" in text:
             self.rig.problems.append(f"{step}: a name was parsed as SQL: {text[:300]!r}")

@@ -5,41 +5,25 @@ python -m tests.rigs.planner_model [--lifetimes 20000] [--seed N] [--only NUMBER
 
 from __future__ import annotations
 
-import argparse
-import random
 import sys
-import time
 from collections import Counter
 
-from rich.console import Console
-
+from tests.rigs.histories import arguments, console, run_all
 from tests.rigs.planner_model.lifetime import Lifetime
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.rigs.planner_model", description=__doc__)
-    parser.add_argument("--lifetimes", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=random.randrange(10_000))
-    parser.add_argument("--only", nargs="*", type=int, help="numbers of lifetimes, which are shown; else all are run")
-    arguments = parser.parse_args()
-    console = Console(highlight=False, soft_wrap=True, markup=False)
-    numbers = arguments.only or range(1, arguments.lifetimes + 1)
-    console.print(f"{len(numbers)} lifetimes, seed {arguments.seed}")
+    given = arguments("tests.rigs.planner_model", __doc__, "lifetimes", 20_000).parse_args()
     counts: Counter[str] = Counter()
-    failed, begun = [], time.monotonic()
-    for number in numbers:
-        lifetime = Lifetime(f"{arguments.seed}-{number}").run()
-        counts += lifetime.counts
-        if lifetime.faults:
-            failed.append(number)
-            console.print(f"{number}: {'; '.join(lifetime.faults)}")
-        if arguments.only:
+
+    def run(name: str) -> list[str]:
+        lifetime = Lifetime(name).run()
+        counts.update(lifetime.counts)
+        if given.only:
             console.print("\n".join(lifetime.events))
-    for name, count in sorted(counts.items()):
-        console.print(f"{count:9,} {name}")
-    seconds = time.monotonic() - begun
-    console.print(f"seed {arguments.seed}: {len(failed)} of {len(numbers)} lifetimes failed, {seconds:.0f} s")
-    sys.exit(bool(failed))
+        return lifetime.faults
+
+    sys.exit(run_all(given, run, counts))
 
 
 if __name__ == "__main__":

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
+import multiprocessing
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 
 from rich.console import Console
 
-from tests.rigs.scale.measured import Step
+from tests.rigs.scale.measured import Meter, Step
 from tests.rigs.stack.build import ROOT, build_folder
 
 FIGURES = ROOT / "build" / "scale.json"
@@ -26,37 +28,39 @@ console = Console(highlight=False, markup=False, soft_wrap=True)
 
 @dataclass(frozen=True)
 class Part:
-    """Process that measures one part; its arguments are SCALE, `arguments` and a folder of `name`, if `folder`."""
+    """Process that measures one part, by `measure` of the module; a part with the `folder` of another continues it."""
 
     name: str
     module: str
-    arguments: Sequence[str] = ()
+    arguments: Sequence[float] = ()
     folder: str = ""
 
 
 PARTS = (
-    Part("segments", "segments", ("100", "0"), "segments"),
-    Part("restart", "segments", ("100", "0"), "segments"),
-    Part("foreign", "segments", ("1", "10"), "foreign"),
-    Part("both", "segments", ("100", "10"), "both"),
-    Part("partitions", "segments", ("10000", "0"), "partitions"),
-    Part("partitions-restart", "segments", ("10000", "0"), "partitions"),
-    Part("archive", "archive", ("100",)),
-    Part("tasks", "tasks", (), "tasks"),
-    Part("topics", "topics", (), "topics"),
-    Part("tables", "tables", (), "tables"),
+    Part("segments", "segments", (100, 0)),
+    Part("restart", "segments", (100, 0), "segments"),
+    Part("foreign", "segments", (1, 10)),
+    Part("both", "segments", (100, 10)),
+    Part("partitions", "segments", (10_000, 0)),
+    Part("partitions-restart", "segments", (10_000, 0), "partitions"),
+    Part("archive", "archive", (100,)),
+    Part("tasks", "tasks"),
+    Part("topics", "topics"),
+    Part("tables", "tables"),
 )
 """In this order: a restart continues from the snapshots of the part before."""
 
 
 def measure(part: Part, scale: float, folder: Path) -> list[Step]:
-    arguments = [str(scale), *part.arguments]
-    if part.folder:
-        (folder / part.folder).mkdir(exist_ok=True)
-        arguments.append(str(folder / part.folder))
-    command = [sys.executable, "-m", f"tests.rigs.scale.{part.module}", *arguments]
-    found = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
-    return [Step(**each) for each in json.loads(found.stdout)]
+    own = folder / (part.folder or part.name)
+    own.mkdir(exist_ok=True)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(_steps, part.module, scale, own, part.arguments).result()
+
+
+def _steps(module: str, scale: float, folder: Path, arguments: Sequence[float]) -> list[Step]:
+    meter: Meter = import_module(f"tests.rigs.scale.{module}").measure(scale, folder, *arguments)
+    return meter.steps
 
 
 def report(steps: Sequence[Step]) -> str:

@@ -1,16 +1,16 @@
 """Plan of an archive of 1,000,000 segments: a listing of 3,000,000 keys, and a manifest for each segment.
 
-python -m tests.rigs.scale.archive SCALE PARTITIONS. The bucket is made up while it is read, outside of the meter's
+The bucket is made up while it is read, outside of the meter's
 seconds. Its requests take no time, which a real bucket's do: a listing returns 1,000 keys.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -101,8 +101,7 @@ class IndexesOf(Indexes):
         return super().fetch_indexes(segment, types) | others
 
 
-def main() -> None:
-    scale, partitions = float(sys.argv[1]), int(sys.argv[2])
+def measure(scale: float, _: Path, partitions: int) -> Meter:
     segments = max(1, round(SEGMENTS * scale / partitions))
     count = segments * partitions
     warm_up()
@@ -125,8 +124,4 @@ def main() -> None:
     at_end = {TopicPartition(TOPIC, number): segments * OFFSETS for number in range(partitions)}
     found = meter.step("nothing new", partial(planner.next_end, at_end, limited=True), (count, "segment"))
     assert found is at_end
-    meter.write()
-
-
-if __name__ == "__main__":
-    main()
+    return meter

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -103,10 +101,6 @@ class Meter:
         peak = max(held, held_before + peak - before)
         self.steps.append(Step(self.part, name, seconds, held, peak, *units, *goals))
         return result
-
-    def write(self) -> None:
-        """Write the steps to standard output, as JSON."""
-        json.dump([asdict(step) for step in self.steps], sys.stdout)
 
 
 def memory(name: str) -> float:

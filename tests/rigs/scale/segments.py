@@ -1,12 +1,11 @@
 """Plans of a topic of 1,000,000 segments of 1 GiB (a petabyte), by the metadata topic.
 
-python -m tests.rigs.scale.segments SCALE PARTITIONS FOREIGN FOLDER: FOREIGN million segments more are of other topics.
+`foreign` million segments more are of other topics.
 If `FOLDER` has snapshots of the metadata topic, this is the restart of a query; otherwise it is a query's first run.
 """
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -99,18 +98,12 @@ def warm_up() -> None:
             list(values)
 
 
-def main() -> None:
-    scale, partitions, foreign, folder = float(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), Path(sys.argv[4])
+def measure(scale: float, folder: Path, partitions: int, foreign: float) -> Meter:
     # A single partition stands for almost no segments: then foreign segments are all that is read.
     segments = max(1, round(SEGMENTS * scale / partitions)) if partitions > 1 else 1
     topics = Topics(1, partitions, segments, foreign=round(foreign * 1e6 * scale))
-    folder.mkdir(parents=True, exist_ok=True)
     warm_up()
     others = f", {topics.foreign:,} foreign" if topics.foreign else ""
     meter = Meter(f"{topics.all_segments:,} segments in {partitions:,} partitions{others}")
     run(meter, topics, folder)
-    meter.write()
-
-
-if __name__ == "__main__":
-    main()
+    return meter

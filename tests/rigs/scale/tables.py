@@ -1,12 +1,11 @@
 """Opening of large tables: of 1,000,000 files, and of 100,000 versions without a checkpoint of the log.
 
-python -m tests.rigs.scale.tables SCALE FOLDER. Only the logs of these tables are there. They are written as JSON.
+Only the logs of these tables are there. They are written as JSON.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -56,8 +55,7 @@ def committed(spec: TableSpec) -> None:
     DeltalakeTable(spec).begin().commit(BatchCommit("query", 0, []))
 
 
-def main() -> None:
-    scale, folder = float(sys.argv[1]), Path(sys.argv[2])
+def measure(scale: float, folder: Path) -> Meter:
     files, versions = max(FILES_A_VERSION, round(FILES * scale)), max(20, round(VERSIONS * scale))
     meter = Meter("tables")
     large = replace(table_spec({}), uri=str(folder / "large"))
@@ -77,8 +75,4 @@ def main() -> None:
     del table
     meter.restart()
     meter.step("open it with the checkpoint", partial(opened, long), of_versions)
-    meter.write()
-
-
-if __name__ == "__main__":
-    main()
+    return meter

@@ -1,6 +1,6 @@
 """The driver's part of a micro-batch of 10,000 splits, whose tasks write 100,000 files.
 
-python -m tests.rigs.scale.tasks SCALE FOLDER. The tasks are made up: their rows and their datagrams are what tasks
+The tasks are made up: their rows and their datagrams are what tasks
 send. Spark's scheduler is left out.
 """
 
@@ -89,8 +89,7 @@ def report(meter: Meter, receiver: MetricsReceiver, tasks: int) -> int:
     return receiver.total().records // OFFSETS
 
 
-def main() -> None:
-    scale, folder = float(sys.argv[1]), Path(sys.argv[2])
+def measure(scale: float, folder: Path) -> Meter:
     tasks, files = max(2, round(TASKS * scale)), max(20, round(FILES * scale))
     warm_up()
     meter = Meter(f"a micro-batch of {tasks:,} splits and {files:,} files")
@@ -113,8 +112,4 @@ def main() -> None:
     transaction = DeltalakeTable(spec).begin()
     batch = BatchCommit("query", 0, found)
     meter.step("one commit", partial(transaction.commit, batch), of_files)
-    meter.write()
-
-
-if __name__ == "__main__":
-    main()
+    return meter

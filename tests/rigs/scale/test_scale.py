@@ -21,7 +21,7 @@ TINY = 0.0002
 
 @pytest.mark.parametrize("part", {part.module: part for part in PARTS}.values(), ids=lambda part: part.module)
 def test_each_part_measures_every_step(tmp_path: Path, part: Part) -> None:
-    small = replace(part, arguments=["4" if each in ("100", "10000") else each for each in part.arguments])
+    small = replace(part, arguments=[4 if each in (100, 10_000) else each for each in part.arguments])
     steps = measure(small, TINY, tmp_path)
     assert steps and all(step.seconds >= 0 for step in steps)
     assert len(report(steps).splitlines()) == 2 + len(steps)

@@ -1,11 +1,10 @@
 """One query with 2,000 topics for 2,000 tables: what a trigger costs the planner, and what the driver then does.
 
-python -m tests.rigs.scale.topics SCALE FOLDER. Spark's part of a trigger, and brokers' responses, are left out.
+Spark's part of a trigger, and brokers' responses, are left out.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,8 +32,7 @@ def tasks_write(lake: Path) -> TasksWrite:
     return TasksWrite(TaskSettings(routing))
 
 
-def main() -> None:
-    scale, folder = float(sys.argv[1]), Path(sys.argv[2])
+def measure(scale: float, folder: Path) -> Meter:
     warm_up()
     topics = Topics(max(2, round(TOPICS * scale)), PARTITIONS, SEGMENTS)
     units = (topics.topics, "topic")
@@ -58,8 +56,4 @@ def main() -> None:
     meter.step("one busy topic", partial(trigger, at_end), units)
     topics.untiered = {each.topic_partition: 1 for each in topics.every_partition}
     meter.step("all busy", partial(trigger, at_end), units)
-    meter.write()
-
-
-if __name__ == "__main__":
-    main()
+    return meter

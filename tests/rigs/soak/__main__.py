@@ -13,12 +13,11 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
-from tests.rigs.soak.picture import draw
-from tests.rigs.soak.run import Outcome, run
-from tests.rigs.soak.verdict import Verdict, judge
+from tests.rigs.soak.run import Outcome, Verdict, judge, run
 from tests.rigs.stack.build import ROOT, build_folder
+from tests.rigs.tables import table
 
-PICTURE, FIGURES = ROOT / "build" / "soak.svg", ROOT / "build" / "soak.json"
+FIGURES = ROOT / "build" / "soak.json"
 SHORTEST_JUDGED = 40.0
 """Minutes: pools and caches have filled, and code is compiled, after about ten."""
 
@@ -26,19 +25,16 @@ console = Console(highlight=False, width=140)
 
 
 def report(verdicts: list[Verdict]) -> Table:
-    table = Table(title="medians of the second and the last quarter")
-    for column in ("", "second", "last", "may grow by", "for"):
-        table.add_column(column, justify="left" if column in ("", "for") else "right")
-    for each in verdicts:
-        figures = (f"{each.second:,.1f}", f"{each.last:,.1f}", f"{each.bound.growth:g}")
-        table.add_row(each.bound.figure, *figures, each.bound.why, style=None if each.flat else "red")
-    return table
+    rows = (
+        (each.bound.figure, f"{each.second:,.1f}", f"{each.last:,.1f}", f"{each.bound.growth:g}", each.bound.why)
+        for each in verdicts
+    )
+    columns = ("", "second", "last", "may grow by", "for")
+    return table("medians of the second and the last quarter", columns, rows, texts=("", "for"))
 
 
 def write(minutes: float, outcome: Outcome, verdicts: list[Verdict]) -> None:
-    """The picture and the figures."""
-    records = outcome.counts["direct"].records
-    PICTURE.write_text(draw(outcome.samples, f"{minutes:g} minutes of triggers of a second, {records:,} records"))
+    """Write the figures."""
     judged = [{**asdict(each), "flat": each.flat} for each in verdicts]
     FIGURES.write_text(json.dumps({"minutes": minutes, "verdicts": judged, **asdict(outcome)}, indent=2))
 
@@ -60,7 +56,7 @@ def main() -> None:
         console.print(f"{lane} lane: {outcome.micro_batches[lane]:,} micro-batches, {count}")
     console.print(f"{outcome.aborted_records:,} aborted records, retention up to offsets {outcome.removed}")
     console.print(f"clients that came: {dict(outcome.clients)}")
-    console.print(f"written to {PICTURE} and {FIGURES}")
+    console.print(f"written to {FIGURES}")
     assert all(count.lost == count.doubled == count.foreign == 0 for count in outcome.counts.values())
     if minutes < SHORTEST_JUDGED:
         console.print(f"too short to be judged: below {SHORTEST_JUDGED:g} minutes all is still warming up")

@@ -119,13 +119,13 @@ class Queries:
 
     def _strike(self, *, kill: bool) -> None:
         """Delete the fork server's folder, or kill the server."""
-        for pid in family(os.getpid()):
-            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-                words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
-                if any(word.endswith(b"fork_server") for word in words):
-                    if kill:
+        for pid, process in family(os.getpid()).items():
+            words = process.arguments
+            if any(word.endswith("fork_server") for word in words):
+                if kill:
+                    with suppress(ProcessLookupError):  # it has ended meanwhile
                         os.kill(pid, signal.SIGKILL)
-                    shutil.rmtree(os.fsdecode(words[words.index(b"-m") + 3]), ignore_errors=True)
+                shutil.rmtree(words[words.index("-m") + 3], ignore_errors=True)
 
     def _write_heap(self, spark: SparkSession) -> None:
         new = self.heap_file.with_suffix(".new")

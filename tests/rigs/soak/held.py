@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 MIB = 1 << 20
@@ -51,21 +53,32 @@ def own_and_childrens_seconds(pid: int) -> tuple[float, float]:
     return sum(ticks[:2]) / os.sysconf("SC_CLK_TCK"), sum(ticks[2:]) / os.sysconf("SC_CLK_TCK")
 
 
-def family(root: int) -> dict[int, str]:
-    """The names of all processes that descend from one, by process id."""
-    parents: dict[int, int] = {}
-    names: dict[int, str] = {}
-    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        try:
-            before, _, after = Path("/proc", str(pid), "stat").read_text().rpartition(")")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        names[pid], parents[pid] = before.partition("(")[2], int(after.split()[1])
-    found: dict[int, str] = {}
+@dataclass(frozen=True)
+class Process:
+    """Process of this machine, when `processes` saw it."""
+
+    pid: int
+    parent: int
+    name: str
+    arguments: Sequence[str] = ()
+
+
+def processes() -> Iterator[Process]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            before, _, after = (folder / "stat").read_text().rpartition(")")
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            yield Process(int(folder.name), int(after.split()[1]), before.partition("(")[2], words)
+
+
+def family(root: int) -> dict[int, Process]:
+    """All processes that descend from one, by process id."""
+    known = {each.pid: each for each in processes()}
+    found: dict[int, Process] = {}
     new = {root}
     while new:
-        new = {pid for pid, parent in parents.items() if parent in new}
-        found |= {pid: names[pid] for pid in new}
+        new = {pid for pid, each in known.items() if each.parent in new}
+        found |= {pid: known[pid] for pid in new}
     return found
 
 

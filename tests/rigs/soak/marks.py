@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests.rigs.soak.held import DESCRIPTORS, FILES, MEMORY, MIB, SIZE, THREADS, family, files_in, held_by
+from tests.rigs.soak.held import DESCRIPTORS, FILES, MEMORY, MIB, SIZE, THREADS, Process, family, files_in, held_by
 from tests.rigs.soak.ways import Way
 from tests.rigs.sockets import inodes
 
@@ -18,26 +16,6 @@ SOCKETS, TEMPORARY = "sockets", "temporary files"
 CHECKPOINT, TABLE_LOGS, TABLES = "checkpoint", "logs of the tables", "data files of the tables"
 BATCHES, SECONDS = "micro-batches", "seconds for each micro-batch since the last mark"
 _FORK_SERVER = "tiered_stream.pythons.fork_server"
-
-
-@dataclass(frozen=True)
-class Process:
-    """Process of a driver's family."""
-
-    pid: int
-    parent: int
-    name: str
-    arguments: Sequence[str] = ()
-
-
-def processes_of(driver: int) -> list[Process]:
-    found = []
-    for pid, name in family(driver).items():
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-            words = Path("/proc", str(pid), "cmdline").read_bytes().decode(errors="replace").split("\0")
-            parent = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[1]
-            found.append(Process(pid, int(parent), name, words))
-    return found
 
 
 def kinds(driver: int, processes: Collection[Process]) -> dict[str, list[int]]:
@@ -71,7 +49,7 @@ def sockets_of(pids: Collection[int]) -> int:
 def figures(driver: int, way: Way, temporary: Path, jvm: Mapping[str, int]) -> dict[str, float]:
     """Return what is held now; `jvm` is what the JVM uses (`used_by_jvm`)."""
     found: dict[str, float] = {}
-    processes = kinds(driver, processes_of(driver))
+    processes = kinds(driver, family(driver).values())
     for kind, pids in processes.items():
         held = held_by(pids)
         found |= {f"{kind}: {name}": held[name] for name in (MEMORY, THREADS, DESCRIPTORS)}

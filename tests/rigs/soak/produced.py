@@ -1,4 +1,4 @@
-"""Producers at a steady rate. Each numbers its records, so that in the end every one of them can be counted.
+"""Producers at a steady rate, and every record that they sent, counted in a table.
 
 A key is the producer's name and the record's number, and the value begins with it.
 """
@@ -7,8 +7,14 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from deltalake import DeltaTable
 
 from tests.rigs.stack.processes import LONG
 
@@ -89,3 +95,45 @@ def _check(error: KafkaError | None, _: Message) -> None:
 def _flush(producer: Producer) -> None:
     left = producer.flush(LONG)
     assert not left, f"{left} records were not acknowledged within {LONG:.0f} s"
+
+
+@dataclass(frozen=True)
+class Count:
+    """`foreign` are those whose value is another record's, or that nobody sent."""
+
+    records: int
+    lost: int
+    doubled: int
+    foreign: int
+
+
+def count(table: Path, sent: Mapping[str, int]) -> Count:
+    """The records of a table against how many each producer has sent."""
+    foreign = 0
+    batches = []
+    for batch in DeltaTable(table).to_pyarrow_dataset().to_batches(columns=["key", "value"]):
+        own = pc.equal(pc.binary_slice(batch["value"], 0, KEY_BYTES), batch["key"])
+        foreign += len(own) - (pc.sum(own).as_py() or 0)
+        batches.append(_numbered(batch["key"]))
+    numbered = pa.Table.from_batches(batches).group_by("producer")
+    found = {
+        row["producer"]: row
+        for row in numbered.aggregate(
+            [("number", "count"), ("number", "count_distinct"), ("number", "max")]
+        ).to_pylist()
+    }
+    each = {name: found.pop(name, {"number_count": 0, "number_count_distinct": 0}) for name in sent}
+    foreign += sum(row["number_count"] for row in found.values())
+    foreign += sum(row.get("number_max", -1) >= sent[name] for name, row in each.items())
+    return Count(
+        records=sum(row["number_count"] for row in each.values()),
+        lost=sum(sent[name] - row["number_count_distinct"] for name, row in each.items()),
+        doubled=sum(row["number_count"] - row["number_count_distinct"] for row in each.values()),
+        foreign=foreign,
+    )
+
+
+def _numbered(keys: pa.Array) -> pa.RecordBatch:
+    name = pc.utf8_rtrim_whitespace(pc.binary_slice(keys, 0, NAME_BYTES).cast(pa.string()))
+    number = pc.binary_slice(keys, NAME_BYTES, KEY_BYTES).cast(pa.string()).cast(pa.int64())
+    return pa.RecordBatch.from_arrays([name, number], ["producer", "number"])

@@ -1,10 +1,14 @@
-"""One run: the load, the queries, and a look at what everything holds, again and again."""
+"""One run: the load, the queries, a look at what everything holds again and again, and whether a figure is flat.
+
+The median of a figure in the last quarter of a run is held against the median in the second one.
+"""
 
 from __future__ import annotations
 
 import json
+import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,25 +20,75 @@ from kafka.protocol.consumer.offsets import OffsetSpec
 
 from tests.gateway.running import RunningGateway
 from tests.rigs.soak.clients import Clients
-from tests.rigs.soak.counted import Count, count
 from tests.rigs.soak.driver import TRIGGERS, Queries
-from tests.rigs.soak.held import MIB, SIZE, cpu_seconds, family, files_in, held_by
-from tests.rigs.soak.picture import MINUTES
-from tests.rigs.soak.produced import PARTITIONS, TOPIC, TRANSACTIONAL, Producers
-from tests.rigs.soak.verdict import (
-    CHECKPOINTS,
-    DRIVER,
-    GATEWAY,
-    HEAP,
-    JVM,
-    OTHER,
-    TABLE_LOGS,
-    TEMPORARY,
-    WORKERS,
-)
+from tests.rigs.soak.held import DESCRIPTORS, FILES, MEMORY, MIB, SIZE, THREADS, cpu_seconds, family, files_in, held_by
+from tests.rigs.soak.produced import PARTITIONS, TOPIC, TRANSACTIONAL, Count, Producers, count
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, offsets
+
+DRIVER, JVM, WORKERS, GATEWAY = "driver's Python", "driver's JVM", "Python workers", "gateway"
+HEAP, OTHER = "JVM heap after a full collection, MiB", "JVM metaspace and compiled code, MiB"
+CHECKPOINTS, TEMPORARY, TABLE_LOGS = "checkpoints", "temporary folder", "logs of the tables"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How much a figure may grow from the second quarter to the last, and why at all."""
+
+    figure: str
+    growth: float
+    why: str
+
+
+_WORKERS = "Spark ends workers that are idle, and starts them when tasks coincide"
+_CLIENTS = "clients that are connected at that moment"
+BOUNDS = (
+    Bound(f"{GATEWAY}: {MEMORY}", 8, "indexes of segments that are gone, until the cache is full"),
+    Bound(f"{GATEWAY}: {DESCRIPTORS}", 4, _CLIENTS),
+    Bound(f"{GATEWAY}: {THREADS}", 1, "its pools start threads when they are needed"),
+    Bound(f"{DRIVER}: {MEMORY}", 24, "deltalake opens the table for a commit: its state, some 9 KB more after each"),
+    Bound(f"{DRIVER}: {DESCRIPTORS}", 2, "connections to the JVM"),
+    Bound(f"{DRIVER}: {THREADS}", 2, "one for each connection to the JVM"),
+    Bound(f"{WORKERS}: {MEMORY}", 32, _WORKERS),
+    Bound(f"{WORKERS}: {DESCRIPTORS}", 12, _WORKERS),
+    Bound(f"{WORKERS}: {THREADS}", 6, _WORKERS),
+    Bound(HEAP, 16, "Delta's state of the tables, which get files all the time"),
+    Bound(OTHER, 16, "Java compiles what has run often, hours after the start too"),
+    Bound(
+        f"{JVM}: {MEMORY}", 48, "all of the heap is there from the start; compiled code, and the C allocator's arenas"
+    ),
+    Bound(f"{JVM}: {DESCRIPTORS}", 8, "a file or socket more at that moment"),
+    Bound(f"{JVM}: {THREADS}", 4, "pools that shrink and grow"),
+    Bound(f"{CHECKPOINTS}: {FILES}", 6, "Spark clears away behind the queries"),
+    Bound(f"{CHECKPOINTS}: {SIZE}", 0.1, "offsets get more digits"),
+    Bound(f"{TEMPORARY}: {FILES}", 10, "a shuffle or broadcast at that moment"),
+    Bound(f"{TEMPORARY}: {SIZE}", 1, "the same"),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`second` and `last` are medians."""
+
+    bound: Bound
+    second: float
+    last: float
+
+    @property
+    def flat(self) -> bool:
+        return self.last <= self.second + self.bound.growth
+
+
+def judge(samples: Sequence[Mapping[str, float]], bounds: Sequence[Bound] = BOUNDS) -> list[Verdict]:
+    """One verdict a bound. Samples are a like time apart; the first quarter of them is warm-up."""
+    quarter = len(samples) // 4
+    parts = samples[quarter : 2 * quarter], samples[-quarter:]
+    return [
+        Verdict(bound, *(statistics.median(sample[bound.figure] for sample in part) for part in parts))
+        for bound in bounds
+    ]
+
 
 SAMPLES = 240
 SHORTEST_PAUSE = 2.0
@@ -42,6 +96,7 @@ SHORTEST_PAUSE = 2.0
 RETENTION = {"segment.bytes": str(1 << 20), "retention.bytes": str(16 << 20)}
 """Of a partition: what producers send it in six minutes. By then the queries have to have read it."""
 SEED = 1
+MINUTES = "minutes"
 
 
 @dataclass(frozen=True)
@@ -134,8 +189,8 @@ class Run:
     def _figures(self) -> dict[str, float]:
         driver, gateway = self._driver.pid, self._gateway.process.pid
         processes = family(driver)
-        jvm = [pid for pid, name in processes.items() if name == "java"]
-        workers = [pid for pid, name in processes.items() if name.startswith("python")]
+        jvm = [pid for pid, each in processes.items() if each.name == "java"]
+        workers = [pid for pid, each in processes.items() if each.name.startswith("python")]
         groups = {GATEWAY: [gateway], DRIVER: [driver], WORKERS: workers, JVM: jvm}
         used = json.loads(self.queries.heap_file.read_text())
         folder = Path(self.queries.folder)

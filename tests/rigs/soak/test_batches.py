@@ -10,6 +10,7 @@ import pytest
 from deltalake import write_deltalake
 
 from tests.rigs.soak.batches import Driver, batches_done, beyond
+from tests.rigs.soak.held import Process
 from tests.rigs.soak.marks import (
     BATCHES,
     DRIVER,
@@ -18,7 +19,6 @@ from tests.rigs.soak.marks import (
     SECONDS,
     SERVER,
     WORKERS,
-    Process,
     figures,
     kinds,
     report,

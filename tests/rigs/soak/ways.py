@@ -11,19 +11,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.rigs.stack.rows import Record
@@ -175,16 +170,16 @@ class Arrivals(StreamingQueryListener):
     def __repr__(self) -> str:
         return f"next offset {self.next_offset}, faults {self.faults[:10]}"
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
         pass
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
         pass
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
         pass
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
         counted = event.progress.observedMetrics.get(_ARRIVED)
         if counted is not None and counted["rows"]:
             self.add(counted["rows"], counted["first"], counted["last"])

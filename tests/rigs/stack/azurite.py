@@ -15,8 +15,7 @@ from urllib.parse import urlencode
 from tests.rigs.stack.azure_listing import AzureListingHandler
 from tests.rigs.stack.built import built, built_folder, missing_program, run_build
 from tests.rigs.stack.errors import StackError
-from tests.rigs.stack.http_front import HttpFront
-from tests.rigs.stack.processes import Service, free_ports, listens
+from tests.rigs.stack.http_front import FrontedService
 
 VERSION = "3.35.0"
 INTEGRITY = "sha512-GzKmi+/5U0baNRjEEVtBMLpLuIKEJ0uSh0VWBzOI4qe4f5ziJyoZQmcTO7QhxZTF6+rphj7TZS3PtJY7uiiacA=="
@@ -50,14 +49,14 @@ def azurite_program() -> Path:
     return built("azurite", VERSION, _build) / "node_modules" / ".bin" / "azurite-blob"
 
 
-class Azurite(Service):
+class Azurite(FrontedService):
     """One server behind a front for listings, whose blobs are in `folder`."""
 
+    handler = AzureListingHandler
+
     def __init__(self, folder: Path, key: str = KEY) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.key = key
-        self.port, self._own_port = free_ports(2)
-        self._front: HttpFront | None = None
 
     @property
     def endpoint(self) -> str:
@@ -67,7 +66,7 @@ class Azurite(Service):
     @property
     def own_endpoint(self) -> str:
         """URL of the account at the emulator itself, for all but listings."""
-        return f"http://127.0.0.1:{self._own_port}/{ACCOUNT}"
+        return f"http://127.0.0.1:{self.own_port}/{ACCOUNT}"
 
     def options(self) -> dict[str, str]:
         """The fields of `StorageOptions` with which a container is read."""
@@ -78,17 +77,10 @@ class Azurite(Service):
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [
             "env", f"AZURITE_ACCOUNTS={ACCOUNT}:{self.key}",
-            str(azurite_program()), "--blobHost", "127.0.0.1", "--blobPort", str(self._own_port),
+            str(azurite_program()), "--blobHost", "127.0.0.1", "--blobPort", str(self.own_port),
             "--location", str(self.folder), "--silent", "--disableTelemetry", "--skipApiVersionCheck",
         ]  # fmt: skip
-        self._serve("azurite", command, self.folder / "azurite.log", lambda: listens(self._own_port))
-        self._front = HttpFront(self.port, self._own_port, AzureListingHandler)
-        self._front.start()
-
-    def stop(self) -> None:
-        if self._front is not None:
-            self._front.stop()
-        super().stop()
+        self._serve_behind_front("azurite", command, self.folder / "azurite.log")
 
     def create_container(self, name: str) -> None:
         """Create a container, by a request that is signed with the account's key (Azure: Shared Key)."""

@@ -10,6 +10,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.rigs.stack.errors import StackError
@@ -66,28 +67,42 @@ def run_build(command: Sequence[str], folder: Path, environment: Mapping[str, st
         raise StackError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
 
 
-def check_module(built_of: str, program: str, version: str, checksum: str) -> None:
-    """Raises StackError: a Go program is built of another module, by what `go version -m` says."""
-    module = next((line.split() for line in built_of.splitlines() if line.split()[:1] == ["mod"]), [])
-    if module[2:] != [version, checksum]:
-        raise StackError(f"{program} is built of {' '.join(module[1:])}, not of {version} {checksum}: refused")
-
-
-def go_program(name: str, module: str, version: str, checksum: str) -> Path:
-    """Return a Go program, and build it first if the cache lacks it.
+@dataclass(frozen=True)
+class GoProgram:
+    """Program that `go install` builds; `checksum` is the module's, as in `go.sum`.
 
     Go checks the dependencies of the module against its checksum database.
-
-    Raises:
-        StackError: it could not be built, or the module is another one than `go.sum` has.
     """
 
-    def build(folder: Path) -> None:
-        run_build(["go", "install", "-buildvcs=false", f"{module}@{version}"], folder, {"GOBIN": str(folder)})
-        built_of = subprocess.check_output(["go", "version", "-m", f"{folder}/{name}"], text=True)
-        check_module(built_of, name, version, checksum)
+    name: str
+    module: str
+    version: str
+    checksum: str
 
-    return built(name, version, build) / name
+    def why_not(self) -> str | None:
+        """Return the reason why it cannot run here, or None."""
+        return None if built_folder(self.name, self.version).exists() else missing_program("go")
+
+    def executable(self) -> Path:
+        """Return the program, and build it first if the cache lacks it.
+
+        Raises:
+            StackError: it could not be built, or the module is another one than `go.sum` has.
+        """
+
+        def build(folder: Path) -> None:
+            command = ["go", "install", "-buildvcs=false", f"{self.module}@{self.version}"]
+            run_build(command, folder, {"GOBIN": str(folder)})
+            self.check(subprocess.check_output(["go", "version", "-m", f"{folder}/{self.name}"], text=True))
+
+        return built(self.name, self.version, build) / self.name
+
+    def check(self, built_of: str) -> None:
+        """Raises StackError: the program is built of another module, by what `go version -m` says."""
+        module = next((line.split() for line in built_of.splitlines() if line.split()[:1] == ["mod"]), [])
+        if module[2:] != [self.version, self.checksum]:
+            ours = f"{self.version} {self.checksum}"
+            raise StackError(f"{self.name} is built of {' '.join(module[1:])}, not of {ours}: refused")
 
 
 def unpacked(group: str) -> tuple[Jar, Path]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.rigs.stack.broker import KafkaBroker
 from tests.rigs.stack.errors import StackError
-from tests.rigs.stack.jars import CONF, jar_paths
-from tests.rigs.stack.java import java_command
 from tests.rigs.stack.processes import LONG
+from tests.rigs.stack.tools import PERFORMANCE_PRODUCER, run_tool
 
 PRODUCER = {"linger.ms": "20", "batch.size": "262144", "buffer.memory": "67108864", "acks": "1"}
 
@@ -39,8 +37,6 @@ def produce_bulk(
     values = ["--payload-file", str(payload)] if payload else ["--record-size", str(record_bytes)]
     arguments += ["--num-records", str(records), *values]
     arguments += ["--command-property", *(f"{name}={value}" for name, value in settings.items())]
-    class_path = [CONF, *jar_paths("kafka")]
-    command = java_command("org.apache.kafka.tools.ProducerPerformance", class_path, arguments, ["-Xmx256m"])
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
-    if done.returncode or f"{records} records sent" not in done.stdout:
-        raise StackError(f"producing to {topic} failed: {(done.stdout + done.stderr)[-2000:]}")
+    printed = run_tool(PERFORMANCE_PRODUCER, arguments, timeout=timeout, jvm_options=())
+    if f"{records} records sent" not in printed:
+        raise StackError(f"producing to {topic} failed: {printed[-2000:]}")

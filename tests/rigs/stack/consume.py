@@ -26,7 +26,6 @@ def read_topic(
     topic: str,
     isolation: str = READ_COMMITTED,
     ranges: Mapping[int, tuple[int, int]] | None = None,
-    timeout: float = LONG,
 ) -> list[Row]:
     """Rows of a topic, ordered by partition and offset.
 
@@ -34,17 +33,13 @@ def read_topic(
         ranges: by partition, the first offset and the end (exclusive); None: everything there is now.
 
     Raises:
-        StackError: the consumer got no further for `timeout` seconds.
+        StackError: the consumer got no further.
     """
-    return read_rounds(broker, topic, isolation, [ranges], timeout)[0]
+    return read_rounds(broker, topic, isolation, [ranges])[0]
 
 
 def read_rounds(
-    broker: KafkaBroker,
-    topic: str,
-    isolation: str,
-    rounds: Iterable[Mapping[int, tuple[int, int]] | None],
-    timeout: float = LONG,
+    broker: KafkaBroker, topic: str, isolation: str, rounds: Iterable[Mapping[int, tuple[int, int]] | None]
 ) -> list[list[Row]]:
     """As `read_topic`, for one `ranges` after the other, by one consumer that seeks.
 
@@ -61,16 +56,16 @@ def read_rounds(
         check_crcs=True,
     )
     try:
-        return [_read(consumer, _bounds(consumer, partitions, ranges), timeout) for ranges in rounds]
+        return [_read(consumer, _bounds(consumer, partitions, ranges)) for ranges in rounds]
     finally:
         consumer.close()
 
 
-def _read(consumer: KafkaConsumer, bounds: dict[TopicPartition, tuple[int, int]], timeout: float) -> list[Row]:
+def _read(consumer: KafkaConsumer, bounds: dict[TopicPartition, tuple[int, int]]) -> list[Row]:
     consumer.assign(list(bounds))
     for partition, (start, _) in bounds.items():
         consumer.seek(partition, start)
-    return sorted(_poll(consumer, {partition: end for partition, (_, end) in bounds.items()}, timeout))
+    return sorted(_poll(consumer, {partition: end for partition, (_, end) in bounds.items()}))
 
 
 def _bounds(
@@ -83,11 +78,11 @@ def _bounds(
     return {partition: (starts[partition], ends[partition]) for partition in wanted}
 
 
-def _poll(consumer: KafkaConsumer, ends: dict[TopicPartition, int], timeout: float) -> Iterable[Row]:
-    deadline = time.monotonic() + timeout
+def _poll(consumer: KafkaConsumer, ends: dict[TopicPartition, int]) -> Iterable[Row]:
+    deadline = time.monotonic() + LONG
     while behind := [partition for partition, end in ends.items() if consumer.position(partition) < end]:
         for partition, records in consumer.poll(timeout_ms=200, max_records=50_000).items():
-            deadline = time.monotonic() + timeout
+            deadline = time.monotonic() + LONG
             for record in records:
                 if record.offset < ends[partition]:
                     yield Row(
@@ -100,4 +95,4 @@ def _poll(consumer: KafkaConsumer, ends: dict[TopicPartition, int], timeout: flo
                         tuple(record.headers),
                     )
         if time.monotonic() > deadline:
-            raise StackError(f"the consumer got no further for {timeout:.0f} s: {behind}")
+            raise StackError(f"the consumer got no further for {LONG:.0f} s: {behind}")

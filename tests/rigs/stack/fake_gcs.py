@@ -7,29 +7,20 @@ XML API are translated in front of it (`gcs_xml.py`).
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
-from tests.rigs.stack.built import built_folder, go_program, missing_program
+from tests.rigs.stack.built import GoProgram
 from tests.rigs.stack.gcs_xml import GcsXmlHandler
-from tests.rigs.stack.http_front import HttpFront
-from tests.rigs.stack.processes import Service, free_ports, listens
+from tests.rigs.stack.http_front import FrontedService
 
-MODULE = "github.com/fsouza/fake-gcs-server"
-VERSION = "v1.56.1"
-CHECKSUM = "h1:K03sAvbLvDz4hAynpCCUqnNRp+ik9JFSvHbkD/wTPOU="
-"""Of the module, as `go.sum` has it; its dependencies are checked against the checksum database of Go."""
-
-
-def why_no_fake_gcs() -> str | None:
-    """What keeps it from running here; None: nothing does."""
-    return None if built_folder("fake-gcs-server", VERSION).exists() else missing_program("go")
-
-
-def fake_gcs_executable() -> Path:
-    """Return the program, as `go_program`."""
-    return go_program("fake-gcs-server", MODULE, VERSION, CHECKSUM)
+PROGRAM = GoProgram(
+    "fake-gcs-server",
+    "github.com/fsouza/fake-gcs-server",
+    "v1.56.1",
+    "h1:K03sAvbLvDz4hAynpCCUqnNRp+ik9JFSvHbkD/wTPOU=",
+)
+why_no_fake_gcs, fake_gcs_executable = PROGRAM.why_not, PROGRAM.executable
 
 
 def key_without_token(endpoint: str) -> str:
@@ -38,13 +29,10 @@ def key_without_token(endpoint: str) -> str:
     return json.dumps({"gcs_base_url": endpoint, "disable_oauth": True, **nobody})
 
 
-class FakeGcs(Service):
+class FakeGcs(FrontedService):
     """One server behind a front for the XML API; its log is in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port, self._json_port = free_ports(2)
-        self._front: HttpFront | None = None
+    handler = GcsXmlHandler
 
     @property
     def endpoint(self) -> str:
@@ -53,7 +41,7 @@ class FakeGcs(Service):
     @property
     def own_endpoint(self) -> str:
         """URL of the emulator itself, for all but uploads by the XML API."""
-        return f"http://127.0.0.1:{self._json_port}"
+        return f"http://127.0.0.1:{self.own_port}"
 
     @property
     def credentials(self) -> str:
@@ -69,17 +57,10 @@ class FakeGcs(Service):
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [
             str(fake_gcs_executable()), "-scheme", "http",
-            "-host", "127.0.0.1", "-port", str(self._json_port), "-public-host", f"127.0.0.1:{self._json_port}",
+            "-host", "127.0.0.1", "-port", str(self.own_port), "-public-host", f"127.0.0.1:{self.own_port}",
             "-backend", "memory",
         ]  # fmt: skip
-        self._serve("fake-gcs-server", command, self.folder / "fake-gcs-server.log", lambda: listens(self._json_port))
-        self._front = HttpFront(self.port, self._json_port, GcsXmlHandler)
-        self._front.start()
-
-    def stop(self) -> None:
-        if self._front is not None:
-            self._front.stop()
-        super().stop()
+        self._serve_behind_front("fake-gcs-server", command, self.folder / "fake-gcs-server.log")
 
     def create_bucket(self, name: str) -> None:
         self._post("storage/v1/b?project=any", json.dumps({"name": name}).encode(), "application/json")

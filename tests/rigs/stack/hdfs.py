@@ -40,9 +40,8 @@ _CLUSTER = "tests.cluster"
 class HadoopJvm(Service):
     """One JVM with Hadoop's test clusters on its class path, whose objects are `jvm.org.apache.hadoop…`."""
 
-    def __init__(self, folder: Path, heap: str = "512m", options: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
         self.folder = folder
-        self._heap = heap
         self._options = options
         self._port = 0
         self._gateway: Any = None
@@ -65,7 +64,7 @@ class HadoopJvm(Service):
         conf_dir.mkdir(parents=True, exist_ok=True)
         (self._port,) = free_ports(1)
         py4j = sorted(Path(pyspark.__file__).parent.glob("jars/py4j-*.jar"))
-        options = [f"-Xmx{self._heap}", f"-Djava.io.tmpdir={self.folder}", f"-Dtest.build.data={self.folder}/data"]
+        options = ["-Xmx512m", f"-Djava.io.tmpdir={self.folder}", f"-Dtest.build.data={self.folder}/data"]
         options += self._options
         class_path = [CONF, conf_dir, *jar_paths("hadoop"), *py4j]
         command = java_command("py4j.GatewayServer", class_path, [str(self._port)], options)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import unescape
 from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
-from tests.rigs.stack.processes import Started
+from tests.rigs.stack.processes import Service, Started, free_ports, listens
 
 _OWN_HEADERS = frozenset(("connection", "content-length", "transfer-encoding"))
 """Headers of one connection, which are not passed on."""
@@ -34,6 +35,27 @@ class HttpFront(Started):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class FrontedService(Service):
+    """Emulator in `folder` that listens on `own_port`, behind a front on `port`."""
+
+    handler: type[FrontHandler]
+    _front: HttpFront | None = None
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port, self.own_port = free_ports(2)
+
+    def stop(self) -> None:
+        if self._front is not None:
+            self._front.stop()
+        super().stop()
+
+    def _serve_behind_front(self, name: str, command: Sequence[str], log_file: Path) -> None:
+        self._serve(name, command, log_file, lambda: listens(self.own_port))
+        self._front = HttpFront(self.port, self.own_port, self.handler)
+        self._front.start()
 
 
 class FrontServer(ThreadingHTTPServer):

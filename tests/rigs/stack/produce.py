@@ -96,12 +96,10 @@ class RawProducer(Closing):
         self._connection.close()
 
 
-def produce_batch(
-    broker: KafkaBroker, topic: str, records: Iterable[Record], partition: int = 0, codec: str = "none"
-) -> int:
+def produce_batch(broker: KafkaBroker, topic: str, records: Iterable[Record], partition: int = 0) -> int:
     """One batch over a connection of its own; returns its base offset."""
     with RawProducer(broker) as producer:
-        return producer.send(topic, records, partition, codec)
+        return producer.send(topic, records, partition)
 
 
 def produce_segments(broker: KafkaBroker, topic: str, segments: Iterable[Sequence[Record]], partition: int = 0) -> None:

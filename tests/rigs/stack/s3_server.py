@@ -19,7 +19,9 @@ class S3Server(Service):
 
     name: str
 
-    def __init__(self, folder: Path, base_dir: Path, access_key: str, secret_key: str) -> None:
+    def __init__(
+        self, folder: Path, base_dir: Path, access_key: str = "lake-user", secret_key: str = "lake-secret"
+    ) -> None:
         self.folder = folder
         self.base_dir = base_dir
         self.access_key = access_key

@@ -20,15 +20,8 @@ class S3Proxy(S3Server):
 
     name = "S3Proxy"
 
-    def __init__(
-        self,
-        folder: Path,
-        base_dir: Path,
-        access_key: str = "local-user",
-        secret_key: str = "local-secret",
-        jvm_options: Sequence[str] = SHORT_LIVED_JVM,
-    ) -> None:
-        super().__init__(folder, base_dir, access_key, secret_key)
+    def __init__(self, folder: Path, base_dir: Path, jvm_options: Sequence[str] = SHORT_LIVED_JVM) -> None:
+        super().__init__(folder, base_dir)
         self._jvm_options = jvm_options
 
     def command(self) -> Sequence[str]:

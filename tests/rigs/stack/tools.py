@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.rigs.stack.broker import KafkaBroker
 from tests.rigs.stack.errors import StackError
 from tests.rigs.stack.jars import CONF, jar_paths
 from tests.rigs.stack.java import java_command
@@ -26,6 +27,7 @@ def run_tool(
     given: bytes | Path = b"",
     output: Path | None = None,
     timeout: float = LONG,
+    jvm_options: Sequence[str] = ("-XX:TieredStopAtLevel=1",),
 ) -> str:
     """Run a tool to its end; what it printed, or "" when that went to `output`.
 
@@ -35,7 +37,7 @@ def run_tool(
     Raises:
         StackError: it failed; the message has what it said.
     """  # fmt: skip
-    command = java_command(main_class, [CONF, *jar_paths("kafka")], arguments, ["-Xmx256m", "-XX:TieredStopAtLevel=1"])
+    command = java_command(main_class, [CONF, *jar_paths("kafka")], arguments, ["-Xmx256m", *jvm_options])
     source = given.open("rb") if isinstance(given, Path) else None
     target = output.open("wb") if output else subprocess.PIPE
     try:
@@ -51,3 +53,25 @@ def run_tool(
     if done.returncode:
         raise StackError(f"{main_class} failed: {(printed + done.stderr.decode(errors='replace'))[-2000:]}")
     return printed
+
+
+def console_consumer(
+    broker: KafkaBroker, topic: str, isolation: str, records: int, idle_ms: int = 4000
+) -> list[tuple[int, int, str]]:
+    """(partition, offset, value) of every record, ordered; it ends when none came for `idle_ms`. Values must be lines.
+
+    If it ends before `records` records on a busy machine, it starts again with more patience.
+
+    Raises:
+        StackError: it failed.
+    """
+    arguments = ["--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--from-beginning"]
+    arguments += ["--isolation-level", isolation, "--timeout-ms", str(idle_ms)]
+    for shown in ("partition", "offset"):
+        arguments += ["--formatter-property", f"print.{shown}=true"]
+    printed = run_tool(CONSOLE_CONSUMER, arguments)
+    lines = (line.split("\t") for line in printed.splitlines() if line.startswith("Partition:"))
+    read = sorted((int(p.partition(":")[2]), int(o.partition(":")[2]), value) for p, o, value in lines)
+    if len(read) < records and idle_ms < LONG * 100:
+        return console_consumer(broker, topic, isolation, records, 5 * idle_ms)
+    return read

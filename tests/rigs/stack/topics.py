@@ -10,7 +10,6 @@ from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.protocol.admin.topics import ElectionType
 from kafka.protocol.consumer.offsets import OffsetSpec
-from kafka.protocol.metadata import MetadataRequest
 
 from tests.rigs.stack.broker import KafkaBroker
 from tests.rigs.stack.processes import LONG, wait_until
@@ -86,16 +85,10 @@ def delete_topics_of(broker: KafkaBroker, prefix: str) -> None:
             admin.delete_topics(topics)
 
 
-def recreate_topic(
-    broker: KafkaBroker,
-    topic: str,
-    partitions: int = 1,
-    config: Mapping[str, str] | None = None,
-    replicas: int | Sequence[int] = 1,
-) -> None:
+def recreate_topic(broker: KafkaBroker, topic: str, partitions: int = 1, replicas: int | Sequence[int] = 1) -> None:
     """Delete the topic and create one of the same name, as `create_tiered_topic`."""
     delete_topic(broker, topic)
-    create_tiered_topic(broker, topic, partitions, config, replicas)
+    create_tiered_topic(broker, topic, partitions, replicas=replicas)
 
 
 def leaders(broker: KafkaBroker, topic: str) -> dict[int, int]:
@@ -135,10 +128,8 @@ def _reassign(brokers: Sequence[KafkaBroker], topic: str, replicas: Mapping[int,
 
 
 def _partitions(broker: KafkaBroker, topic: str) -> list[Any]:
-    asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
     with BrokerConnection(broker.bootstrap_servers) as connection:
-        (found,) = connection.request(asked, broker.node_id).topics
-    return list(found.partitions)
+        return connection.partitions(topic, broker.node_id)
 
 
 def alter_topic(broker: KafkaBroker, topic: str, config: Mapping[str, str]) -> None:
@@ -221,14 +212,14 @@ def wait_until_tiered(
     return {partition: last + 1 for partition, last in offsets(broker, topic, OffsetSpec.LATEST_TIERED).items()}
 
 
-def wait_until_tiered_to(broker: KafkaBroker, topic: str, ends: Mapping[int, int], timeout: float = LONG) -> None:
+def wait_until_tiered_to(broker: KafkaBroker, topic: str, ends: Mapping[int, int]) -> None:
     """Wait until each partition is tiered up to its end (exclusive) or further."""
 
     def done() -> bool:
         tiered = offsets(broker, topic, OffsetSpec.LATEST_TIERED)
         return all(tiered[partition] + 1 >= end for partition, end in ends.items())
 
-    wait_until(done, f"{topic} to be tiered to {dict(ends)}", timeout)
+    wait_until(done, f"{topic} to be tiered to {dict(ends)}")
 
 
 def active_segment(broker: KafkaBroker, topic: str, partition: int) -> int:

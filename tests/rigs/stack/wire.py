@@ -27,10 +27,16 @@ class BrokerConnection(Closing):
         """Return the broker's response, in the newest version that both sides and the message's own bounds allow."""
         return self._manager.run(self._manager.send, message, node_id)
 
+    def partitions(self, topic: str, node_id: int = NODE) -> list[Any]:
+        """Return the topic's partitions as a broker describes them."""
+        asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+        (found,) = self.request(asked, node_id).topics
+        return list(found.partitions)
+
     def leader(self, topic: str, partition: int) -> int:
         """The node id of the broker that leads the partition now; -1 where none does."""
-        (found,) = self.request(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])).topics
-        return next((each.leader_id for each in found.partitions if each.partition_index == partition), -1)
+        found = (each.leader_id for each in self.partitions(topic) if each.partition_index == partition)
+        return next(found, -1)
 
     def close(self) -> None:
         self._manager.close()

@@ -1,4 +1,4 @@
-"""YARN: a resource manager and node managers of Hadoop's own `MiniYARNCluster`, all in one JVM.
+"""YARN: a resource manager and a node manager of Hadoop's own `MiniYARNCluster`, all in one JVM.
 
 Containers are processes of this machine. They share the JVM of `hdfs` if the cluster has one.
 """
@@ -46,14 +46,11 @@ class Yarn(Started):
         settings: more properties of YARN's.
     """
 
-    def __init__(
-        self, folder: Path, hdfs: Hdfs | None = None, settings: Mapping[str, str] | None = None, node_managers: int = 1
-    ) -> None:
+    def __init__(self, folder: Path, hdfs: Hdfs | None = None, settings: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self._hdfs = hdfs
         self._own = None if hdfs else HadoopJvm(folder)
         self._settings = {**_SETTINGS, **(settings or {})}
-        self._node_managers = node_managers
         self._cluster: Any = None
 
     @property
@@ -66,7 +63,7 @@ class Yarn(Started):
         return self.folder / "conf"
 
     def start(self) -> None:
-        """Start the resource manager and the node managers, wait until they serve, and write `conf_dir`."""
+        """Start the resource manager and the node manager, wait until they serve, and write `conf_dir`."""
         if self._own:
             self._own.start()
         jvm = self.java.jvm
@@ -74,7 +71,7 @@ class Yarn(Started):
         conf = jvm.org.apache.hadoop.yarn.conf.YarnConfiguration(base)
         for name, value in self._settings.items():
             conf.set(name, value)
-        self._cluster = jvm.org.apache.hadoop.yarn.server.MiniYARNCluster("yarn", self._node_managers, 1, 1)
+        self._cluster = jvm.org.apache.hadoop.yarn.server.MiniYARNCluster("yarn", 1, 1, 1)
         self._cluster.init(conf)
         self._cluster.start()
         assert self._cluster.waitForNodeManagersToConnect(60_000)
@@ -99,11 +96,13 @@ class Yarn(Started):
 
     def containers(self) -> list[Any]:
         """Return the containers that run now, as Py4J shows Hadoop's `Container`, oldest first."""
-        found: list[Any] = []
-        for number in range(self._node_managers):
-            context = self._cluster.getNodeManager(number).getNMContext()
-            found += [each for each in context.getContainers().values() if each.isRunning()]
+        found = [each for each in self._node_manager.getContainers().values() if each.isRunning()]
         return sorted(found, key=lambda each: str(each.getContainerId().toString()))
+
+    @property
+    def _node_manager(self) -> Any:
+        """Context of the node manager."""
+        return self._cluster.getNodeManager(0).getNMContext()
 
     def executors(self) -> list[Any]:
         """Return the containers that are no application master (whose container has the number 1)."""
@@ -118,10 +117,7 @@ class Yarn(Started):
         # The manager's own dispatcher has no getter, and the node manager's dispatcher does not know the event.
         field = jvm.java.lang.Class.forName(_CONTAINER_MANAGER).getDeclaredField("dispatcher")
         field.setAccessible(True)
-        for number in range(self._node_managers):
-            context = self._cluster.getNodeManager(number).getNMContext()
-            if context.getContainers().containsKey(identifier):
-                field.get(context.getContainerManager()).getEventHandler().handle(event)
+        field.get(self._node_manager.getContainerManager()).getEventHandler().handle(event)
         wait_until(lambda: not container.isRunning(), f"{identifier.toString()} to end")
 
     def end_applications(self) -> None:

@@ -5,21 +5,19 @@ python -m tests.rigs.upsert_model [--histories 500] [--seed N] [--only NUMBER ..
 
 from __future__ import annotations
 
-import argparse
 import logging
-import random
 import shutil
 import sys
-import time
+from collections import Counter
 from functools import cache
-from pathlib import Path
 
 from pyspark.sql import SparkSession
-from rich.console import Console
 
+from tests.formats.scripted_registry import ScriptedRegistry
+from tests.rigs.histories import arguments, run_all
 from tests.rigs.stack.build import build_folder
 from tests.rigs.stack.spark import spark_session
-from tests.rigs.upsert_model.execution import Execution, registry_of_histories
+from tests.rigs.upsert_model.execution import Execution
 from tests.rigs.upsert_model.history import draw_history
 
 PLANNED_SOON = {
@@ -36,37 +34,30 @@ def _spark() -> SparkSession:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.rigs.upsert_model", description=__doc__)
-    parser.add_argument("--histories", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=random.randrange(10_000))
-    parser.add_argument("--only", nargs="*", type=int, help="numbers of histories; else all are run")
+    parser = arguments("tests.rigs.upsert_model", __doc__, "histories", 500)
     parser.add_argument("--engine", choices=["deltalake", "spark"], help="only histories of this engine")
-    arguments = parser.parse_args()
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    given = parser.parse_args()
     logging.disable(logging.WARNING)
-    numbers = arguments.only or range(1, arguments.histories + 1)
-    histories = [draw_history(f"{arguments.seed}-{number}") for number in numbers]
-    if arguments.engine:
-        histories = [each for each in histories if each.needs_spark == (arguments.engine == "spark")]
-    console.print(f"{len(histories)} histories, seed {arguments.seed}")
-    failed = []
-    with build_folder(f"upsert-model-{arguments.seed}") as folder, registry_of_histories() as registry:
-        for history in histories:
-            place, begun = Path(folder) / history.name, time.monotonic()
+    counts: Counter[str] = Counter()
+    with build_folder(f"upsert-model-{given.seed}") as folder, ScriptedRegistry() as registry:
+
+        def run(name: str) -> list[str]:
+            history, place = draw_history(name), folder / name
+            engine = "spark" if history.needs_spark else "deltalake"
+            if given.engine not in (None, engine):
+                return []
+            counts[engine] += 1
             try:
-                found = Execution(history, place, registry, _spark).run()
+                return Execution(history, place, registry, _spark).run()
             except Exception as error:  # noqa: BLE001 - it is a fault that is found, whatever it is
-                found = [f"{history.name}: {type(error).__name__}: {error}"]
-            for text in found:
-                console.print(text)
-            console.print(f"{history.number}: {time.monotonic() - begun:.1f} s{', FAILED' if found else ''}")
-            if found:
-                failed.append(history.number)
-            shutil.rmtree(place, ignore_errors=True)
+                return [f"{name}: {type(error).__name__}: {error}"]
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+
+        failed = run_all(given, run, counts)
     if _spark.cache_info().currsize:
         _spark().stop()
-    console.print(f"seed {arguments.seed}: {len(failed)} of {len(histories)} histories failed: {failed}")
-    sys.exit(bool(failed))
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,13 +40,10 @@ from tiered_stream import land, verify
 from tiered_stream.delta.commit.deltalake_merge import DeltalakeMerge
 from tiered_stream.delta.commit.merge import MergedTable, MergeTransaction
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
-from tiered_stream.delta.landing import data_files_readers
-from tiered_stream.delta.landing import land as landing
 from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, redrive
 from tiered_stream.delta.write import latest_rows
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.registry import schema_registry
-from tiered_stream.observe import metrics
 from tiered_stream.verification.verify_report import Kind, LatestReport
 
 _IMAGE = StructType().add("id", LongType()).add("name", StringType())
@@ -91,15 +88,7 @@ class Session:
 
     def installed(self) -> ExitStack:
         """Let the product use this session until the stack is closed."""
-        stack = ExitStack()
-        for owner, name, stand_in in (
-            (landing, "register_source", lambda *_: None),
-            (landing, "observed", lambda rows: rows),
-            (data_files_readers, "settle_worker", lambda: None),
-            (metrics, "current_micro_batch", lambda: self.batch),
-        ):
-            stack.enter_context(patch.object(owner, name, stand_in))
-        return stack
+        return without_spark.installed(self)
 
 
 class _Delegate(SimpleNamespace):
@@ -397,10 +386,3 @@ def _faulty(commit: Callable[[Any, BatchCommit], int], start: Start) -> Any:
         return commit(other, batch) if batch.files else version
 
     return faulty
-
-
-@contextmanager
-def registry_of_histories() -> Iterator[ScriptedRegistry]:
-    """Start a schema registry for histories."""
-    with ScriptedRegistry() as registry:
-        yield registry

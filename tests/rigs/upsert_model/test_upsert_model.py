@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.rigs.upsert_model.execution import Execution, registry_of_histories
+from tests.formats.scripted_registry import ScriptedRegistry
+from tests.rigs.upsert_model.execution import Execution
 from tests.rigs.upsert_model.history import Change, Form, State, draw_history
 
 
@@ -18,7 +19,7 @@ def _unneeded() -> SparkSession:
 
 def test_the_table_of_deltalake_is_the_models_map_after_each_run_of_a_random_history(tmp_path: Path) -> None:
     histories = [each for number in range(1, 40) if not (each := draw_history(f"1-{number}")).needs_spark]
-    with registry_of_histories() as registry:
+    with ScriptedRegistry() as registry:
         for history in histories[:12]:
             assert not Execution(history, tmp_path / history.name, registry, _unneeded).run()
 
@@ -28,7 +29,7 @@ def test_the_table_of_deltalake_is_the_models_map_after_each_run_of_a_random_his
 def test_the_table_is_the_models_map_after_each_run_of_a_random_history(
     spark: SparkSession, tmp_path: Path, histories: int, seed: int
 ) -> None:
-    with registry_of_histories() as registry:
+    with ScriptedRegistry() as registry:
         for number in range(1, histories + 1):
             history = draw_history(f"{seed}-{number}")
             assert not Execution(history, tmp_path / history.name, registry, lambda: spark).run()

@@ -34,7 +34,6 @@ REQUESTS = (
 )  # fmt: skip
 REWRITTEN = (ApiVersionsResponse, MetadataResponse, FindCoordinatorResponse)
 REFUSALS = (TieredStreamError, FrameError)
-_LOCATION_TAG = b"\xe0\x09\x01\x01"
 _OUR_TAGS = (1248, 1254, 1255, 1256, 1257, 1258)
 
 

@@ -80,10 +80,7 @@ def streams(random: Random) -> bytes:
     """A few requests, and the answers to them; something is wrong with a frame, or with its size."""
     requests, answers = [], []
     for each in range(1 + below(random, 4)):
-        make = one(
-            random,
-            (gateway_frames.client_request, gateway_frames.client_request, gateway_frames.location_fetch_request),
-        )
+        make = one(random, _REQUESTS)
         requests.append(frame(make(random)))
         if random.random() < 0.3:
             answer = fixed(each + 1, 4) + gateway_frames.authorization_answer(random)[4:]
