@@ -17,7 +17,7 @@ from tests.spark import abilities
 from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES
 from tiered_stream.delta.requirements.abfs import ABFS_PREFIX
 from tiered_stream.delta.requirements.gs import GS_PREFIX
-from tiered_stream.delta.requirements.requirement import Handling, Kind
+from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a import S3A_PREFIX
 from tiered_stream.delta.requirements.writer_requirements import WRITER_REQUIREMENTS
 from tiered_stream.delta.settings.ingest_settings import INGEST_OPTIONS
@@ -58,7 +58,7 @@ def render_writer_requirements() -> str:
     rows = []
     row_of = attrgetter("kind", "handling", "note", "since")
     for (kind, handling, note, since), entries in groupby(WRITER_REQUIREMENTS, row_of):
-        names = ", ".join(entry.name if kind is Kind.SCHEMA else f"`{entry.name}`" for entry in entries)
+        names = ", ".join(f"`{entry.name}`" for entry in entries)
         done = f"{handling.value}. {note}" if note else f"{handling.value}."
         rows.append((kind.value, names, f"{done[0].upper()}{done[1:]}", since))
     unknown = f"{Handling.SPARK_LANE.value}."

@@ -39,31 +39,29 @@ def listed(element: Any, *, contains_null: bool = True) -> dict[str, Any]:
 HEADER = FIELDS[-1]["type"]["elementType"]
 
 
-def of_schema(name: str) -> tuple[TableDescription, str | None]:
-    """A table that asks for what the entry of the schema says, and the day's column."""
-    headers = listed(struct(*(field | {"nullable": False} for field in HEADER["fields"])), contains_null=False)
-    match name:
-        case "NOT NULL of a column":
-            return described(changed={"value": {"nullable": False}}), None
-        case "NOT NULL of a field in structs":
-            # Nothing that is written has structs: one in a list stands for them.
-            return described(changed={"headers": {"type": headers}}), None
-        case "elements of lists and values of maps that must not be null, NOT NULL within them":
-            return described(changed={"headers": {"type": headers}}), None
-        case "NOT NULL of the day's column":
-            return described(DAY, partition_columns=("day",)), "day"
-        case "columns whose names differ from what is written by case only":
-            return described(changed={"value": {"name": "Value"}}), None
-        case "partition columns other than the day":
-            return described(partition_columns=("topic",)), None
-    raise AssertionError(f"say here what asks for {name}")
+NOT_NULL_WITHIN = listed(struct(*(field | {"nullable": False} for field in HEADER["fields"])), contains_null=False)
+SCHEMAS: dict[str, tuple[TableDescription, str | None, bool]] = {
+    "NOT NULL of a column": (described(changed={"value": {"nullable": False}}), None, True),
+    # Nothing that is written has structs: one in a list stands for them.
+    "NOT NULL within a column": (described(changed={"headers": {"type": NOT_NULL_WITHIN}}), None, True),
+    "NOT NULL of the day's column": (described(DAY, partition_columns=("day",)), "day", False),
+    "another case": (described(changed={"value": {"name": "Value"}}), None, False),
+    "another partition": (described(partition_columns=("topic",)), None, False),
+}
+"""Tables that ask for something by their schema, the day's column, and whether rows are checked by it."""
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_direct_lane_checks_rows_by_the_schema_or_leaves_the_table(name: str) -> None:
+    found, day, is_checked = SCHEMAS[name]
+    for by in ("spark", "deltalake"):
+        assert (why_not_direct(found, day, table_schema(True, day), by=by) is None) is is_checked
+    assert bool(table_rules(found)) is (is_checked or day is not None)
 
 
 def asking(entry: Requirement) -> tuple[TableDescription, str | None]:
     """A table that asks for what the entry says, as deep within its columns as may be, and the day's column."""
     name = f"{entry.name[:-1]}x" if entry.name.endswith("*") else entry.name
-    if entry.kind is Kind.SCHEMA:
-        return of_schema(name)
     if entry.kind is Kind.FEATURE:
         return described(writer_features=frozenset([name])), None
     if entry.kind is Kind.PROPERTY:
@@ -92,9 +90,7 @@ def test_the_direct_lane_does_what_the_list_says(entry: Requirement) -> None:
             assert by_deltalake == f"the table has {entry.name}, which ingest.commit=spark alone supports"
         case Handling.SPARK_LANE:
             assert why_not
-    is_checked = entry.handling is Handling.HONOURED and (
-        entry.kind is Kind.SCHEMA or entry.name in (DECLARED_TYPE, f"{CONSTRAINT_PREFIX}*")
-    )
+    is_checked = entry.name in (DECLARED_TYPE, f"{CONSTRAINT_PREFIX}*")
     assert bool(table_rules(found)) is (is_checked or day is not None), "rows are checked by what is honoured so"
 
 

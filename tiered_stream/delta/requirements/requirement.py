@@ -14,7 +14,6 @@ class Kind(Enum):
     PROPERTY = "table property"
     METADATA = "column metadata"
     TYPE = "column type"
-    SCHEMA = "schema"
     SESSION = "session setting"
 
 

@@ -44,17 +44,6 @@ KNOWN_TYPES = (
 )  # fmt: skip
 _UNKNOWN_TYPES = ("variant", "void", "interval*", "geometry*", "geography*", "char*", "varchar*", "string collate *")
 
-_SCHEMA_ENTRIES = (
-    ("NOT NULL of a column", _HONOURED, "Rows that break it are dead letters."),
-    ("NOT NULL of a field in structs", _HONOURED,
-     "As in Delta, the structs around it must not be null either. Rows that break it are dead letters."),
-    ("elements of lists and values of maps that must not be null, NOT NULL within them", _HONOURED,
-     "Delta's own sink writes zeros in place of nulls; here, in both lanes, such rows are dead letters."),
-    ("NOT NULL of the day's column", _SPARK, ""),
-    ("columns whose names differ from what is written by case only", _SPARK, ""),
-    ("partition columns other than the day", _SPARK, ""),
-)  # fmt: skip
-
 TABLE_REQUIREMENTS = (
     *entries(Kind.FEATURE, _NOTHING, "appendOnly", "changeDataFeed", "deletionVectors"),
     *entries(
@@ -135,7 +124,6 @@ TABLE_REQUIREMENTS = (
     Requirement(Kind.METADATA, "comment", _NOTHING),
     *entries(Kind.TYPE, _HONOURED, *KNOWN_TYPES),
     *entries(Kind.TYPE, _SPARK, *_UNKNOWN_TYPES),
-    *(Requirement(Kind.SCHEMA, *schema_entry) for schema_entry in _SCHEMA_ENTRIES),
 )  # fmt: skip
 
 
