@@ -111,10 +111,8 @@ class Aws(Cloud):
         """Names of the roles whose credentials the services at `METADATA` and `TASK` give out."""
         self.tokens: dict[str, str] = {}
         """Names of roles by the tokens that get their credentials: of pods, web identities and SSO."""
-        self.home, self.lifetime = GLOBAL, 3600.0
-        """Region of the instance, and seconds for which all given credentials hold."""
-        self.metadata_status: int | None = None
-        """Status of all responses of the metadata service; 0: it does not respond. None: the usual statuses."""
+        self.home = GLOBAL
+        """Region of the instance."""
         self.redirect_headers = frozenset({"x-amz-bucket-region"})
         """Headers of a permanent redirect in addition to its body; it may also have `location`."""
 

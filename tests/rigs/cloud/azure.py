@@ -49,8 +49,6 @@ class Azure(Cloud):
         self.backend_port = self._azurite.port
         self.key = self._azurite.key
         self.create_container = self._azurite.create_container
-        self.made = set[str]()
-        """Names of containers that a test has filled for later tests."""
         super().__init__()
 
     def stop(self) -> None:
@@ -68,12 +66,6 @@ class Azure(Cloud):
         """Client ids of the managed identities of the machine; the first one is the default."""
         self.app_header = ""
         """Header that requests of an app to App Service must have; empty: there is no app."""
-        self.metadata_status: int | None = None
-        """Status of all responses of the metadata service; 0: it does not respond. None: the usual statuses."""
-        self.without_role: set[str] = set()
-        """Identities that have no role for the account's data."""
-        self.lifetime = 3600
-        """Seconds for which tokens hold."""
         self.tokens: dict[str, Token] = {}
 
     @property
@@ -107,11 +99,7 @@ class Azure(Cloud):
             seen["identity"], headers = "account key", dict(request.headers)
         elif "sig" in request.parameters():
             seen["identity"] = "shared access signature"
-        assert request.ask is not None
-        passed = {name: value for name, value in headers.items() if name not in ("connection", "transfer-encoding")}
-        target = f"{request.path}?{query}" if query else request.path
-        response, content = request.ask(request.method, target, request.body, passed)
-        return response.status, dict(response.getheaders()), content
+        return request.forwarded(request.path, query, headers)
 
     def refusal(self, request: Request, refused: RefusedError) -> bytes:
         if request.host == self.host:

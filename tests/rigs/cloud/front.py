@@ -67,6 +67,13 @@ class Request:
     def host(self) -> str:
         return self.headers.get("host", "").partition(":")[0]
 
+    def forwarded(self, path: str, query: str, headers: Mapping[str, str]) -> Answer:
+        """Send the request to the emulator behind, and return its response."""
+        assert self.ask is not None
+        passed = {name: value for name, value in headers.items() if name not in ("connection", "transfer-encoding")}
+        response, content = self.ask(self.method, f"{path}?{query}" if query else path, self.body, passed)
+        return response.status, dict(response.getheaders()), content
+
     def parameters(self) -> dict[str, str]:
         """Return the query's parameters, decoded; a parameter without a value has an empty one."""
         pairs = (part.partition("=") for part in self.query.split("&") if part)
@@ -92,6 +99,8 @@ class Cloud(ABC):
     backend_port: int
 
     def __init__(self) -> None:
+        self.made = set[str]()
+        """Names of buckets that a test has filled for later tests."""
         self.reset()
 
     def reset(self) -> None:
@@ -101,6 +110,12 @@ class Cloud(ABC):
         """Names that were looked up."""
         self.errors: list[BaseException] = []
         """Faults of the servers' own, not of their clients."""
+        self.metadata_status: int | None = None
+        """Status of all responses of the metadata service; 0: it does not respond. None: the usual statuses."""
+        self.without_role: set[str] = set()
+        """Identities that have no role for the objects of Azure or Google."""
+        self.lifetime = 3600
+        """Seconds for which credentials and tokens hold."""
 
     @abstractmethod
     def address_of(self, host: str) -> str | None:

@@ -41,8 +41,6 @@ class Google(Cloud):
         self.backend_port = self._server.port
         self.create_bucket, self.upload = self._server.create_bucket, self._server.upload
         self._key = rsa.generate_private_key(65537, 2048)
-        self.made = set[str]()
-        """Names of buckets that a test has filled for later tests."""
         super().__init__()
 
     def stop(self) -> None:
@@ -58,12 +56,6 @@ class Google(Cloud):
         """Identities of other clouds or clusters, by their tokens."""
         self.instance = ""
         """E-mail address of the machine's service account; empty: it has none."""
-        self.metadata_status: int | None = None
-        """Status of all responses of the metadata server; 0: it does not respond. None: the usual statuses."""
-        self.without_role: set[str] = set()
-        """Identities that have no role for the objects."""
-        self.lifetime = 3600
-        """Seconds for which tokens hold."""
         self.tokens: dict[str, tuple[str, float]] = {}
 
     def service_account(self, name: str) -> str:
@@ -111,15 +103,14 @@ class Google(Cloud):
         bucket = request.host.removesuffix(STORAGE).rstrip(".")
         path = f"/{bucket}{request.path}" if bucket else request.path
         query = "&".join(part for part in request.query.split("&") if part and not part.startswith("X-Goog-"))
-        own = ("authorization", "host", "connection", "transfer-encoding")
-        passed = {name: value for name, value in request.headers.items() if name not in own}
+        passed = {name: value for name, value in request.headers.items() if name not in ("authorization", "host")}
         source, moves, target = path.partition("/moveTo/")
         if moves:
             path = f"{source}/copyTo{source.removeprefix('/storage/v1').partition('/o/')[0]}/{target}"
-        response, content = request.ask(request.method, f"{path}?{query}" if query else path, request.body, passed)
-        if moves and response.status == 200:
+        answer = request.forwarded(path, query, passed)
+        if moves and answer[0] == 200:
             request.ask("DELETE", source, b"", {})
-        return response.status, dict(response.getheaders()), content
+        return answer
 
     def _identity(self, request: Request) -> str:
         """Return whose token or signature a request has.
