@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import orjson
-import pytest
 from typer.testing import CliRunner
 
 from tests.archives import TRANSFORMED, archive_options
@@ -18,14 +17,6 @@ def test_without_settings_it_says_what_is_missing_and_that_they_are_refused() ->
     assert report["findings"][0]["check"] == "settings"
     assert "subscribe" in report["findings"][0]["found"]
     assert report["findings"][1]["status"] == "ok"
-
-
-def test_ctrl_c_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("tiered_stream.doctor.examine.examine", stopped)
-    assert CliRunner().invoke(app, ["doctor"]).exit_code == 130
 
 
 def test_people_get_a_line_for_each_check_its_fix_below_and_a_sum() -> None:

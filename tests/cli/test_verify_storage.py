@@ -21,6 +21,15 @@ def verified(given: Mapping[str, str], status: int = 0) -> dict[str, Any]:
     return report("verify", given, "--storage", status=status)
 
 
+def keep_locally(stack: TieredStack, topic: str, segments: int, partitions: int = 1) -> None:
+    """Create the topic with segments of 40 records, in each partition, of which the broker keeps its own copies."""
+    create_tiered_topic(stack.broker, topic, partitions=partitions, config={**BY_STEP, **KEEP_LOCAL})
+    contents = [records(40, at * 40, timestamp_ms=FIRST_TIMESTAMP_MS + at * SEGMENT_STEP_MS) for at in range(segments)]
+    for partition in range(partitions):
+        produce_segments(stack.broker, topic, contents, partition)
+    wait_until_tiered(stack.broker, topic, deleted_locally=False)
+
+
 @pytest.mark.stack
 def test_what_a_broker_has_on_its_disk_and_what_it_fetched_is_equal_to_the_storage(
     stack: TieredStack, topic: str
@@ -53,10 +62,7 @@ def spoil(stack: TieredStack, topic: str, old: bytes, new: bytes) -> None:
 
 @pytest.mark.stack
 def test_the_first_record_that_differs_is_named_and_what_comes_before_is_equal(stack: TieredStack, topic: str) -> None:
-    create_tiered_topic(stack.broker, topic, config={**BY_STEP, **KEEP_LOCAL})
-    segments = [records(40, at * 40, timestamp_ms=FIRST_TIMESTAMP_MS + at * SEGMENT_STEP_MS) for at in range(3)]
-    produce_segments(stack.broker, topic, segments)
-    wait_until_tiered(stack.broker, topic, deleted_locally=False)
+    keep_locally(stack, topic, 3)
     spoil(stack, topic, b"57 xxx", b"57 yyy")
     given = options(stack, topic, {"kafka.check.crcs": "false"})
     (partition,) = verified(given, status=3)["partitions"]
@@ -73,11 +79,7 @@ def test_the_first_record_that_differs_is_named_and_what_comes_before_is_equal(s
 
 @pytest.mark.stack
 def test_what_is_gone_from_the_storage_is_named_and_other_segments_are_compared(stack: TieredStack, topic: str) -> None:
-    create_tiered_topic(stack.broker, topic, partitions=2, config={**BY_STEP, **KEEP_LOCAL})
-    segments = [records(40, at * 40, timestamp_ms=FIRST_TIMESTAMP_MS + at * SEGMENT_STEP_MS) for at in range(4)]
-    for partition in (0, 1):
-        produce_segments(stack.broker, topic, segments, partition)
-    wait_until_tiered(stack.broker, topic, deleted_locally=False)
+    keep_locally(stack, topic, 4, partitions=2)
 
     def gone(file: str, given: Mapping[str, str]) -> dict[str, Any]:
         (segment,) = stack.tier_dir.glob(f"{topic}-1-*/{file}")

@@ -155,27 +155,18 @@ def test_a_pattern_that_finds_nothing_at_first_reads_the_first_topic_from_its_st
     assert runs.land(given) == rows(range(3))
 
 
-@pytest.mark.contract("2.33", "1.6 end below the start")
-def test_a_topic_that_was_made_again_between_two_runs_and_is_shorter(
-    stack: TieredStack, runs: Runs, topic: str, policy: str
+@pytest.mark.contract("2.33", "1.6 end below the start", "1.6 topic made again and longer")
+@pytest.mark.parametrize(("count", "left"), [(3, range(0)), (8, range(5, 8))], ids=["shorter", "longer"])
+def test_a_topic_that_was_made_again_between_two_runs(
+    stack: TieredStack, runs: Runs, topic: str, policy: str, count: int, left: range
 ) -> None:
     given = first_landed(stack, runs, topic, 5, {"failOnDataLoss": policy, **ATTEMPTS})
     recreate_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(3))
-    lands(runs, given, "TOPIC_RECREATED", [])
+    produce_batch(stack.broker, topic, records(count))
+    lands(runs, given, "TOPIC_RECREATED", rows(left))
     if policy == "false":
         produce_batch(stack.broker, topic, records(2))
-        assert runs.land(given) == [(0, 3), (0, 4)]
-
-
-@pytest.mark.contract("1.6 topic made again and longer")
-def test_a_topic_that_was_made_again_between_two_runs_and_is_longer(
-    stack: TieredStack, runs: Runs, topic: str, policy: str
-) -> None:
-    given = first_landed(stack, runs, topic, 5, {"failOnDataLoss": policy})
-    recreate_topic(stack.broker, topic)
-    produce_batch(stack.broker, topic, records(8))
-    lands(runs, given, "TOPIC_RECREATED", rows(range(5, 8)))
+        assert runs.land(given) == rows(range(count, count + 2))
 
 
 @pytest.mark.contract(

@@ -10,7 +10,7 @@ import pytest
 from tests.rigs.stack.hdfs import write_site
 from tiered_stream.delta.requirements.hadoop_settings import NotForTasksError
 from tiered_stream.delta.requirements.s3a import S3aStore
-from tiered_stream.doctor.environment import Job, check_environment
+from tiered_stream.doctor.environment import Job, check_environment, check_platform
 from tiered_stream.doctor.finding import Examination, Finding, Known, Status
 from tiered_stream.doctor.spark_conf import SparkConf, read_spark_conf
 from tiered_stream.records import compiled
@@ -137,3 +137,20 @@ def test_what_tasks_do_not_follow_is_looked_for_among_all_that_the_files_say(tmp
     S3aStore(conf.hadoop_settings(), "s3a://other/t").check_supported()
     with pytest.raises(NotForTasksError, match="http.signer"):
         S3aStore(conf.hadoop_settings(), "s3a://lake/t").check_supported()
+
+
+def platform_in(**settings: str) -> list[Finding]:
+    examination = Examination(lambda _: None)
+    check_platform(examination, SparkConf(settings, None))
+    return examination.findings
+
+
+def test_a_managed_platform_is_a_warning_that_says_what_was_never_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert platform_in() == []
+    (by_settings,) = platform_in(**{"spark.cluster.type": "trident"})
+    assert by_settings.found.startswith("Microsoft Fabric")
+    monkeypatch.setenv("GLUE_VERSION", "6.0")
+    (by_environment,) = platform_in()
+    assert (by_environment.check, by_environment.status) == ("platform", Status.WARNING)
+    assert by_environment.found.startswith("AWS Glue (GLUE_VERSION=6.0): ")
+    assert "tiered-stream verify" in by_environment.fix

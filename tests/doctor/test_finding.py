@@ -36,6 +36,7 @@ def test_what_needs_a_failed_check_is_skipped_and_the_others_go_on() -> None:
     ]  # fmt: skip
     assert exit_code(told) == 1
     assert exit_code(told[2:]) == 0
+    assert exit_code([Finding("settings", Status.FAILED, ""), *told]) == 2, "the settings are refused"
 
 
 def test_an_error_of_ours_is_mended_by_the_first_class_that_fits() -> None:
@@ -61,10 +62,6 @@ def test_what_a_stranger_says_neither_steers_the_terminal_nor_fills_it() -> None
     (finding,) = examination.findings
     assert finding.found.startswith("broker \ufffd[2J\ufffdat one line x")
     assert len(finding.found) <= 2_000
-
-
-def test_refused_settings_have_an_exit_code_of_their_own() -> None:
-    assert exit_code([Finding("settings", Status.FAILED, "", ""), Finding("a", Status.FAILED, "", "")]) == 2
 
 
 def test_warnings_of_the_package_become_part_of_a_finding() -> None:

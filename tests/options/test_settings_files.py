@@ -44,24 +44,22 @@ empty=
     }
 
 
-def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:
-    assert read_settings(written(tmp_path, "")) == {}
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("", {}),
+        ("a=1\r\n  b=2\r\n\r\n\tc=3\r\n", {"a": "1", "b": "2", "c": "3"}),
+        ("a=1,\\\n  # 2,\\\n  3\nb=Login \\\n    u \\\n\n", {"a": "1,# 2,3", "b": "Login u "}),
+        *((f"a.b{separator}c = d:e", {"a.b": "c = d:e"}) for separator in ("=", ":", " ", " = ", "\t:\t")),
+        ("subscribe=t\n".encode("utf-8-sig"), {"subscribe": "t"}),
+    ],
+)
+def test_lines_are_read_as_by_java(tmp_path: Path, text: str | bytes, settings: dict[str, str]) -> None:
+    assert read_settings(written(tmp_path, text)) == settings
 
 
 def test_the_example_that_users_copy_can_be_read() -> None:
     assert read_settings(ROOT / "conf" / "ingest_to_delta.properties")["subscribe"] == "orders"
-
-
-def test_lines_may_be_indented_and_end_as_on_windows(tmp_path: Path) -> None:
-    assert read_settings(written(tmp_path, "a=1\r\n  b=2\r\n\r\n\tc=3\r\n")) == {"a": "1", "b": "2", "c": "3"}
-
-
-def test_a_backslash_joins_a_line_with_the_next(tmp_path: Path) -> None:
-    text = 'a=1,\\\n  # 2,\\\n  3\nkafka.sasl.jaas.config=Login required \\\n    username="u" \\\n\n'
-    assert read_settings(written(tmp_path, text)) == {
-        "a": "1,# 2,3",
-        "kafka.sasl.jaas.config": 'Login required username="u" ',  # as Java has it
-    }
 
 
 def test_a_name_that_is_there_twice_is_refused_without_its_values(tmp_path: Path) -> None:
@@ -76,11 +74,6 @@ def test_a_malformed_escape_is_refused_without_showing_it(tmp_path: Path) -> Non
     with pytest.raises(ConfigurationError, match=r"malformed .uxxxx escape") as refused:
         read_settings(path)
     assert "secret" not in str(refused.value)
-
-
-@pytest.mark.parametrize("separator", ["=", ":", " ", " = ", "\t:\t"])
-def test_names_end_as_in_java(tmp_path: Path, separator: str) -> None:
-    assert read_settings(written(tmp_path, f"a.b{separator}c = d:e")) == {"a.b": "c = d:e"}
 
 
 @given(st.dictionaries(st.text(JAVA_TEXT, min_size=1), st.text(JAVA_TEXT), max_size=5))
@@ -134,7 +127,3 @@ def test_sparks_own_file_may_repeat_a_name_as_spark_takes_it(tmp_path: Path) -> 
     assert read_spark_properties(file) == {"spark.a": "2", "spark.b": "x\n"}
     with pytest.raises(ConfigurationError, match=r"spark\.a twice"):
         read_settings(file)
-
-
-def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
-    assert read_settings(written(tmp_path, "subscribe=t\n".encode("utf-8-sig"))) == {"subscribe": "t"}

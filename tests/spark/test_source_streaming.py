@@ -14,7 +14,6 @@ from tests.reading import (
     build_segments,
     end_offsets,
     fill,
-    located_ends,
     options,
     records,
     run_available_now,
@@ -54,11 +53,29 @@ def offsets_in(spark: SparkSession, table: str) -> list[tuple[int, int]]:
     return sorted((row[0], row[1]) for row in spark.table(table).select("partition", "offset").collect())
 
 
+BOUNDED = {"boundedStreaming": "true", "endingOffsets": f'{{"{FOUR}":{{"0":700}}}}', "maxOffsetsPerTrigger": "400"}
+
+
 @SEVERAL_BATCHES.needed
-def test_a_limit_below_a_segment_cuts_inside_it(spark: SparkSession, segments: dict[str, str], name: str) -> None:
-    progress = run_in_memory(stream(spark, {**segments, "maxOffsetsPerTrigger": "200"}), name)
-    assert offsets_in(spark, name) == [(0, offset) for offset in range(1201)]
-    assert [end_offsets(each)[0] for each in progress] == [200, 300, 500, 600, 800, 900, 1100, 1201]
+@pytest.mark.contract("1.8 where a share ends")
+@pytest.mark.parametrize(
+    ("given", "ends"),
+    [
+        ({"maxOffsetsPerTrigger": "200"}, [200, 300, 500, 600, 800, 900, 1100, 1201]),
+        ({"maxOffsetsPerTrigger": "400"}, [300, 600, 900, 1201]),
+        ({"maxBytesPerTrigger": "{}"}, [600, 1201]),  # two and a half segments: one batch has each whole
+        (BOUNDED, [300, 700]),
+    ],
+)
+def test_batches_end_with_the_segments_that_fit_into_a_limit_or_within_one(
+    spark: SparkSession, segments: dict[str, str], name: str, given: dict[str, str], ends: list[int]
+) -> None:
+    bucket = Path(unquote(urlsplit(segments["remote.storage.uri"]).path))
+    size = max(path.stat().st_size for path in bucket.rglob("*.log"))
+    limited = {option: str(5 * size // 2) if value == "{}" else value for option, value in given.items()}
+    progress = run_in_memory(stream(spark, {**segments, **limited}), name)
+    assert offsets_in(spark, name) == [(0, offset) for offset in range(ends[-1])]
+    assert [end_offsets(each)[0] for each in progress] == ends
 
 
 def test_runs_with_a_limit_land_every_record_once_however_many_batches_spark_gives_a_run(
@@ -71,18 +88,6 @@ def test_runs_with_a_limit_land_every_record_once_however_many_batches_spark_giv
     assert sum(batches) == 1201 and max(batches) <= 400
     landed = spark.read.format("delta").load(str(tmp_path / "table")).select("offset").collect()
     assert sorted(row.offset for row in landed) == list(range(1201))
-
-
-@SEVERAL_BATCHES.needed
-@pytest.mark.contract("1.8 where a share ends")
-def test_a_limit_above_a_segment_lets_batches_end_with_segments(
-    spark: SparkSession, segments: dict[str, str], name: str
-) -> None:
-    progress = run_in_memory(stream(spark, {**segments, "maxOffsetsPerTrigger": "400"}), name)
-    assert offsets_in(spark, name) == [(0, offset) for offset in range(1201)]
-    *ends, last = [end_offsets(each)[0] for each in progress]
-    assert (ends, last) == ([300, 600, 900], 1201)
-    assert set(ends) <= set(located_ends(segments, FOUR, last))
 
 
 @pytest.mark.contract("2.1", "2.19")
@@ -126,14 +131,10 @@ def test_a_topic_that_is_made_again_during_the_query_is_data_loss(
 
 
 @SEVERAL_BATCHES.needed
-def test_a_bounded_stream_ends_with_available_now_and_idles_at_its_end_with_another_trigger(
+def test_a_bounded_stream_idles_at_its_end_without_available_now(
     spark: SparkSession, segments: dict[str, str], name: str
 ) -> None:
-    ending = {"boundedStreaming": "true", "endingOffsets": f'{{"{FOUR}":{{"0":700}}}}'}
-    frame = stream(spark, {**segments, **ending, "maxOffsetsPerTrigger": "400"})
-    progress = run_in_memory(frame, name)
-    assert [end_offsets(each)[0] for each in progress] == [300, 700]
-
+    frame = stream(spark, {**segments, **BOUNDED})
     query = frame.writeStream.format("memory").queryName(name).start()
     try:
         query.processAllAvailable()
@@ -141,16 +142,3 @@ def test_a_bounded_stream_ends_with_available_now_and_idles_at_its_end_with_anot
         assert offsets_in(spark, name) == [(0, offset) for offset in range(700)]
     finally:
         query.stop()
-
-
-@SEVERAL_BATCHES.needed
-def test_a_limit_in_bytes_lets_batches_end_with_the_segments_that_fit(
-    spark: SparkSession, segments: dict[str, str], name: str
-) -> None:
-    """A segment has 300 records of some 40 bytes in one batch: it is read whole or not at all."""
-    bucket = Path(unquote(urlsplit(segments["remote.storage.uri"]).path))
-    size = max(path.stat().st_size for path in bucket.rglob("*.log"))
-    given = {"maxBytesPerTrigger": str(2 * size + size // 2)}
-    progress = run_in_memory(stream(spark, {**segments, **given}), name)
-    assert offsets_in(spark, name) == [(0, offset) for offset in range(1201)]
-    assert [end_offsets(each)[0] for each in progress] == [600, 1201]

@@ -132,7 +132,7 @@ USES: Mapping[str, Sequence[Use | LogIn | str]] = {
         Elsewhere("ingest.storage.hdfs.auth", _SECURED),
         Elsewhere("export HADOOP_CONF_DIR", _SECURED),
     ],
-    "docs/guides/platforms.md": [Elsewhere("the platform is Databricks", "tests/doctor/test_platform_check.py")],
+    "docs/guides/platforms.md": [Elsewhere("the platform is Databricks", "tests/doctor/test_environment.py")],
     "docs/guides/replay.md": [Run("tiered-stream replay"), Run("tiered-stream replay")],
     "docs/guides/s3-services.md": [
         Elsewhere("remote.storage.uri=", _CONF),
