@@ -128,7 +128,7 @@ class Lives:
         """Watch all writes of this process within the block."""
         with ExitStack() as patches:
             for owner, method, place_of in (
-                (deltalake_commit.DeltalakeTransaction, "commit", lambda of, *_: of._of.uri),
+                (deltalake_commit.DeltalakeTransaction, "commit", lambda of, *_: of._of.spec.uri),
                 (delta_spark_commit.DeltaSparkTransaction, "commit", lambda of, *_: str(of._address)),
                 (DataFrameWriter, "save", lambda _, path=None, *__, **___: path),
                 (DeltaTable, "delete", lambda of, *_: getattr(of, "model_name", DEAD_LETTERS)),
