@@ -61,6 +61,13 @@ def test_of_several_headers_the_last_counts() -> None:
     assert found.guids[int(found.numbers[0])] == TWO
 
 
+def test_a_guid_has_one_number_whatever_follows_it_in_the_headers() -> None:
+    contents = [with_guid(ONE) + bytes([more]) for more in range(3)]
+    found = named([b"x"] * 4, [[(HEADER, content)] for content in (*contents, with_guid(TWO))])
+    assert [found.id_of(number) for number in found.numbers.tolist()] == [ONE, ONE, ONE, TWO]
+    assert len(set(found.numbers.tolist())) == 2
+
+
 def test_values_that_are_null_name_no_schema() -> None:
     found = named([None, b"x"], [[(HEADER, with_guid(ONE))], None])
     assert found.numbers.tolist() == [NONE, NONE]

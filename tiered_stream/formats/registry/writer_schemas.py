@@ -68,24 +68,24 @@ def named_schemas(slices: ByteSlices, header: str, headers: pa.ListArray | None)
     if last_headers is None:
         return NamedSchemas(numbers, sizes)
     places, contents = last_headers
-    guids: dict[int, UUID] = {}
+    guids: dict[UUID, int] = {}
     parsed = [_parsed(content, guids) for content in contents]
     rows = np.flatnonzero((places >= 0) & (slices.valid != 0))
     numbers[rows] = np.array([number for number, _ in parsed], np.int64)[places[rows]]
     sizes[rows] = 0
     places[slices.valid == 0] = -1
-    return NamedSchemas(numbers, sizes, guids, places, tuple(rest for _, rest in parsed))
+    by_number = {number: guid for guid, number in guids.items()}
+    return NamedSchemas(numbers, sizes, by_number, places, tuple(rest for _, rest in parsed))
 
 
-def _parsed(content: bytes, guids: dict[int, UUID]) -> tuple[int, bytes]:
+def _parsed(content: bytes, guids: dict[UUID, int]) -> tuple[int, bytes]:
     """Return the number of the schema that a header value names, and the bytes after its id or GUID.
 
-    A GUID is added to `guids` under a new number. If the header has neither an id nor a GUID, the number is
+    A GUID that is not in `guids` is added with a new number. If the header has neither an id nor a GUID, the number is
     `BAD_HEADER`.
     """
     if content[:1] == b"\1" and len(content) >= _GUID_SIZE:
-        number = _FIRST_GUID + len(guids)
-        guids[number] = UUID(bytes=content[1:_GUID_SIZE])
+        number = guids.setdefault(UUID(bytes=content[1:_GUID_SIZE]), _FIRST_GUID + len(guids))
         return number, content[_GUID_SIZE:]
     schema_id = int.from_bytes(content[1:PREFIX_SIZE])
     if content[:1] == b"\0" and len(content) >= PREFIX_SIZE and schema_id < _FIRST_GUID:
