@@ -260,6 +260,11 @@ def test_a_response_that_is_cut_off_is_no_listener(length: int) -> None:
     assert broker_check._parse(whole[:length], tls=False) in (None, broker_check.Listener(False, ("",)))
 
 
+def test_a_response_with_a_null_in_place_of_a_mechanism_is_no_listener() -> None:
+    with_null = b"\0" * 4 + b"tist" + b"\0\x21" + b"\0\0\0\2" + b"\0\5PLAIN" + b"\xff\xff"
+    assert broker_check._parse(with_null, tls=False) is None
+
+
 @pytest.mark.usefixtures("at_once")
 def test_brokers_that_respond_slowly_are_waited_for_and_this_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

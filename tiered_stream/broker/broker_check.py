@@ -250,5 +250,5 @@ def _parse(response: bytes, *, tls: bool) -> Listener | None:
     if body.error_code == _ILLEGAL_SASL_STATE:
         return Listener(tls, ())
     mechanisms = tuple(body.mechanisms or ())[:_MAX_MECHANISMS]
-    are_names = mechanisms and all(map(_MECHANISM.fullmatch, mechanisms))
+    are_names = mechanisms and all(name and _MECHANISM.fullmatch(name) for name in mechanisms)  # a name may be null
     return Listener(tls, mechanisms) if are_names else None
