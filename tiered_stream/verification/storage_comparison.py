@@ -9,6 +9,7 @@ the storage, the comparison checks this package's reading against the brokers' r
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -307,13 +308,13 @@ class _Comparison:
         (segment,) = {str(location.segment) for location in record.locations}
         return StorageDifference(offset, kind, detail, segment)
 
-    def _rows(self, split: Split) -> dict[int, int]:
+    def _rows(self, split: Split) -> dict[int, list[int]]:
         """Read a split, and return the hashes of its rows, by offset."""
-        return {
-            offset: row_hash
-            for offsets, hashes in self._hashed(split)
-            for offset, row_hash in zip(offsets.tolist(), hashes.tolist(), strict=True)
-        }
+        rows = defaultdict[int, list[int]](list)
+        for offsets, hashes in self._hashed(split):
+            for offset, row_hash in zip(offsets.tolist(), hashes.tolist(), strict=True):
+                rows[offset].append(row_hash)
+        return rows
 
     def _column_difference(self, record: Split) -> str:
         ours, theirs = (self._record(side) for side in (record, replace(record, locations=())))
@@ -336,18 +337,20 @@ def part_of(split: Split, offsets: OffsetRange) -> Split:
     return replace(split, offsets=common, locations=tuple(within(split.locations, common)))
 
 
-def first_difference(ours: Mapping[int, int], theirs: Mapping[int, int]) -> tuple[int, Kind] | None:
+def first_difference(ours: Mapping[int, list[int]], theirs: Mapping[int, list[int]]) -> tuple[int, Kind] | None:
     """Return the first offset at which storage (`ours`) and brokers (`theirs`) differ, and the kind of difference.
 
-    The result is None if storage and brokers are equal. Each argument has the hashes of rows, by offset.
+    The result is None if storage and brokers are equal. Each argument has the hashes of rows, by offset. An offset may
+    have several rows, because a damaged log may have a record twice.
     """
     offsets = ours.keys() | theirs.keys()
     offset = min((offset for offset in offsets if ours.get(offset) != theirs.get(offset)), default=None)
     if offset is None:
         return None
-    if offset not in ours:
-        return offset, Kind.MISSING
-    return offset, Kind.DIFFERENT if offset in theirs else Kind.EXTRA
+    our_count, their_count = len(ours.get(offset, ())), len(theirs.get(offset, ()))
+    if our_count == their_count:
+        return offset, Kind.DIFFERENT
+    return offset, Kind.EXTRA if our_count > their_count else Kind.MISSING
 
 
 def _unreadable(start: int, error: errors.TieredStreamError) -> _Compared:
