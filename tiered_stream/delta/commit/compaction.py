@@ -110,11 +110,11 @@ def _thread() -> ThreadPoolExecutor:
 
 
 def _compact(spark: SparkSession, address: TableAddress, spec: TableSpec) -> None:
-    """Compact the table, to which deltalake commits, if one of its partitions has many small files.
+    """Compact the table, to which deltalake commits.
 
-    deltalake compacts the table, unless the session's delta-spark has opened it. In that case deltalake would need
-    delta-spark's lock. Because deltalake compacts and commits in one call, batches would wait for the lock during the
-    whole compaction. So delta-spark compacts the table.
+    deltalake compacts the partitions that have many small files, unless the session's delta-spark has opened the table.
+    In that case deltalake would need delta-spark's lock. Because deltalake compacts and commits in one call, batches
+    would wait for the lock during the whole compaction. So delta-spark compacts the table, and Delta chooses the files.
     """
     excluded = excluded_delta_spark(spark, address, spec)
     if excluded is None or not excluded.is_opened():
