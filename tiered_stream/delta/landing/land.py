@@ -28,7 +28,7 @@ from tiered_stream.delta.commit.open_table import (
 from tiered_stream.delta.landing import landing_by_topic as by_topic
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.landing.spark_lane import SparkLane, check_spark_sink
-from tiered_stream.delta.requirements.lane import Lane, TableDescription
+from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
 from tiered_stream.delta.requirements.session_requirements import with_session_codec
 from tiered_stream.delta.schema.routing import Route, Routing, TaskSettings
 from tiered_stream.delta.schema.row_plan import plan_topics
@@ -119,8 +119,8 @@ def plan_query(
 class Landing:
     """Planned query for one table or for many, ready to start.
 
-    `reason` is a text for the log. It says why the query takes its lane, and who commits to its only table and why. The
-    query of the Spark lane is `by_spark`; None: the query takes the direct lane.
+    `reason` is a text for the log. It says why the query takes its lane, who commits to its only table and why, and
+    which columns get NULL. The query of the Spark lane is `by_spark`; None: the query takes the direct lane.
     """
 
     spark: SparkSession
@@ -225,12 +225,21 @@ def _plan_table(
         folders = by_topic.dead_letter_folder(spark, spec.rows.dead_letter_table)
         routing = Routing(opened.spec, (route,), rows=opened.rows, dead_letter_folders=folders, has_rules=True)
         reason = f"nothing in the table forbids it; {opened.by} commits ({opened.reason})"
+        reason += _null_columns(opened.description, opened.spec)
         return Landing(spark, run, query.options, reason, bounded, routing=routing, opened=opened, table=str(address))
     _check_spark_lane(spec, lane, address, opened)
     reads_log = not (unreachable or is_connect(spark))
-    spec, fitted = _prepare_spark_lane(spark, address, spec, rows, create, reads_log=reads_log)
+    spec, fitted, known = _prepare_spark_lane(spark, address, spec, rows, create, reads_log=reads_log)
     by_spark = SparkLane(spark, address, spec, fitted, query.options, run, bounded, reachable=unreachable is None)
-    return Landing(spark, run, query.options, opened, bounded, by_spark, table=str(address))
+    reason = opened + (_null_columns(known, spec) if known else "")
+    return Landing(spark, run, query.options, reason, bounded, by_spark, table=str(address))
+
+
+def _null_columns(description: TableDescription, spec: TableSpec) -> str:
+    """Return a text for the log with the table's columns that get NULL in every row; it may be empty."""
+    own = {name.lower() for name in spec.own_columns}
+    names = [name for name in columns_left_null(description, spec.schema) if name.lower() not in own]
+    return f"; NULL in {', '.join(names)}, which records do not have" if names else ""
 
 
 def _prepare_spark_lane(
@@ -241,11 +250,11 @@ def _prepare_spark_lane(
     create: Callable[[TableAddress], None],
     *,
     reads_log: bool,
-) -> tuple[TableSpec, Mapping[str, RowFormat]]:
+) -> tuple[TableSpec, Mapping[str, RowFormat], TableDescription | None]:
     """Create the table if it is missing; return `spec` and the row formats `rows` with the table's types and rules.
 
-    If the table cannot be described, the row formats are returned unchanged. `reads_log` is false if this process
-    cannot read the table's log before the table is created.
+    The third value describes the table. If it is None, the row formats are returned unchanged. `reads_log` is false if
+    this process cannot read the table's log before the table is created.
     """
     check_table(spark, address.path)
     known = _description(spark, address, spec) if reads_log else None
@@ -257,7 +266,7 @@ def _prepare_spark_lane(
         typed = not all(row_format.is_plain for row_format in rows.values())
         get = partial(spark.conf.get, default=None)
         check_spark_sink(get, spec.name, known, shared_columns(rows.values(), day), day, typed=typed)
-    return replace(spec, columns=shared_columns(rows.values(), day)), rows
+    return replace(spec, columns=shared_columns(rows.values(), day)), rows, known
 
 
 def _check_spark_lane(spec: TableSpec, lane: str, address: TableAddress, why_not: str) -> None:
