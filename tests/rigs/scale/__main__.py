@@ -13,12 +13,11 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 
 from rich.console import Console
 
-from tests.rigs.scale.measured import Meter, Step
+from tests.rigs.scale.measured import Step, steps_of
 from tests.rigs.stack.build import ROOT, build_folder
 
 FIGURES = ROOT / "build" / "scale.json"
@@ -55,12 +54,7 @@ def measure(part: Part, scale: float, folder: Path) -> list[Step]:
     own = folder / (part.folder or part.name)
     own.mkdir(exist_ok=True)
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        return process.submit(_steps, part.module, scale, own, part.arguments).result()
-
-
-def _steps(module: str, scale: float, folder: Path, arguments: Sequence[float]) -> list[Step]:
-    meter: Meter = import_module(f"tests.rigs.scale.{module}").measure(scale, folder, *arguments)
-    return meter.steps
+        return process.submit(steps_of, part.module, scale, own, part.arguments).result()
 
 
 def report(steps: Sequence[Step]) -> str:

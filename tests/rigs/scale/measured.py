@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
@@ -110,3 +111,9 @@ def memory(name: str) -> float:
 
 def status(name: str) -> float:
     return kib(Path("/proc/self/status"), name) / 1024
+
+
+def steps_of(module: str, scale: float, folder: Path, arguments: Sequence[float]) -> list[Step]:
+    """Return the steps that `measure` of the part's module takes. A new process finds no function of `__main__`."""
+    meter: Meter = import_module(f"tests.rigs.scale.{module}").measure(scale, folder, *arguments)
+    return meter.steps
