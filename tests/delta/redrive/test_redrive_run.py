@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -62,10 +63,13 @@ def test_what_decodes_by_now_is_brought_in_once_and_the_rest_is_told(spark: Spar
     assert (dry.appended, dry.left, table.letters) == ({str(table.table): 10}, left, list(range(10, 21)))
     assert table.redrive(DeadLetterFilter(topics=["others"])).left == {}
     assert table.redrive(DeadLetterFilter(to_ms=1_700_000_000_000)).appended == {}
+    sessions: Any = spark._jvm and spark._jvm.SparkSession
+    in_python = SparkSession._activeSession
+    sessions.clearActiveSession()  # as in a thread that has not used Spark
     report = table.redrive(DeadLetterFilter(["orders"], 1_700_000_000_000, 1_700_000_000_001))
     assert (report.appended, report.left) == ({str(table.table): 10}, left)
-    active = SparkSession.getActiveSession()
-    assert active is None or active._jsparkSession.equals(spark._jsparkSession), "a copy of the session is active"
+    assert sessions.getActiveSession().get().equals(spark._jsparkSession), "a copy of the session is active"
+    assert SparkSession._activeSession is in_python
     assert (table.ids, table.letters) == (list(range(20)), [20])
     assert table.read().where("day IS NULL").isEmpty()
 

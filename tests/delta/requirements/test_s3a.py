@@ -108,6 +108,12 @@ def test_keys_may_be_in_credential_files() -> None:
     assert s3a({}, files=files).credentials() == STATIC
 
 
+def test_a_token_of_the_job_without_keys_does_not_go_with_the_sessions_keys() -> None:
+    session = s3a({**KEYS, "fs.s3a.endpoint.region": "r1"})
+    storage, _ = session.find(table_storage({"ingest.storage.aws.session.token": "of-the-job"}))
+    assert (storage.access_key_id, storage.session_token) == ("id", None)
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

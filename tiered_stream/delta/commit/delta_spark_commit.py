@@ -75,7 +75,7 @@ class DeltaSparkTable:
             TableError: the table cannot be read, or its name in the catalog now means another folder.
         """
         with _java_errors(self._address, "opened"):
-            _activate(self._spark)
+            activate(self._spark)
             transaction = self._started(self._log())
             if transaction.snapshot().version() < 0:
                 return None
@@ -99,7 +99,7 @@ class DeltaSparkTable:
             TableError: Delta cannot read the table, or cannot commit to it.
         """
         with _java_errors(self._address, "changed"):
-            _activate(self._spark)
+            activate(self._spark)
             delta_log, statistics = self._log(), _module(_delta(self._spark).stats, "StatisticsCollection")
             all_files = [getattr(statistics, f"recompute$default${number}")() for number in (4, 5)]
             statistics.recompute(self._spark._jsparkSession, delta_log, delta_log.initialCatalogTable(), *all_files)
@@ -152,7 +152,7 @@ class DeltaSparkTable:
         """
         with _java_errors(self._address, "locked"):
             if self._address.path is None:
-                _activate(self._spark)
+                activate(self._spark)
                 opened = self._log()  # only the catalog knows how a table is opened by name
             else:
                 cache, key = self._opened
@@ -290,7 +290,7 @@ def _module(package: Any, name: str) -> Any:
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
-def _activate(spark: SparkSession) -> None:
+def activate(spark: SparkSession) -> None:
     """Make `spark` the thread's active session if the thread has none, because Delta uses the active session.
 
     The thread of a streaming query already has one.

@@ -350,7 +350,7 @@ class S3aStore(SessionStore):
                 s3_requester_pays=own.s3_requester_pays or self.is_on(REQUESTER_PAYS),
             )
             if own.access_key_id is None and not own.anonymous:
-                storage = replace(storage, **self.credentials())
+                storage = replace(storage, **{"session_token": None, **self.credentials()})
         except NotForTasksError as error:
             why_not = str(error)
         if storage.s3_endpoint_url is None and storage.s3_region is None and why_not is None:
