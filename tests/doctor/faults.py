@@ -20,7 +20,7 @@ from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.model import TopicPartition
-from tiered_stream.options.offset_json import Notes, StreamOffsets, stream_offsets_to_dict
+from tiered_stream.options.offset_json import LastOffsets, Notes, StreamOffsets
 
 S3A_TABLE = {"ingest.table": f"s3a://{LAKE}/orders", "ingest.checkpointLocation": f"s3a://{LAKE}/checkpoints/orders"}
 
@@ -107,7 +107,7 @@ def _landed(site: Site, folder: Path) -> Planted:
 def _planned_before(site: Site, folder: Path) -> Planted:
     """The same, and a start that was refused for it; now the offsets are corrected, but not the checkpoint."""
     partition = TopicPartition(TIERED, 0)
-    plan = stream_offsets_to_dict(StreamOffsets({partition: 91}, Notes(start={partition: 20})))
+    plan = LastOffsets().to_dict(StreamOffsets({partition: 91}, Notes(start={partition: 20})))
     (folder / "checkpoint" / "offsets").mkdir(parents=True)
     (folder / "checkpoint" / "offsets" / "0").write_text("\n".join(["v1", "{}", json.dumps(plan)]))
     _landed(site, folder)

@@ -9,15 +9,7 @@ import pytest
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import TopicPartition
-from tiered_stream.options.offset_json import (
-    KnownEnd,
-    Notes,
-    StreamOffsets,
-    notes_of,
-    offsets_from_dict,
-    stream_offsets_from_dict,
-    stream_offsets_to_dict,
-)
+from tiered_stream.options.offset_json import KnownEnd, LastOffsets, Notes, StreamOffsets, notes_of, offsets_from_dict
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NOTES = [
@@ -33,24 +25,24 @@ NOTES = [
 
 @pytest.mark.parametrize("notes", NOTES)
 def test_notes_go_through_the_offset_log(notes: Notes) -> None:
-    form = stream_offsets_to_dict(StreamOffsets({T0: 9}, notes))
+    form = LastOffsets().to_dict(StreamOffsets({T0: 9}, notes))
     logged = json.loads(json.dumps(form))
-    read = stream_offsets_from_dict(logged)
+    read = LastOffsets().from_dict(logged)
     assert (read, notes_of(read)) == ({T0: 9}, notes)
-    assert stream_offsets_to_dict(read) == logged
+    assert LastOffsets().to_dict(read) == logged
 
 
 @pytest.mark.parametrize("notes", NOTES)
 def test_a_reader_that_knows_no_notes_reads_the_offsets(notes: Notes) -> None:
-    form = stream_offsets_to_dict(StreamOffsets({T0: 9}, notes))
+    form = LastOffsets().to_dict(StreamOffsets({T0: 9}, notes))
     assert offsets_from_dict(form) == {T0: 9}
     kafka_source = {(topic, int(part)): at for topic, parts in form.items() for part, at in parts.items()}
     assert kafka_source == {("t", 0): 9}, "as in Spark's JsonUtils.partitionOffsets"
 
 
 def test_the_same_offsets_with_other_notes_have_another_form() -> None:
-    form = stream_offsets_to_dict({T0: 9})
-    assert stream_offsets_to_dict(StreamOffsets({T0: 9}, Notes(initial=True))) != form == {"t": {"0": 9}}
+    last = LastOffsets()
+    assert last.to_dict(StreamOffsets({T0: 9}, Notes(initial=True))) != last.to_dict({T0: 9}) == {"t": {"0": 9}}
 
 
 @pytest.mark.parametrize(
@@ -69,4 +61,4 @@ def test_the_same_offsets_with_other_notes_have_another_form() -> None:
 )
 def test_a_damaged_note_is_an_error(note: str) -> None:
     with pytest.raises(ConfigurationError, match="note that cannot be read"):
-        stream_offsets_from_dict({"t": {"0": 9}, note: {}})
+        LastOffsets().from_dict({"t": {"0": 9}, note: {}})

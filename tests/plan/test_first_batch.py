@@ -9,7 +9,7 @@ import pytest
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tiered_stream.errors import ConfigurationError, DataLossError
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
-from tiered_stream.options.offset_json import notes_of, stream_offsets_from_dict, stream_offsets_to_dict
+from tiered_stream.options.offset_json import LastOffsets, notes_of
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.stream import StreamPlanner
 
@@ -49,7 +49,7 @@ def logged(reader: InMemoryOffsets, given: dict[str, str], *, limited: bool = Tr
 
 def through_log(end: PartitionOffsets) -> Offsets:
     """The offsets after they were JSON in Spark's offset log."""
-    offsets = stream_offsets_from_dict(json.loads(json.dumps(stream_offsets_to_dict(end))))
+    offsets = LastOffsets().from_dict(json.loads(json.dumps(LastOffsets().to_dict(end))))
     assert isinstance(offsets, dict)
     return offsets
 

@@ -10,7 +10,7 @@ from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tests.plan.made_up_tier import MadeUpTier
 from tiered_stream.errors import DataLossError, OpenTransactionError, UnknownTopicError
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, uuid_to_text
-from tiered_stream.options.offset_json import stream_offsets_from_dict, stream_offsets_to_dict
+from tiered_stream.options.offset_json import LastOffsets
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.stream import StreamPlanner
 
@@ -295,7 +295,7 @@ def test_a_topic_made_again_is_noticed_even_when_it_has_grown_past_the_old_one()
 
 def restarted(end: PartitionOffsets) -> PartitionOffsets:
     """The end of a micro-batch, as the next run finds it in Spark's offset log."""
-    return stream_offsets_from_dict(json.loads(json.dumps(stream_offsets_to_dict(end))))
+    return LastOffsets().from_dict(json.loads(json.dumps(LastOffsets().to_dict(end))))
 
 
 @pytest.mark.contract("1.6 topic made again and longer")

@@ -8,7 +8,7 @@ import pytest
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tiered_stream.errors import ConfigurationError, DataLossError
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
-from tiered_stream.options.offset_json import notes_of, stream_offsets_from_dict, stream_offsets_to_dict
+from tiered_stream.options.offset_json import LastOffsets, notes_of
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.stream import StreamPlanner
@@ -147,7 +147,7 @@ def batch(reader: InMemoryOffsets, start: PartitionOffsets | None, **given: str)
     """The end of the next micro-batch by a new run, after it was JSON in Spark's offset log."""
     stream = planner(reader, **given)
     end = stream.next_end(stream.initial() if start is None else start, limited=True)
-    return stream_offsets_from_dict(json.loads(json.dumps(stream_offsets_to_dict(end))))
+    return LastOffsets().from_dict(json.loads(json.dumps(LastOffsets().to_dict(end))))
 
 
 def test_an_end_before_now_stays_when_the_query_starts_again_later(clock: dict[str, int]) -> None:

@@ -11,6 +11,7 @@ and older releases of this package read such a topic as no offset.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from tiered_stream.options.types import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, wh
 EARLIEST = -2
 LATEST = -1
 
+_SHOWN_CHARACTERS = 200
 _FORM = '{"topic":{"0":6}}'
 _INITIAL, _START, _END, _TOPIC_IDS = "initial offsets", "startingOffsets=", "ending=", "topicIds="
 
@@ -39,14 +41,14 @@ def offsets_from_dict(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPart
     """
     offsets: dict[TopicPartition, int] = {}
     if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
-        raise ConfigurationError(f"the checkpoint's offsets are not of the form {_FORM}: {topics!s:.200}")
+        raise ConfigurationError(f"the checkpoint's offsets are not of the form {_FORM}: {_shown(topics)}")
     for topic, partitions in topics.items():
         if partitions and not is_topic_name(topic):
-            raise ConfigurationError(f"the checkpoint's offsets have {topic!r:.200}, which is no topic's name")
+            raise ConfigurationError(f"the checkpoint's offsets have {_shown(topic)!r}, which is no topic's name")
         for partition, offset in partitions.items():
             if not _is_partition(partition) or type(offset) is not int or not 0 <= offset <= LONG_MAX:
                 raise ConfigurationError(
-                    f"the checkpoint's offsets have {offset!s:.200} as the offset of {topic}-{partition}"
+                    f"the checkpoint's offsets have {_shown(offset)} as the offset of {topic}-{partition}"
                 )
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
@@ -110,18 +112,40 @@ def notes_of(offsets: PartitionOffsets) -> Notes:
     return offsets.notes if isinstance(offsets, StreamOffsets) else _NO_NOTES
 
 
-def stream_offsets_from_dict(topics: Mapping[str, Mapping[str, int]]) -> StreamOffsets:
-    """Convert a checkpoint's offsets from Spark's nested form into offsets by partition, with their notes.
+class LastOffsets:
+    """Converter between `StreamOffsets` and Spark's nested form `{topic: {partition: offset}}`, with a cache.
 
-    Raises:
-        ConfigurationError: the offsets do not have that form, or an offset is negative or beyond 64 bits.
+    The cache has the last two results of `to_dict`, because Spark passes the same offsets again at each trigger.
     """
-    return StreamOffsets(offsets_from_dict(topics), _notes_from(topics))
 
+    def __init__(self) -> None:
+        self._cache: deque[tuple[dict[str, dict[str, int]], PartitionOffsets]] = deque(maxlen=2)
 
-def stream_offsets_to_dict(offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
-    """Convert offsets and their notes, if they have some, into Spark's nested form."""
-    return {**offsets_to_dict(offsets), **_notes_to_dict(notes_of(offsets))}
+    def from_dict(self, topics: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
+        """Convert offsets from Spark's nested form into offsets by partition, with their notes.
+
+        If `topics` equals a cached result of `to_dict`, the cached offsets are returned. Callers must not change the
+        result.
+
+        Raises:
+            ConfigurationError: the offsets do not have that form, or an offset is negative or beyond 64 bits.
+        """
+        for form, offsets in self._cache:
+            if form == topics:
+                return offsets
+        return StreamOffsets(offsets_from_dict(topics), _notes_from(topics))
+
+    def to_dict(self, offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
+        """Convert offsets and their notes into Spark's nested form, or return the cached result for equal offsets.
+
+        Callers must not change the result.
+        """
+        for form, cached in self._cache:
+            if offsets == cached and notes_of(offsets) == notes_of(cached):
+                return form
+        form = {**offsets_to_dict(offsets), **_notes_to_dict(notes_of(offsets))}
+        self._cache.append((form, offsets))
+        return form
 
 
 def _notes_to_dict(notes: Notes) -> dict[str, dict[str, int]]:
@@ -242,6 +266,11 @@ def _example(form: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{error}; expected e.g. {form}") from error
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _is_partition(key: str) -> bool:

@@ -19,7 +19,7 @@ from pyspark.sql import datasource
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.driver_log import offset_lag
-from tiered_stream.options.offset_json import stream_offsets_from_dict, stream_offsets_to_dict
+from tiered_stream.options.offset_json import LastOffsets
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.settings_files import naming_lines
 from tiered_stream.process.heap_and_gc import collect_old_rarely
@@ -64,10 +64,11 @@ class PlannedStream(datasource.DataSourceStreamReader):
     def __init__(self, options: Options) -> None:
         self.options = options
         self.opened: OpenedStream | None = None
+        self.offsets = LastOffsets()
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors need no planner, and its connections cannot be pickled.
-        return {"options": self.options, "opened": None}
+        return {"options": self.options, "opened": None, "offsets": None}
 
     def open(self) -> OpenedStream:
         """Return the objects that plan the query; the first call connects to the brokers or to the archive."""
@@ -111,7 +112,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
             initial = opened.planner.initial()
             if opened.group is not None:
                 opened.group.begin(initial)
-        return stream_offsets_to_dict(initial)
+        return self.offsets.to_dict(initial)
 
     def next_end(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Return the end offsets of the micro-batch from `start`.
@@ -119,7 +120,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
         The planner applies the limits itself, including `minOffsetsPerTrigger`.
         """
         with self._planning():
-            opened, done = self.open(), stream_offsets_from_dict(start)
+            opened, done = self.open(), self.offsets.from_dict(start)
             end = opened.planner.next_end(done, limited=limited)
         is_finished = end is done and opened.planner.available_now
         if opened.group is not None:
@@ -131,7 +132,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
             opened.batch_log.finish()
         else:
             opened.batch_log.report()  # Spark asks for the next end when all tasks of the micro-batch before have ended
-        return start if end is done else stream_offsets_to_dict(end)
+        return start if end is done else self.offsets.to_dict(end)
 
     @property
     def batch_log(self) -> tuple[ReportAddress, ...]:
@@ -150,7 +151,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
 
         with self._planning():
             opened = self.open()
-            ranges = opened.planner.ranges(stream_offsets_from_dict(start), stream_offsets_from_dict(end))
+            ranges = opened.planner.ranges(self.offsets.from_dict(start), self.offsets.from_dict(end))
             return list(opened.left_to_brokers.marked(plan(), plan))
 
     def logged(
@@ -163,7 +164,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
                 line is logged when all reports have arrived. If false, it is logged when the next one is planned.
         """
         opened = self.open()
-        lag = offset_lag(stream_offsets_from_dict(end), opened.planner.latest() or {})
+        lag = offset_lag(self.offsets.from_dict(end), opened.planner.latest() or {})
         opened.batch_log.begin(len(partitions) if one_report_each else 0, lag, end)
         return partitions
 
@@ -247,7 +248,7 @@ if TYPE_CHECKING or HAS_READ_LIMITS:
 
         def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
             latest = self.opened.planner.latest() if self.opened else None
-            return stream_offsets_to_dict(latest) if latest else None
+            return self.offsets.to_dict(latest) if latest else None
 
     _Base = StreamWithSparkLimits
 else:

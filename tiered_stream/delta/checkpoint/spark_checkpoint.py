@@ -17,7 +17,7 @@ import orjson
 
 from tiered_stream.errors import ConfigurationError, CorruptDataError, UnsupportedDataError, naming
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
-from tiered_stream.options.offset_json import StreamOffsets, notes_of, offsets_from_dict, stream_offsets_from_dict
+from tiered_stream.options.offset_json import LastOffsets, StreamOffsets, notes_of, offsets_from_dict
 from tiered_stream.options.types import LONG_MAX
 
 MAX_FILE_BYTES = 64 << 20
@@ -239,4 +239,4 @@ def micro_batch_offsets(checkpoint: SparkCheckpoint, batch_id: int) -> BatchOffs
 
 def _offsets(ends: BatchEnds | None) -> PartitionOffsets:
     texts = [text for text in ends.by_source.values() if text is not None] if ends else []
-    return stream_offsets_from_dict(orjson.loads(texts[0])) if len(texts) == 1 else StreamOffsets({})
+    return LastOffsets().from_dict(orjson.loads(texts[0])) if len(texts) == 1 else StreamOffsets({})

@@ -32,7 +32,6 @@ from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import RowRules, TableRules, UncertainCheckError
 from tiered_stream.model import ASSUMED_RECORD_BYTES, ReportAddress, Split
 from tiered_stream.observe.metrics import new_part
-from tiered_stream.options.offset_json import offsets_from_dict
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.process.heap_and_gc import settle_worker, share_heap
 from tiered_stream.spark.source import BatchReader
@@ -237,7 +236,7 @@ class FilesReader(StreamReader):
         return {**super().__getstate__(), "_tasks": self._tasks}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        self._tasks.routing.check_apart({partition.topic for partition in offsets_from_dict(end)})
+        self._tasks.routing.check_apart({partition.topic for partition in self.offsets.from_dict(end)})
         return self.logged(self._tasks.partitions(self.splits(start, end), self._rules, self.batch_log), end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ from tiered_stream.delta.settings.ingest_settings import (
 from tiered_stream.errors import CorruptDataError, TieredStreamError
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS, GatewaySettings
 from tiered_stream.options.given_options import OPTIONS, GivenOptions
-from tiered_stream.options.offset_json import offsets_to_json, stream_offsets_from_dict
+from tiered_stream.options.offset_json import LastOffsets, offsets_to_json
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.remote_options import ENDING_OFFSETS
 from tiered_stream.options.settings_files import parse_assignments, read_settings
@@ -166,7 +166,7 @@ def checkpoint_offsets(data: bytes) -> None:
         found = json.loads(data)
     except (ValueError, RecursionError):
         raise CorruptDataError("Spark reads no JSON") from None
-    stream_offsets_from_dict(found)
+    LastOffsets().from_dict(found)
 
 
 def key_store(data: bytes) -> None:
