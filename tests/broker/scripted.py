@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer import FetchRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest
 
 from tests.broker.responses import DescribedTopic, fetch_response, fetched_partition, metadata_response
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
+from tiered_stream.broker.list_offsets import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
 
 TOPIC_ID = UUID(int=7)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.broker.scripted import (
     TOPIC_ID,
     FetchRequest,
-    ListOffsetsRequest,
     MetadataRequest,
     ScriptedClient,
     answering,
@@ -27,6 +26,7 @@ from tests.records.batches import marker_batch, transactional_batch
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tiered_stream.broker.connections import Deadline
+from tiered_stream.broker.list_offsets import ListOffsetsRequest
 from tiered_stream.broker.range_reader import _Position, offset_after, read_range
 from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
 from tiered_stream.errors import (

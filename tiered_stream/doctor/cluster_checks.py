@@ -10,15 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.consumer import ListOffsetsRequest
-
 from tiered_stream import errors
 from tiered_stream.broker.broker_check import meet_brokers, mismatch
 from tiered_stream.broker.client import api_versions, open_client, supported_feature
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_request
 from tiered_stream.broker.kafka_errors import certificate_fix
-from tiered_stream.broker.list_offsets import BrokerOffsetReader, topic_configs
+from tiered_stream.broker.list_offsets import BrokerOffsetReader, ListOffsetsRequest, topic_configs
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS

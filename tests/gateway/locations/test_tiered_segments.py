@@ -9,9 +9,9 @@ from urllib.request import urlopen
 from uuid import UUID
 
 import pytest
-from kafka.protocol.consumer import ListOffsetsRequest
 
 from tests.locate.metadata_topic.scripted_tier import LOG_END, ScriptedTier, segment_record
+from tiered_stream.broker.list_offsets import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.locations import faulty_partitions, tiered_segments
