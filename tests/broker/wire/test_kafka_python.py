@@ -129,6 +129,15 @@ def test_an_overlong_number_is_refused_at_its_sixth_byte(where: bytes) -> None:
         answered(PlainProtocol(client_id="us"), MetadataRequest(topics=None), 12, b"\0" + where + b"\xff" * 600_000)
 
 
+def test_what_is_said_again_is_not_decoded_again() -> None:
+    protocol, content = PlainProtocol(client_id="us"), b"\0" + bytes(METADATA.encode(version=12))
+    first, again = (answered(protocol, MetadataRequest(topics=None), 12, content) for _ in range(2))
+    assert again is first
+    another = answered(protocol, MetadataRequest(topics=None), 12, content.replace(b"\2c", b"\2d"))
+    assert (first.cluster_id, another.cluster_id) == ("c", "d")
+    assert answered(protocol, MetadataRequest(topics=None), 12, content) is first, "several questions take turns"
+
+
 def test_bytes_that_come_together_with_the_connections_end_are_received() -> None:
     """A broker that refuses a login answers and closes."""
 

@@ -15,6 +15,7 @@ import socket
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from ssl import SSLWantReadError, SSLWantWriteError
 from struct import Struct
 from typing import Any, ClassVar
@@ -30,9 +31,10 @@ from kafka.net.sasl.scram import SaslMechanismScram, ScramClient
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.frame import KafkaBytes
-from kafka.protocol.metadata import ApiVersionsResponse
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
+from tiered_stream.process.caches import SingleFlightCache
 from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 
 __all__ = [
@@ -52,6 +54,13 @@ _TEXT_LENGTH = Struct(">h")
 _CORRELATION_ID_BYTES = 4
 _LARGE = 64 << 10
 """Smallest size in bytes of a field or a read that is not copied. A TLS record is smaller."""
+_CACHE_BYTES = 4 << 20
+
+ResponseCache = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
+"""Cache of decoded responses, by version and encoded bytes.
+
+A value is a pair: the number of encoded bytes, and the decoded response.
+"""
 
 FEWEST_SCRAM_ITERATIONS = 4096
 """Lowest number of iterations for which a proof of the password is sent (Kafka: `ScramMechanism.minIterations`)."""
@@ -177,7 +186,18 @@ def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes,
 
 
 class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
-    """Protocol of a connection that reads responses with kafka-python's decoders that are not generated."""
+    """Protocol of a connection that caches Metadata responses.
+
+    It reads responses with kafka-python's decoders that are not generated.
+
+    Decoding the Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes stay the same, and the
+    response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time,
+    so `list_offsets` decodes them.
+    """
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self._responses: ResponseCache = SingleFlightCache(_CACHE_BYTES, size_of=itemgetter(0))
 
     def room(self) -> memoryview:
         """Return the part of the buffer for the missing bytes of the response being received, except the last byte.
@@ -194,7 +214,9 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
         in_flight = len(self.in_flight_requests)
         correlation_id = super().send_request(request, correlation_id)
         if len(self.in_flight_requests) > in_flight and hasattr(request.header, "request_api_key"):
-            self.in_flight_requests[-1] = _PlainHeader(request.header, correlation_id, request.API_VERSION)
+            self.in_flight_requests[-1] = _PlainHeader(
+                request.header, correlation_id, request.API_VERSION, self._responses
+            )
         return int(correlation_id)
 
 
@@ -208,6 +230,7 @@ class _PlainHeader:
     header: Any
     correlation_id: int
     api_version: int
+    responses: ResponseCache
 
     def get_response_class(self) -> _PlainHeader:
         return self
@@ -217,11 +240,17 @@ class _PlainHeader:
         return self.header.get_response_class().parse_header(buffer)
 
     def decode(self, buffer: KafkaBytes) -> Any:
-        """Decode the response's body."""
+        """Decode the response's body. A Metadata response may come from the cache, and must not be changed."""
         kind, version = self.header.get_response_class()[None], self.api_version
         content = memoryview(buffer).toreadonly()[buffer.tell() :]
         if kind is ApiVersionsResponse and bytes(content[:2]) != b"\0\0":  # brokers send an error in version 0
             version = 0
+        if kind is not MetadataResponse:
+            return self._decoded(kind, content, version)
+        key = version, bytes(content)
+        return self.responses.get(key, lambda: (len(content), self._decoded(kind, content, version)))[1]
+
+    def _decoded(self, kind: Any, content: memoryview, version: int) -> Any:
         flexible = kind.flexible_version_q(version)
         try:
             return kind._struct.decode(
