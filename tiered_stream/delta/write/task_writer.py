@@ -196,6 +196,8 @@ class TaskWriter:
                 self._record_room(key)
 
     def _make_room(self, excluded: TableWriter | None) -> None:
+        if not self._lacks_room(excluded):
+            return  # usually, and then thousands of tables are not copied
         for key, writer in list(self._tables.items()):
             if not self._lacks_room(excluded):
                 break
