@@ -26,6 +26,7 @@ def land_twice(files: TableSpec) -> int:
     create_table(files, table_schema(include_headers=False, day_column=None), {})
     table = DeltalakeTable(files)
     for batch in range(2):
+        table.prepare()
         table.begin().commit(BatchCommit("query", batch, written(files, 10, 10 * batch)))
     folder = open_folder(files.uri, files.storage)
     paths = table.begin().paths()

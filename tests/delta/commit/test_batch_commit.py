@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -32,15 +32,37 @@ from tests.delta.committing import (
 )
 from tests.delta.made_batches import decoded, plain
 from tests.rigs.stack.rows import Record
+from tiered_stream.delta.commit import deltalake_commit
 from tiered_stream.delta.commit.batch_commit import ATTEMPTS, TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
-from tiered_stream.delta.commit.transaction import BatchCommit
+from tiered_stream.delta.commit.transaction import BatchCommit, CommitTable
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.errors import DataLossError, TableError
 from tiered_stream.formats.columns.conform import mark_grown
 from tiered_stream.model import TopicPartition, uuid_to_text
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["", "prepared"])
+def prepared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever happens to the table between two commits, it makes no difference that it was opened before that."""
+    if not request.param:
+        return
+    commit = TableCommits.commit
+
+    def commit_and_prepare(self: TableCommits, query_id: str, batch_id: int, written: Sequence[DataFile]) -> int | None:
+        version = commit(self, query_id, batch_id, written)
+        self.prepare()
+        wait_until_opened(self.planned.table)
+        return version
+
+    monkeypatch.setattr(TableCommits, "commit", commit_and_prepare)
+
+
+def wait_until_opened(of_table: CommitTable) -> None:
+    assert isinstance(of_table, DeltalakeTable) and of_table._prepared is not None
+    of_table._prepared.exception()
 
 
 def no_gap(last: int | None, done: int) -> None:
@@ -278,6 +300,28 @@ def test_what_others_wrote_since_the_last_commit_is_in_the_checkpoint(files: Tab
     for version in range(10):
         log_file(files, version).unlink()
     assert offsets(files) == list(range(5))
+
+
+def test_what_was_opened_ahead_is_not_opened_again(files: TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_table = DeltalakeTable(files)
+    of_table.prepare()
+    of_table.prepare()
+    wait_until_opened(of_table)
+    table_commits(files).commit("another query", 0, [])
+    with monkeypatch.context() as context:
+        context.setattr(deltalake_commit, "_open", lambda _: pytest.fail("it was opened"))
+        assert of_table.begin().state.version == 1
+    table_commits(files).commit("another query", 1, [])
+    assert of_table.begin().state.version == 2
+
+
+def test_what_could_not_be_opened_ahead_is_opened_when_it_is_needed(files: TableSpec) -> None:
+    moved, of_table = folder_of(files.uri).with_name("moved"), DeltalakeTable(files)
+    folder_of(files.uri).rename(moved)
+    of_table.prepare()
+    wait_until_opened(of_table)
+    moved.rename(folder_of(files.uri))
+    assert of_table.begin().state.version == 0
 
 
 def test_a_table_whose_columns_changed_is_not_written_to(files: TableSpec) -> None:

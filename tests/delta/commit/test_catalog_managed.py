@@ -58,11 +58,16 @@ def test_a_deltalake_that_opens_such_a_table_is_not_used_either(
         open_table(files_of(tmp_path))
 
 
-def test_a_table_that_a_catalog_takes_over_gets_no_further_commit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_table_that_a_catalog_takes_over_gets_no_further_commit(tmp_path: Path, prepared: bool) -> None:
     files = files_of(tmp_path)
     create_table(files, PLAIN, {})
     table = DeltalakeTable(files)
     table.begin().commit(BatchCommit("query", 0, []))
+    if prepared:
+        table.prepare()
+        assert table._prepared is not None
+        table._prepared.result()
     write_version(tmp_path, 2, [protocol(PRESENT)])
     with pytest.raises(CatalogManagedError, match=PRESENT):
         table.begin()

@@ -59,6 +59,14 @@ def test_topic_ids_are_those_of_the_query_alone(tmp_path: Path) -> None:
     assert log.topic_ids("q", 0, 9) == {}  # of which the newest are not there
 
 
+def test_a_version_is_known_again_by_its_digest(tmp_path: Path) -> None:
+    one, other = ((tmp_path / name) for name in ("one", "other"))
+    log = log_of(one, '{"txn":null}')
+    assert log.digest(3) is not None and log.digest(3) == log.digest(3)
+    assert log.digest(3) != log_of(other, '{"add":null}').digest(3)
+    assert log.digest(4) is None
+
+
 @pytest.mark.parametrize(
     "metrics",
     [

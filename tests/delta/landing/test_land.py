@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tests.rigs.stack.spark import configured
 from tiered_stream import land
 from tiered_stream.delta.checkpoint.query_run import BoundedRun
 from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError
@@ -163,6 +164,33 @@ def test_observed_figures_tell_rows_and_bytes_of_each_batch(spark: SparkSession,
     assert observed["remote_fetch_bytes"] > 0 and observed["broker_fetch_bytes"] == 0
     assert observed["files"] == progress.numInputRows
     assert observed["file_bytes"] > 0 and observed["peak_memory"] > 50 << 20
+
+
+def test_a_table_is_opened_while_a_batch_is_written_and_between_batches_of_a_query_that_goes_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    for step in (DeltalakeTable.prepare, DeltalakeTable.begin):
+        monkeypatch.setattr(DeltalakeTable, step.__name__, _noted(steps, step))
+    by_deltalake = {"ingest.commit": "deltalake"}
+    ending = Lander(spark, tmp_path, "ending")
+    batches = len(ending.run(**by_deltalake, maxOffsetsPerTrigger="2000"))
+    assert batches > 1
+    made = ["begin"]
+    assert steps == made + ["prepare", "begin"] * batches
+    steps.clear()
+    query = Lander(spark, tmp_path, "going on").start(trigger="10 milliseconds", **by_deltalake)
+    query.processAllAvailable()
+    query.stop()
+    assert steps == [*made, "prepare", "begin", "prepare"]
+
+
+def _noted(steps: list[str], step: Callable[[DeltalakeTable], Any]) -> Callable[[DeltalakeTable], Any]:
+    def noted(table: DeltalakeTable) -> Any:
+        steps.append(step.__name__)
+        return step(table)
+
+    return noted
 
 
 def test_a_job_may_change_lanes_between_runs(spark: SparkSession, tmp_path: Path) -> None:

@@ -127,6 +127,7 @@ class Lake:
         files = TableSpec(f"{self.uri}/bronze/orders", self.storage())
         create_table(files, table_schema(include_headers=False, day_column=None), {})
         table = DeltalakeTable(files)
+        table.prepare()
         writer = TableWriter(files, 0)
         writer.add(ORDERS, plain(10, 0))
         written = writer.finish()

@@ -142,7 +142,7 @@ class TableCommits:
         return self._last_commit(query_id, batch_id).batch_id
 
     def check(self, files: Sequence[DataFile]) -> None:
-        """Check that the table would accept the files now.
+        """Check that the table would accept the files now, and start to read the table's state for their commit.
 
         Before the check, columns that the files need are added to the table or widened, if `OpenTable.grow` is set.
 
@@ -150,6 +150,14 @@ class TableCommits:
             TableError: the table was replaced by another table, or no longer suits the direct lane or the files.
         """
         self._begin_fitting(self._begin(), files)
+        self._table.prepare()
+
+    def prepare(self) -> None:
+        """Start to read the table's state in the background, so that the next commit need not wait for it.
+
+        Call this method while tasks still write the files.
+        """
+        self._table.prepare()
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> int | None:
         """Commit the files of a batch to the table, unless the table has the batch already.

@@ -62,6 +62,9 @@ class DeltaSparkTable:
         self._address = address
         self._path = known_scheme(spark, spark_path(address))
 
+    def prepare(self) -> None:
+        """Do nothing, because delta-spark keeps the table's state, and reads new commits when a transaction begins."""
+
     def begin(self) -> DeltaSparkTransaction:
         transaction = self.find()
         if transaction is None:

@@ -12,6 +12,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -83,9 +84,9 @@ def open_table(spec: TableSpec) -> DeltaTable | None:
             return None
 
 
-def _open(spec: TableSpec) -> DeltaTable:
-    """Open the table at its newest version."""
-    uri, storage_options = _place(spec)
+def _open(spec: TableSpec, place: tuple[str, dict[str, str]] | None = None) -> DeltaTable:
+    """Open the table at its newest version; `place` is the result of `_place`, if the caller has it."""
+    uri, storage_options = place or _place(spec)
     try:
         table = DeltaTable(uri, storage_options=storage_options)
     except TableNotFoundError:
@@ -230,11 +231,46 @@ class DeltalakeTable:
     def __init__(self, spec: TableSpec, lock: Lock = nullcontext) -> None:
         self.lock = lock
         self.spec = spec
+        self._log = TableLog(spec)
+        self._opening = ThreadPoolExecutor(1, thread_name_prefix="delta-table")
+        self._prepared: Future[tuple[DeltaTable, bytes | None, object]] | None = None
+        """Table, SHA-256 of the log file of its version (None: there is no such file), and the access to the table."""
         self._checkpoint_looked_for: int | None = None
+
+    def prepare(self) -> None:
+        if self._prepared is None:
+            self._prepared = self._opening.submit(self._open_ahead)
 
     def begin(self) -> DeltalakeTransaction:
         with _table_errors(self.spec, "opened"):
-            return DeltalakeTransaction(self, _open(self.spec))
+            return DeltalakeTransaction(self, self._prepared_table() or _open(self.spec))
+
+    def _open_ahead(self) -> tuple[DeltaTable, bytes | None, object]:
+        place = _place(self.spec)
+        table = _open(self.spec, place)
+        return table, self._log.digest(table.version()), place
+
+    def _prepared_table(self) -> DeltaTable | None:
+        """Return the table that `prepare` opened, updated to the newest version.
+
+        The result is None if the caller must open the table.
+
+        The result is None if `prepare` was not called, if opening or updating failed, or if credentials were renewed
+        since. It is also None if the log file of the opened version has another digest now. In this case, the folder
+        has another table, or another writer has overwritten the version. A table that a catalog manages is left to
+        `_open`, which refuses it.
+        """
+        prepared, self._prepared = self._prepared, None
+        if prepared is None or prepared.exception() is not None:
+            return None
+        table, newest, access = prepared.result()
+        if newest is None or self._log.digest(table.version()) != newest or deltalake_place(self.spec) != access:
+            return None
+        try:
+            table.update_incremental()
+        except (DeltaError, OSError):
+            return None
+        return None if _managing_feature(table) else table
 
     def checkpoint(self, table: DeltaTable, state: TableState) -> None:
         """Write a Delta checkpoint of `table` after a commit, if a checkpoint is due.

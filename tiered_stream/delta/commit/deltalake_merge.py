@@ -66,6 +66,9 @@ class DeltalakeMergedTable:
     odd_times: OddTimes = OddTimes.NONE
     """Odd dates and times of these files, and of the rows that were merged."""
 
+    def prepare(self) -> None:
+        self.table.prepare()
+
     def begin(self) -> DeltalakeMerge:
         return DeltalakeMerge(self, self.table.begin())
 

@@ -92,6 +92,9 @@ class MergedTable:
     address: TableAddress
     spec: TableSpec
 
+    def prepare(self) -> None:
+        """Do nothing, because delta-spark keeps the table's state."""
+
     def begin(self) -> DeltaTransaction:
         return MergeTransaction(self, DeltaSparkTable(self.spark, self.address).begin())
 

@@ -93,6 +93,10 @@ class QueryCommits(ABC):
         """Return whether it is known before a batch is read that all tables have it already."""
         return False
 
+    def prepare(self) -> None:
+        """Start to read the state of a table in the background, if it is known that the next batch is for it."""
+        return
+
     @abstractmethod
     def commit(
         self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()
@@ -286,6 +290,9 @@ class OneTable(QueryCommits):
         log.info("%s: batch %d is in the table already", self._share.spec.name, batch_id)
         self._landed.append(LandedRows(self._share.spec.name, 0))
         return True
+
+    def prepare(self) -> None:
+        self._commits.prepare()
 
     def commit(
         self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()

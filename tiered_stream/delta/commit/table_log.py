@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 from collections.abc import Iterator, Mapping
@@ -140,6 +141,19 @@ class TableLog:
         names = (file.base_name for file in folder.get_file_info(FileSelector("_delta_log")))
         versions = (int(match[1]) for name in names if (match := _COMMIT_FILE.fullmatch(name)))
         return sorted(versions, reverse=True)[:_MAX_PROTOCOL_FILES]
+
+    def digest(self, version: int) -> bytes | None:
+        """Return the SHA-256 digest (32 bytes) of the commit file of `version`, or None if there is no such file.
+
+        If the digest has changed since an earlier call, another writer has overwritten the file.
+        """
+        try:
+            with self._stream(version) as stream:
+                return hashlib.file_digest(io.BufferedReader(stream, _BUFFER_BYTES), "sha256").digest()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(version, error) from error
 
     def _actions(self, first: int, last: int, kind: str) -> Iterator[dict[str, Any]]:
         """Yield the actions of the kind `kind` in these versions, in order."""

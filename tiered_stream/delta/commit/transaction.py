@@ -128,5 +128,12 @@ class DeltaTransaction(Protocol):
 class CommitTable(Protocol):
     """Table opened by delta-spark or deltalake, in which transactions can begin."""
 
+    def prepare(self) -> None:
+        """Start to read the table's state in the background, so that the next `begin` is faster.
+
+        The transaction of the next `begin` is still based on the newest version at the time of that call. Errors of the
+        background read are not raised here.
+        """
+
     def begin(self) -> DeltaTransaction:
         """Begin a transaction on the table's newest version. Raise TableError if the table cannot be opened."""

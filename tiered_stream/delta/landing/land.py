@@ -171,6 +171,7 @@ class Landing:
             if tables.has_batch(query_id, batch_id):
                 note_landed(micro_batch, tables.take_landed())
                 return
+            tables.prepare()
             rows = batch.collect()
             files = data_files(rows)
             check_files(most_dead, files, list(routing.dead_letter_folders), record_count(rows))
@@ -180,6 +181,8 @@ class Landing:
                 note_landed(micro_batch, tables.take_landed())
                 raise
             note_landed(micro_batch, landed)
+            if self.run.goes_on:
+                tables.prepare()
 
         rows = limited(self.run.read(self.spark, SOURCE, options), bounded.tasks if bounded else None)
         return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
