@@ -69,10 +69,14 @@ class SparkProgram:
         return Outcome(found[-1] if found else str(raised), 1, seconds)
 
     def job(self, settings: Path, folder: Path) -> Outcome:
-        """Run the ingest job with these settings to its end; the folder gets its table and its output."""
-        output = folder / f"{JOB}.out"
+        """Run the ingest job with these settings to its end; the folder gets its table."""
         places = ("--table", str(folder / "table"), "--checkpoint", str(folder / "job-checkpoint"))
-        arguments = [JOB, "--settings", str(settings), *places]
+        return self.command(JOB, settings, folder, *places)
+
+    def command(self, name: str, settings: Path, folder: Path, *more: str) -> Outcome:
+        """Run a command with these settings and arguments to its end; the folder gets its output."""
+        output = folder / f"{name}.out"
+        arguments = [name, "--settings", str(settings), *more]
         status, warnings, seconds = self._ask({"arguments": arguments, "output": str(output)})
         return Outcome(_without_progress(f"{warnings}\n{output.read_text()}"), int(status), seconds)
 
