@@ -63,7 +63,8 @@ def in_the_lake(file: Path, lake: VersityGateway) -> str:
 
 @pytest.mark.slow
 def test_table_checkpoint_and_tier_are_in_another_s3_service(lake: VersityGateway, tmp_path: Path) -> None:
-    from tests.delta.test_s3 import landed_in
+    from tests.delta.clouds import in_s3
+    from tests.delta.committing import table
 
     for bucket in ("lake", "my-tier"):
         lake.client().create_bucket(Bucket=bucket)
@@ -82,7 +83,7 @@ def test_table_checkpoint_and_tier_are_in_another_s3_service(lake: VersityGatewa
     with SubmittedJob("ingest_to_delta.py", tmp_path / "job", settings, spark=spark | jars("delta", "s3a")) as job:
         assert job.wait() == 0, job.output()
     assert "direct lane" in job.output() and settings["rsm.config.storage.s3.region"] == REGION
-    landed = landed_in(lake, "s3://lake/bronze/orders").to_pyarrow_table()
+    landed = table(in_s3(lake, "s3://lake/bronze/orders")).to_pyarrow_table()
     assert in_order(landed).equals(everything(ODD))
     checkpoint = lake.client().list_objects_v2(Bucket="lake", Prefix="checkpoints/orders/commits/")
     assert checkpoint["KeyCount"] > 0
