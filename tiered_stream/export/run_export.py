@@ -115,15 +115,16 @@ def target_of(into: str, ending: str | None) -> tuple[Path, bool, FileFormat]:
         path.exists()
     except OSError as error:
         raise ConfigurationError(f"--into {into!r:.100}: {error.strerror}. Give another file or folder") from error
-    if is_folder:
-        return path, True, FileFormat.of(ending or "parquet")
+    if is_folder or ending:
+        return path, is_folder, FileFormat.of(ending or "parquet")
     suffixes = path.name.split(".")[-2:]
     own = ".".join(suffixes) if suffixes[-1] in ("gz", "zst") else suffixes[-1]
     try:
-        return path, False, FileFormat.of(ending or own)
+        return path, False, FileFormat.of(own)
     except ConfigurationError as error:
-        hint = "" if ending else ". End the name of a folder with a slash, or give the format of the file by --format"
-        raise ConfigurationError(f"--into {into}: {error}{hint}") from error
+        raise ConfigurationError(
+            f"--into {into}: {error}. End the name of a folder with a slash, or give the format of the file by --format"
+        ) from error
 
 
 def export(arguments: ExportArguments, report: Callable[[str], None]) -> ExportReport:
