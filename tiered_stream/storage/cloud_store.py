@@ -161,7 +161,8 @@ class Service(ABC):
     def tokens(self) -> Any:
         """Return the `TokenSource` of the access tokens of requests.
 
-        The result is None if the client needs none, or requests them itself.
+        The result is None if the client needs none, or requests them itself. S3 has no access tokens: this method is
+        for other stores.
 
         Raises:
             StorageAccessError: a file of credentials cannot be read.
