@@ -36,6 +36,16 @@ def is_local(master: str | None) -> bool:
     return (master or "").partition("[")[0] == "local"
 
 
+def activate(spark: SparkSession) -> None:
+    """Make `spark` the thread's active session if the thread has none, because Delta uses the active session.
+
+    The thread of a streaming query already has one.
+    """
+    sessions: Any = spark._jvm and spark._jvm.SparkSession
+    if sessions.getActiveSession().isEmpty():
+        sessions.setActiveSession(spark._jsparkSession)
+
+
 class _CopiedSession(SparkSession):
     """Copy of a session, which never becomes the thread's active session.
 
@@ -58,6 +68,7 @@ class _CopiedSession(SparkSession):
 
 def copied_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     """Return a copy of the session with these settings, which reach no other query."""
+    activate(spark)  # otherwise the copy would become the active session when Delta needs one
     session = _CopiedSession(spark.sparkContext, spark._jsparkSession.cloneSession())
     for name, value in settings.items():
         session.conf.set(name, value)

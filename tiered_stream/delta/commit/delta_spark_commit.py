@@ -24,7 +24,7 @@ from tiered_stream.delta.commit.transaction import BatchCommit, TableState, Unce
 from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.write.data_files import log_path
 from tiered_stream.errors import TableError
-from tiered_stream.spark.session import copied_session
+from tiered_stream.spark.session import activate, copied_session
 
 ALL_ROWS = {"spark.sql.files.ignoreCorruptFiles": "false", "spark.sql.files.ignoreMissingFiles": "false"}
 """Settings of a session that reads rows to write them again: a file that cannot be read must fail the write."""
@@ -291,16 +291,6 @@ def _delta(spark: SparkSession) -> Any:
 def _module(package: Any, name: str) -> Any:
     """Return the instance of the Scala object `name` in a Java package."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
-
-
-def activate(spark: SparkSession) -> None:
-    """Make `spark` the thread's active session if the thread has none, because Delta uses the active session.
-
-    The thread of a streaming query already has one.
-    """
-    sessions = _java(spark).SparkSession
-    if sessions.getActiveSession().isEmpty():
-        sessions.setActiveSession(spark._jsparkSession)
 
 
 @contextmanager

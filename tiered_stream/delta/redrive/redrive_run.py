@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
 from tiered_stream.delta.catalog.java_errors import spark_errors
-from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, activate, reading_all_rows
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, reading_all_rows
 from tiered_stream.delta.landing.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_folder
 from tiered_stream.delta.landing.spark_rows import RECORD_KEYS, Batches, decoded_batches, with_day
 from tiered_stream.delta.redrive import dead_letter_marks
@@ -99,7 +99,6 @@ def redrive(
     """
     check_installed("pandas", "a redrive")  # Spark needs it to plan a query with mapInArrow
     _check_session(spark)
-    activate(spark)  # otherwise the copy would become the active session
     run = _begin(reading_all_rows(spark), settings, table, dry_run=dry_run)
     report = run.run(chosen)
     run.raise_first()
