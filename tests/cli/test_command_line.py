@@ -92,7 +92,7 @@ def test_wrong_input_is_refused_in_one_line(command: str, options: Mapping[str, 
 @pytest.mark.parametrize("command", ["plan", "segments", "lag --checkpoint {}", "verify --storage"])
 def test_brokers_that_are_not_there_fail_it_in_one_line(command: str, tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "c", 0, '{"t":{"0":1}}')
-    name, *arguments = command.format(checkpoint).split()
+    name, *arguments = (word.format(checkpoint) for word in command.split())
     ended = run(name, nobody(), *arguments)
     assert ended.exit_code == 1
     assert "no broker" in ended.output and ended.output.count("\n") == 1
