@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.delta.archive import LONG, ODD, everything, land_in, landed, options
@@ -15,7 +17,7 @@ from tests.rigs.stack.processes import wait_until
 from tests.spark.connect_session import connect_session
 from tiered_stream import land
 from tiered_stream.delta.checkpoint import query_run
-from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun
+from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun, by_micro_batch
 from tiered_stream.spark import stream_reader
 
 
@@ -91,3 +93,33 @@ def test_a_run_ends_with_what_there_is_where_spark_would_give_it_one_batch_witho
         assert query.exception() is None
     assert landed(table).equals(everything(LONG))
     assert all(progress.numInputRows <= 5000 for progress in query.recentProgress)
+
+
+def test_a_query_that_is_stopped_during_a_job_of_its_micro_batch_ends_without_an_error(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    running = threading.Event()
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        running.set()
+        batch.sparkSession.range(1).selectExpr("java_method('java.lang.Thread', 'sleep', 60000L)").collect()
+
+    rows = spark.readStream.format("rate").load()
+    query = QueryRun(str(tmp_path / "checkpoint"), "0 seconds", None).start(spark, by_micro_batch(rows, write))
+    assert running.wait(60)
+    with jvm_errors(spark) as printed:
+        query.stop()
+    assert query.exception() is None
+    assert "Exception in thread" not in printed.toString()
+
+
+@contextmanager
+def jvm_errors(spark: SparkSession) -> Iterator[Any]:
+    """What the JVM prints to its standard error in the `with` block, such as errors that have ended a thread."""
+    java: Any = spark._jvm
+    usual, printed = java.System.err, java.java.io.ByteArrayOutputStream()
+    java.System.setErr(java.java.io.PrintStream(printed, True))
+    try:
+        yield printed
+    finally:
+        java.System.setErr(usual)

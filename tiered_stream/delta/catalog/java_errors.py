@@ -6,6 +6,7 @@ has imported `delta.tables`, such as a user's program, Delta's conflicts become 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,9 @@ JAVA_ERRORS = (Py4JJavaError, CapturedException)
 _CONFLICT = "org.apache.spark.sql.delta.DeltaConcurrentModificationException"
 """Java's base class of all conflicts between Delta commits."""
 _CONFLICTS_IN_PYTHON = "delta.exceptions"
+_INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException"}
+_CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|\bJob \d+ cancelled\b")
+"""Pattern in Spark's error for a job that was cancelled. A table's own constraint may have the word, too."""
 _RAISED_CLASS, _RAISED = "org.apache.spark.SparkRuntimeException", "USER_RAISED_EXCEPTION"
 """Java class and error class of SQL's `raise_error` (Spark: `QueryExecutionErrors.raiseError`)."""
 
@@ -43,6 +47,11 @@ def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
             kind = kind.getSuperclass()
         exception = exception.getCause()
     return names
+
+
+def is_stopped(error: Py4JJavaError | CapturedException) -> bool:
+    """Return whether the error comes from the stop of the query: its thread was interrupted, or its job cancelled."""
+    return bool(java_classes(error) & _INTERRUPTED) or _CANCELLED.search(first_line(error)) is not None
 
 
 def raised_text(error: Py4JJavaError | CapturedException) -> str | None:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, is_stopped
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.errors import ConfigurationError, TableError
@@ -80,6 +80,7 @@ def _kills_idle(spark: SparkSession) -> bool:
 AVAILABLE_NOW = "availableNow"
 _BEGUN_TWICE = ("ConcurrentModificationException", "FileAlreadyExistsException")
 """Java's errors if two runs write the first file of a checkpoint (Spark: `StreamMetadata.write`)."""
+_STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: java.lang.InterruptedException"
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
@@ -203,6 +204,25 @@ def limited(rows: DataFrame, tasks: int | None) -> DataFrame:
     If `tasks` is None, the rows are returned unchanged.
     """
     return rows.coalesce(tasks) if tasks else rows
+
+
+def by_micro_batch(rows: DataFrame, write: Callable[[DataFrame, int], None]) -> DataStreamWriter:
+    """Return a writer that calls `write` with each micro-batch of `rows` and its batch id.
+
+    If `write` fails because the query is being stopped, Spark gets a short error that it recognizes. Spark looks for
+    Java's InterruptedException in the error's text (`StreamExecution.PROXY_ERROR`). A cancelled job's text does not
+    have it, and a text as long as Java's stack trace overflows the stack of Spark's regular expression.
+    """
+
+    def stoppable(batch: DataFrame, batch_id: int) -> None:
+        try:
+            write(batch, batch_id)
+        except JAVA_ERRORS as error:
+            if is_stopped(error):
+                raise RuntimeError(_STOPPED) from None
+            raise
+
+    return rows.writeStream.foreachBatch(stoppable)
 
 
 def query_id_of(batch: DataFrame) -> str:

@@ -18,7 +18,7 @@ from py4j.java_gateway import JavaPackage
 from pyspark.sql import DataFrame, SparkSession
 
 from tiered_stream.delta.catalog.address import TableAddress, known_scheme, spark_path, table_uri
-from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, java_classes
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_stopped, java_classes
 from tiered_stream.delta.catalog.session_checks import EXTENSION
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import TableDescription
@@ -39,8 +39,6 @@ FINAL = {
 """Java classes of errors that another attempt would raise again."""
 _CATALOG_MANAGED = "DELTA_PATH_BASED_ACCESS_TO_CATALOG_MANAGED_TABLE_BLOCKED"
 """Name of Delta's error for a table that a catalog manages, and that is opened by its path."""
-INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException"}
-"""Java classes of errors in a query that is being stopped; the errors pass unchanged, because Spark recognizes them."""
 
 
 def reading_all_rows(spark: SparkSession) -> SparkSession:
@@ -298,15 +296,14 @@ def _java_errors(address: TableAddress, done: str) -> Iterator[None]:
     """Turn the JVM's errors in the `with` block into TableError or UncertainCommitError.
 
     The error is a TableError if another attempt would raise it again (`FINAL`, `_CATALOG_MANAGED`), else an
-    UncertainCommitError. Errors of a query that is being stopped pass unchanged (`INTERRUPTED`). `done` is a
+    UncertainCommitError. Errors of a query that is being stopped pass unchanged (`is_stopped`). `done` is a
     participle for the text "the table X cannot be {done}", such as "opened".
     """
     try:
         yield
     except JAVA_ERRORS as error:
-        classes = java_classes(error)
-        if classes & INTERRUPTED:
+        if is_stopped(error):
             raise
         text = first_line(error)
-        kind = TableError if classes & FINAL or _CATALOG_MANAGED in text else UncertainCommitError
+        kind = TableError if java_classes(error) & FINAL or _CATALOG_MANAGED in text else UncertainCommitError
         raise kind(f"the table {address} cannot be {done} by Spark's Delta: {text}") from error

@@ -8,7 +8,6 @@ changes nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,11 +23,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from tiered_stream.delta.catalog.address import USER_METADATA, TableAddress, known_scheme
-from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, java_classes, raised_text
+from tiered_stream.delta.catalog.java_errors import (
+    JAVA_ERRORS,
+    first_line,
+    is_conflict,
+    is_stopped,
+    java_classes,
+    raised_text,
+)
 from tiered_stream.delta.commit.delta_spark_commit import (
     ALL_ROWS,
     FINAL,
-    INTERRUPTED,
     DeltaSparkTable,
     DeltaSparkTransaction,
 )
@@ -72,8 +77,6 @@ _FAILED = {
     "org.apache.spark.sql.delta.schema.DeltaInvariantViolationException",
 }
 """Java classes of errors in Spark's work on the rows, which another attempt would raise again."""
-_CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|\bJob \d+ cancelled\b")
-"""Pattern in Spark's error for a job that was cancelled. A table's own constraint may have the word, too."""
 UNORDERED_KEY = "tiered_stream: a key occurs in several partitions"
 """Text in an error that a MERGE itself raises, in front of two partitions with records of one key."""
 PLACE = ("topic", "partition")
@@ -193,7 +196,7 @@ class MergeTransaction:
             rows.createOrReplaceTempView(_SOURCE)
             session.sql(merge_sql(table.address.sql_name, _SOURCE, clauses, only_insert=only_insert))
         except JAVA_ERRORS as error:
-            if _is_stopped(error):
+            if is_stopped(error):
                 raise
             raise _table_error(table, error) from error
         table.remove(batch.files)
@@ -381,11 +384,6 @@ def _with_not_null(rows: DataFrame, columns: StructType) -> DataFrame:
 
 def _has_not_null(kind: DataType) -> bool:
     return isinstance(kind, StructType) and any(not each.nullable or _has_not_null(each.dataType) for each in kind)
-
-
-def _is_stopped(error: Py4JJavaError | CapturedException) -> bool:
-    """Return whether the query is being stopped; Spark recognizes the error only if it passes unchanged."""
-    return bool(java_classes(error) & INTERRUPTED) or _CANCELLED.search(first_line(error)) is not None
 
 
 def _table_error(table: MergedTable, error: Py4JJavaError | CapturedException) -> TableError:

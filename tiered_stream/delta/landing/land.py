@@ -14,7 +14,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
 from tiered_stream.delta.catalog.session_platform import log_platform
-from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, limited, query_id_of
+from tiered_stream.delta.checkpoint.query_run import (
+    AVAILABLE_NOW,
+    BoundedRun,
+    QueryRun,
+    by_micro_batch,
+    limited,
+    query_id_of,
+)
 from tiered_stream.delta.commit.committer import find_table
 from tiered_stream.delta.commit.dead_letters import check_files
 from tiered_stream.delta.commit.open_table import (
@@ -185,7 +192,7 @@ class Landing:
                 tables.prepare()
 
         rows = limited(self.run.read(self.spark, SOURCE, options), bounded.tasks if bounded else None)
-        return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
+        return self.run.started_interpreted(self.spark, by_micro_batch(observed(rows), commit))
 
 
 def _plan_table(

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, spark_path
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, limited, query_id_of
+from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, by_micro_batch, limited, query_id_of
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
 from tiered_stream.delta.commit import dead_letters as letters
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
@@ -140,7 +140,7 @@ class SparkLane:
             _append(batch, self.address, transaction, batch_id, self._options | offsets(transaction, batch_id))
 
         tasks = self.bounded.tasks if self.bounded else None
-        return self.run.start(self.spark, limited(rows, tasks).writeStream.foreachBatch(write))
+        return self.run.start(self.spark, by_micro_batch(limited(rows, tasks), write))
 
     def _transaction(self, batch: DataFrame) -> str:
         """Return the query id of the application transactions."""
@@ -215,8 +215,8 @@ class SparkLane:
                 dead_letter_table.remove_claimed(transaction)
             note_landed((query_id_of(batch), batch_id), [landed])
 
-        writer = limited(records, bounded.tasks if bounded else None).writeStream.foreachBatch(write)
-        return self.run.start(self.spark, writer)
+        limited_records = limited(records, bounded.tasks if bounded else None)
+        return self.run.start(self.spark, by_micro_batch(limited_records, write))
 
     def _dead_letter_table(self, name: str) -> _DeadLetters:
         address = find_address(self.spark, name)
