@@ -215,6 +215,7 @@ def connection_to(
             manager = ConnectionManager(net, bootstrap_servers="127.0.0.1:1", receive_message_max_bytes=4_000_000)
             connection = manager.get_connection(manager.cluster.bootstrap_brokers()[0].node_id)
             connection.connection_made(transport)
+            assert isinstance(connection.parser, PlainProtocol)
             yield transport, connection.parser
         done.result()
     net.close()
