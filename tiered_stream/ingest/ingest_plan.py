@@ -20,7 +20,7 @@ class Ingest:
     """Settings of one ingest query.
 
     `options` are the source's options and the `ingest.*` settings of the query's rows and files. The other fields are
-    `ingest.table`, `ingest.checkpointLocation`, `ingest.trigger` and `ingest.lane`.
+    the values of `ingest.table`, `ingest.checkpointLocation`, `ingest.trigger` and `ingest.lane`.
     """
 
     options: Mapping[str, str] = field(repr=False)  # it may have secrets
@@ -62,10 +62,10 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
 
 
 def _check_apart(options: Mapping[str, str], topics: Sequence[str], table: str) -> None:
-    """Check that no two topics share a table only because the catalog may ignore the case of names.
+    """Check that tables whose names contain `{topic}` differ for each topic, even if a catalog ignores case.
 
     Raises:
-        ConfigurationError: two topics share a table whose name has `{topic}`.
+        ConfigurationError: two topics would share a table whose name contains `{topic}`.
     """
     owners: dict[str, str] = {}
     overrides = ingest.topic_overrides(options)

@@ -54,7 +54,10 @@ _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1,
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Sum of an ended query: the metrics of reading, and what it has committed by table (None: unknown)."""
+    """Totals of an ended query: metrics of reading (`cost`), and rows and dead letters committed to each table.
+
+    `tables` is None if it is unknown what was committed.
+    """
 
     cost: ReadMetrics
     tables: tuple[LandedRows, ...] | None
@@ -65,7 +68,10 @@ class Ended:
         return f"{rows}, {describe(self.cost)}"
 
     def by_table(self) -> list[str]:
-        """Return one line for each table, at most 100; none if there is only one table."""
+        """Return a line for each of the first 100 tables, and a line with the number of further tables.
+
+        The list is empty if there are fewer than two tables.
+        """
         tables = self.tables or ()
         if len({table.table for table in tables}) < 2:
             return []
@@ -122,7 +128,7 @@ class IngestQuery:
         return self._query.isActive and not under_way and self._query.lastProgress is None
 
     def stop(self, seconds: float) -> None:
-        """Let the running micro-batch finish for at most `seconds`, stop the query, and print what became of it."""
+        """Stop the query, after at most `seconds` for its running micro-batch, and print whether that has ended."""
         deadline, last = time.monotonic() + seconds, self._last_finished()
         while self._query.isActive and self._query.status["isTriggerActive"] and self._last_finished() == last:
             if time.monotonic() >= deadline:
@@ -153,10 +159,10 @@ class IngestQuery:
         return ended
 
     def close(self) -> tuple[Ended, StreamingQueryException | None]:
-        """Stop receiving metrics from tasks, and print the query's sum; the query must have ended.
+        """Stop receiving metrics from tasks, and print the query's totals; the query must have ended.
 
         Returns:
-            The query's sum, and the exception that ended the query (None: it succeeded).
+            The query's totals, and the exception that ended the query (None: it succeeded).
         """
         self._receiver.close()
         ended = self._sum()
@@ -166,7 +172,7 @@ class IngestQuery:
         return ended, self._query.exception()
 
     def _sum(self) -> Ended:
-        """Return the sum of the lines of all micro-batches, and of what tasks have read without such a line."""
+        """Return the query's totals: all printed micro-batches, and rows read and committed without being printed."""
         cost = self._receiver.total().since(self._reported)  # a micro-batch that has failed
         later = landed_after((self._id, self._last_batch), self._began)  # some of its tables may have it
         if self._sums is None:
@@ -185,7 +191,10 @@ class IngestQuery:
         self._printed_at, self._printed_records = time.monotonic(), 0
 
     def _with_forgotten(self, batch: MicroBatch) -> MicroBatch:
-        """Return `batch` with the cost and rows of earlier micro-batches that Spark forgot before they had a line."""
+        """Return `batch` plus the cost and rows of earlier micro-batches that were not printed.
+
+        They were not printed because Spark keeps the progress of only the last micro-batches.
+        """
         cost = self._receiver.take_before((batch.query_id, batch.batch_id))
         self._reported.add(cost)
         cost.add(batch.cost)
@@ -201,10 +210,10 @@ class IngestQuery:
 
 @dataclass
 class Outcome:
-    """Result of an ingest job. `ended` has the sums of queries, and `failed` the reasons of failures, by query name.
+    """Result of an ingest job, by query name: totals of ended queries (`ended`), and reasons of failures (`failed`).
 
-    A query that was not started is only in `failed`. `stopped_by` is the number of the signal that stopped the job; 0:
-    the job went to its end.
+    A query that could not be started is only in `failed`. `stopped_by` is the number of the signal that stopped the
+    job; 0: no signal did. After a signal, queries that were still to be started are in neither mapping.
     """
 
     ended: dict[str, Ended] = field(default_factory=dict)
@@ -218,9 +227,10 @@ class Outcome:
         return total
 
     def tables(self) -> tuple[LandedRows, ...] | None:
-        """Return what the queries have committed, by table; None: Spark's own sink has committed some of it.
+        """Return the numbers of rows and dead letters that the queries committed, one item for each table.
 
-        A failed query of which this is unknown is left out.
+        None: they are unknown, because Spark's own sink commits for a query that has succeeded. A failed query whose
+        numbers are unknown is left out.
         """
         every = [
             ended.tables for name, ended in self.ended.items() if ended.tables is not None or name not in self.failed
@@ -237,7 +247,7 @@ def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSessio
 
     Raises:
         ConfigurationError: a setting is wrong, or Spark lacks something that the tables need; no query was started.
-        BrokerError: no broker responds, or the only query's topics do not exist; Spark was not started.
+        BrokerError: no broker responds, or the job has one query and its topics do not exist; Spark was not started.
     """
     ingests = plan_ingests(settings)
     check_settings(ingests[0].options, ingests[0].lane)  # `plan_query` checks each query's own settings again
@@ -294,7 +304,8 @@ def _started(
 ) -> list[ConfigurationError]:
     """Start a query and add it to `running`, or add the reason of its failure to `outcome`.
 
-    Return the error, if the query's settings are refused. If the query is `alone`, the error is raised.
+    Return a list with the error if the query's settings are refused, else an empty list. If the query is the job's only
+    one (`alone`), the error is raised instead.
     """
     try:
         running.append(IngestQuery(spark, ingest))
@@ -309,7 +320,7 @@ def _started(
 
 
 def _stop(running: Sequence[IngestQuery], seconds: float) -> None:
-    """Stop the queries after their micro-batches, for which they have `seconds` together."""
+    """Stop the queries, each after its running micro-batch if that ends in time; all queries share `seconds`."""
     deadline = time.monotonic() + seconds
     for query in running:
         query.stop(max(0.0, deadline - time.monotonic()))

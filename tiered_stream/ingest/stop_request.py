@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _PRIORITY = 100
 """Priority of the hook. Hadoop runs hooks of higher priorities first, and Spark's hook has 40."""
 _SECONDS_TO_END = 10.0
-"""Seconds in which the queries end after the timeout for their micro-batches."""
+"""Seconds that the queries have to end after the timeout for their micro-batches."""
 
 
 class StopRequest:
@@ -44,12 +44,12 @@ class StopRequest:
         self.signal = number
 
     def run(self) -> None:
-        """Request the stop, and wait until the job has stopped. The JVM calls this method when it shuts down."""
+        """Request the stop as by SIGTERM, and wait until the job has stopped; the JVM calls this when it shuts down."""
         self.signal = self.signal or signal.SIGTERM
         self._has_stopped.wait(self.timeout_s + _SECONDS_TO_END)
 
     def end(self) -> None:
-        """End the wait of `run`."""
+        """End the wait of `run`, because the job has stopped."""
         self._has_stopped.set()
 
     class Java:
@@ -60,12 +60,12 @@ class StopRequest:
 
 @contextmanager
 def stop_requests(spark: SparkSession, timeout_s: float) -> Iterator[StopRequest]:
-    """Yield a request that SIGTERM, Ctrl-C or the end of the JVM makes during the block.
+    """Yield a `StopRequest`, whose `signal` is set by SIGTERM, Ctrl-C or a shutdown of the JVM during the `with` block.
 
-    Only the main thread handles signals. In another thread, only the end of the JVM requests a stop.
+    Only the main thread handles signals. In another thread, only the shutdown of the JVM requests a stop.
 
     Args:
-        timeout_s: seconds in which the job stops after a request.
+        timeout_s: seconds that running micro-batches have to end after the request.
     """
     request = StopRequest(timeout_s)
     is_main = threading.current_thread() is threading.main_thread()
