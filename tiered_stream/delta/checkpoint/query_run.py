@@ -69,7 +69,7 @@ def without_idle_limit(spark: SparkSession) -> SparkSession:
 
 
 def _kills_idle(spark: SparkSession) -> bool:
-    """Return whether Spark ends idle workers. Spark 4.0 never does, and lacks the setting."""
+    """Return whether Spark kills idle Python workers; false for Spark 4.0, which never does and lacks the setting."""
     conf: Any = spark._jsparkSession.sessionState().conf()
     try:
         return bool(conf.pythonUDFWorkerKillOnIdleTimeout()) and conf.pythonUDFWorkerIdleTimeoutSeconds() > 0
@@ -94,7 +94,7 @@ class BoundedRun:
 
     transaction_id: str
     replace_where: str | None = None
-    """SQL condition on the table's rows that the run removes in the commit that adds its rows; None: no rows.
+    """SQL condition that selects rows of the table, which the commit of the run's rows removes; None: none are removed.
 
     With a condition, the run is one micro-batch in the Spark lane.
     """
@@ -140,7 +140,7 @@ class QueryRun:
     ) -> StreamingQuery:
         """Start the query of `writer` with the run's checkpoint, trigger and name.
 
-        `into` starts a writer in its sink.
+        `into` gets the writer with these settings, and starts it.
 
         Raises:
             TableError: another run begins with the same new checkpoint at the same moment.
@@ -160,7 +160,10 @@ class QueryRun:
         return query
 
     def _configured(self, writer: DataStreamWriter, *, at_once: bool) -> DataStreamWriter:
-        """Return the writer with name, checkpoint and trigger; `at_once` starts each micro-batch without a pause."""
+        """Return `writer` with the run's name, checkpoint and trigger.
+
+        If `at_once` is true, the trigger is replaced by one that starts micro-batches without a pause, and never ends.
+        """
         trigger: dict[str, Any] = {"processingTime": self.trigger} if self.goes_on else {"availableNow": True}
         if at_once:
             trigger = {"processingTime": "0 seconds"}
@@ -168,7 +171,10 @@ class QueryRun:
         return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
 
     def _must_be_stopped(self, spark: SparkSession) -> bool:
-        """Return whether the run is one of AvailableNow, but Spark would give it a single micro-batch."""
+        """Return whether the trigger is `availableNow`, but Spark would read all records in one micro-batch.
+
+        The query then gets another trigger, and `_stop_at_end` stops it.
+        """
         return not self.goes_on and not has_read_limits(spark)
 
     @property

@@ -83,7 +83,7 @@ class Parked:
 
     @property
     def newest(self) -> Held:
-        """Offset ranges with the newest batch id: `since`, or `tried` if `since` is None."""
+        """Missing offset ranges with the newest batch id: `since` (later batches), or `tried` if there are none."""
         return self.since or self.tried
 
 
@@ -109,7 +109,11 @@ class QueryTables:
 
 
 def query_tables_of(text: bytes) -> QueryTables:
-    """Restore the state from the JSON `text` that `QueryTables.to_json` has written."""
+    """Return the state that `QueryTables.to_json` has written as the JSON `text`.
+
+    Raises:
+        CorruptDataError: the text does not have this form.
+    """
     try:
         values = orjson.loads(text)
         if values["version"] != _VERSION:

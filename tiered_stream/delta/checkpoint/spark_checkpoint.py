@@ -208,7 +208,7 @@ class SparkCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class BatchOffsets:
-    """Start and end offsets of a micro-batch, by partition; the notes of `ends` have the topics' ids."""
+    """Start and end offsets of a micro-batch, by partition; `ends` also has notes with the topics' ids."""
 
     starts: PartitionOffsets
     ends: PartitionOffsets
@@ -224,9 +224,9 @@ class BatchOffsets:
 
 
 def micro_batch_offsets(checkpoint: SparkCheckpoint, batch_id: int) -> BatchOffsets | None:
-    """Return the offsets of a micro-batch of a query with one source.
+    """Return the offsets of a micro-batch of a query with one source; None: the checkpoint does not have them.
 
-    None: the checkpoint does not have them. Older releases have not written down the start of a first micro-batch.
+    A checkpoint of an older release does not have the start offsets of the first micro-batch.
 
     Raises:
         ConfigurationError: the offsets in the checkpoint do not have the form of Kafka's offsets.
