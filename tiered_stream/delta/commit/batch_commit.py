@@ -89,12 +89,12 @@ class TableCommits:
     """Commits of one query into one table, one batch at a time.
 
     `landed` is the newest batch that the table must have, and a version of the log at or below its commit. If `landed`
-    is None, every batch is committed to the table. The table must then have the batch before the first one that is
-    asked for. `on_gap` is called if the table lacks the batch that it must have.
+    is None, every batch is committed to the table. The table must then have the batch before the first one that a
+    method is called for. `on_gap` is called if the table lacks the batch that it must have.
     """
 
     planned: OpenTable
-    """Table as it was when the query was planned. Each commit checks that the table has the same id, and fits."""
+    """Table as it was when the query was planned. Each commit checks that the table has its id, and takes the files."""
     on_gap: OnGap
     landed: Landed | None = None
     _: KW_ONLY
@@ -142,12 +142,13 @@ class TableCommits:
         return self._last_commit(query_id, batch_id).batch_id
 
     def check(self, files: Sequence[DataFile]) -> None:
-        """Check that the table would accept the files now, and start to read the table's state for their commit.
+        """Check that the table would accept the files now, and start to read its state in the background.
 
         Before the check, columns that the files need are added to the table or widened, if `OpenTable.grow` is set.
 
         Raises:
-            TableError: the table was replaced by another table, or no longer suits the direct lane or the files.
+            TableError: the table was replaced by another table, the direct lane can no longer write it, or its columns
+                do not accept the files.
         """
         self._begin_fitting(self._begin(), files)
         self._table.prepare()
@@ -167,9 +168,10 @@ class TableCommits:
             already.
 
         Raises:
-            TableError: the table was replaced by another table, or no longer suits the direct lane or the files. Or the
-                query's last commit is gone from the log, or no attempt succeeded. Or an earlier batch is missing, and
-                `on_gap` raises the error.
+            TableError: the table was replaced by another table, the direct lane can no longer write it, or its columns
+                do not accept the files. Or another query has landed the first batch's offsets already. Or the query's
+                last commit is gone from the log, or no attempt succeeded. Or an earlier batch is missing, and `on_gap`
+                raises the error.
             DataLossError: a topic was deleted and created again since the query's last commit, and
                 `fail_on_data_loss` is true.
         """
@@ -179,9 +181,10 @@ class TableCommits:
         return self._until_committed(last, BatchCommit(query_id, batch_id, files, day_column, topic_ids))
 
     def with_keys(self, landed: LandedRows, query_id: str, batch_id: int, version: int | None) -> LandedRows:
-        """Return `landed` with the keys that a MERGE has changed; `version` is the result of `commit`.
+        """Return `landed` with the numbers of keys that the batch's MERGE has inserted, updated and deleted.
 
-        For a table that appends, and if the table's log does not have the numbers, `landed` is returned unchanged.
+        `version` is the result of `commit`. If it is None, if rows are appended to the table, or if the table's log
+        does not have the numbers, `landed` is returned unchanged.
         """
         if not self.planned.spec.keys or version is None:
             return landed

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 def open_for_commits(
     spark: SparkSession, address: TableAddress, spec: TableSpec, by: str, description: TableDescription
 ) -> CommitTable:
-    """Return the table, opened for commits by the library `by`; a table of the latest state gets MERGEs."""
+    """Return the table, opened for commits by the library `by`.
+
+    A commit merges rows into a table of the latest state, and appends files to any other table.
+    """
     if not spec.keys:
         return DeltaSparkTable(spark, address) if by == ingest.COMMIT_BY_SPARK else _by_deltalake(spark, address, spec)
     # Imported late, because the import loads Arrow and NumPy, which a driver that appends does not need.
@@ -96,7 +99,10 @@ def excluded_delta_spark(spark: SparkSession, address: TableAddress, spec: Table
 
 
 def lock_for_creation(spark: SparkSession, spec: TableSpec) -> Lock:
-    """Return the lock that deltalake holds while it creates a table at `spec.uri`, as `lock_for_deltalake` does."""
+    """Return the lock that deltalake holds while it creates a table at `spec.uri`.
+
+    If delta-spark has no lock for this table (`excluded_delta_spark`), the returned lock does nothing.
+    """
     return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(spec.uri).path), None, spec.uri), spec)
 
 
@@ -106,6 +112,10 @@ def choose_committer(spark: SparkSession, spec: TableSpec, description: TableDes
     The library is `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`. For `auto`, it suits the session and the table, and it
     cannot overwrite commits of the session's other queries. For a table of the latest state, it is delta-spark if only
     Spark's MERGE suits the table.
+
+    Raises:
+        ConfigurationError: delta-spark must commit, but the session or `ingest.commit` does not allow it. Or deltalake
+            must commit, but an ACL or a storage class is set for its objects.
     """
     by, reason = _chosen(spark, spec, description)
     if not spec.keys or by == ingest.COMMIT_BY_SPARK:
@@ -153,7 +163,7 @@ def merges_by_spark(spark: SparkSession, spec: TableSpec) -> bool:
 def why_no_committer(spark: SparkSession, spec: TableSpec) -> str | None:
     """Return why no library may commit to the table, or None if one may commit.
 
-    A user who sets `ingest.commit` to deltalake has to exclude the platform's writers.
+    If `ingest.commit` is `deltalake`, the result is None, because the user then excludes the platform's writers.
     """
     platform = platform_of(spark)
     if platform is None or not platform.commits_to_s3_itself or urlsplit(spec.uri).scheme not in S3_SCHEMES:

@@ -103,9 +103,7 @@ class DeadLetterTable:
             self.commits.commit(query_id, batch_id, files)
 
     def replace(self, query_id: str, files: Sequence[DataFile], unfinished: Unfinished) -> None:
-        """Remove the dead letters of batches that `unfinished` names, then commit `files`, if there are any.
-
-        A batch is unfinished if its dead letters are committed, but its rows are not.
+        """Remove the query's unfinished dead letters for the tables in `unfinished`, then commit `files`, if any.
 
         The method can be called again after a crash, with the same result.
 

@@ -162,7 +162,7 @@ class DeltaSparkTable:
 
     @cached_property
     def _opened(self) -> tuple[Any, Any]:
-        """Cache of the `DeltaLog` objects that the session has opened, and the table's key (`DeltaLog.forTable`)."""
+        """Java cache of all `DeltaLog` objects that the session has opened, and this table's key in the cache."""
         java, delta = _java(self._spark), _delta(self._spark)
         session, delta_log = self._spark._jsparkSession.sessionState(), _module(delta, "DeltaLog")
         log_path = delta_log.logPathFor(self._path)

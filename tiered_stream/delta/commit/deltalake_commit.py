@@ -104,9 +104,10 @@ def _open(spec: TableSpec, place: tuple[str, dict[str, str]] | None = None) -> D
 
 
 def _place(spec: TableSpec) -> tuple[str, dict[str, str]]:
-    """Return what `deltalake_place` returns, if the table's storage gives an access token where it needs one.
+    """Return the table's URI and `storage_options` for deltalake (`deltalake_place`).
 
-    deltalake would ask a token service that does not respond for minutes.
+    In Azure's or Google's storage, an access token is requested first, because deltalake would wait for minutes for a
+    token service that does not respond.
     """
     place = deltalake_place(spec)
     if urlsplit(spec.uri).scheme in (*AZURE_SCHEMES, GOOGLE_SCHEME):
@@ -251,14 +252,12 @@ class DeltalakeTable:
         return table, self._log.digest(table.version()), place
 
     def _prepared_table(self) -> DeltaTable | None:
-        """Return the table that `prepare` opened, updated to the newest version.
-
-        The result is None if the caller must open the table.
+        """Return the table that `prepare` opened, updated to its newest version; None: the caller must open the table.
 
         The result is None if `prepare` was not called, if opening or updating failed, or if credentials were renewed
         since. It is also None if the log file of the opened version has another digest now. In this case, the folder
-        has another table, or another writer has overwritten the version. A table that a catalog manages is left to
-        `_open`, which refuses it.
+        has another table, or another writer has overwritten the version. For a table that a catalog manages, the result
+        is None, because `_open` then raises the error.
         """
         prepared, self._prepared = self._prepared, None
         if prepared is None or prepared.exception() is not None:
@@ -319,9 +318,14 @@ class DeltalakeTransaction:
     def write(
         self, batch: BatchCommit, write: Callable[[DeltaTable, CommitProperties], None], info: Mapping[str, Any]
     ) -> int:
-        """Let `write` write the batch to the table in one version, with `info` and the batch's application transaction.
+        """Call `write`, which commits the batch to the table in one version, and return a version of the table.
 
-        Returns and raises as `commit` does. `write` may raise errors of deltalake.
+        The batch is in the returned version or in a later one. `write` gets the table, and properties with the batch's
+        application transaction and `info`, the further fields of `commitInfo`. `write` may raise errors of deltalake.
+
+        Raises:
+            UncertainCommitError: another commit came first, or the result is unknown.
+            TableError: the table refused the commit, and would refuse it again.
         """
         moment = time.time_ns() // 1_000_000
         transaction = Transaction(batch.query_id, batch.batch_id, moment)
@@ -357,7 +361,7 @@ def write_actions(
     partition_by: list[str] | None,
     properties: CommitProperties,
 ) -> None:
-    """Write a version of the table that has these actions, which may be none, and no checkpoint."""
+    """Write a version of the table with `actions`, which may be empty, and without a checkpoint."""
     table.create_write_transaction(
         actions,
         "append",

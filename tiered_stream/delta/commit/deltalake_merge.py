@@ -42,9 +42,9 @@ from tiered_stream.formats.rows.change_records import named_column
 log = logging.getLogger(__name__)
 
 MAX_ROWS_BYTES = 512 << 20
-"""Maximum size of a micro-batch's staged rows in Arrow memory; Spark merges more rows."""
+"""Maximum size in bytes of a micro-batch's staged rows in Arrow memory; Spark merges a larger micro-batch."""
 MAX_JOIN_BYTES = 1 << 30
-"""Maximum memory of deltalake's join of the rows with the table, in bytes; Spark merges what needs more."""
+"""Maximum memory in bytes of deltalake's join of the rows with the table; Spark merges rows whose join needs more."""
 _EXHAUSTED = "Resources exhausted"
 """Text in the error of a join that would need more memory (DataFusion: `DataFusionError::ResourcesExhausted`)."""
 _UNORDERED = re.compile(rf"{UNORDERED_KEY}: (\S+ and [\w./?-]+)")
@@ -55,7 +55,8 @@ _UNORDERED = re.compile(rf"{UNORDERED_KEY}: (\S+ and [\w./?-]+)")
 class DeltalakeMergedTable:
     """Table of the latest state, opened for commits by deltalake: a `transaction.CommitTable`.
 
-    `merged` is the same table for Spark's MERGE, which is used only if `by_spark` is true: if the session can merge.
+    `merged` is the same table for Spark's MERGE. If `by_spark` is true, Spark merges micro-batches that deltalake
+    cannot merge; if it is false, they are refused.
     """
 
     table: DeltalakeTable
@@ -133,7 +134,10 @@ class DeltalakeMerge:
             raise unordered_error(str(merged.address), str(error)) from None
 
     def _are_times_in_years(self, folder: fs.FileSystem, files: Sequence[DataFile]) -> bool:
-        """Return whether all dates and times of the table and of the staged files are in the years 1 to 9999."""
+        """Return whether all dates and times of the table and of the staged files are in the years 1 to 9999.
+
+        If only Spark can rewrite some of the values, `_SparkNeededError` is raised.
+        """
         of = self._of
         if not any(_has_days_or_times(each.type) for each in arrow_schema(_schema(self.state))):
             return True
@@ -154,9 +158,14 @@ def _write(
     table: DeltaTable,
     properties: CommitProperties,
 ) -> None:
-    """Merge the rows; `is_bounded` says whether the memory of the join is bounded.
+    """Merge `rows` into `table` by the MERGE in `clauses`, in one commit with `properties`.
 
-    `with_times` is the argument of `writer_properties`.
+    If `is_bounded` is true, the join gets at most `MAX_JOIN_BYTES` of memory. `with_times` must be false if a date or a
+    time of the rows or of the table can be outside of the years 1 to 9999.
+
+    Raises:
+        _SparkNeededError: the join needs more memory.
+        UnorderedKeyError: a key has records in two partitions, and no column orders them.
     """
     version = table.version()
     merger = table.merge(
@@ -189,17 +198,21 @@ def _write(
 
 
 def _if_unordered(clauses: MergeClauses) -> str:
-    """Return SQL that is false, or raises an error if records of a row of both have no order.
+    """Return an SQL condition on a pair of rows with the same key; it raises an error if their records have no order.
 
-    DataFusion has no function that raises an error, but names a text that it cannot cast. It may cast before it looks
-    at a condition, so the condition is in the text.
+    Otherwise, the condition is false. DataFusion has no function that raises an error. But its error for a text that it
+    cannot cast has this text. DataFusion may cast before it evaluates a condition around the cast, so the text itself
+    depends on the condition.
     """
     text = f"CASE WHEN {clauses.unordered} THEN '{UNORDERED_KEY}: ' || {clauses.partitions} ELSE '0' END"
     return f"CAST({text} AS BIGINT) = 1"
 
 
 def _staged(folder: fs.FileSystem, files: Sequence[DataFile], columns: StructType) -> pa.Table:
-    """Return the rows of the staged files, with the columns `columns` and `STAGED`."""
+    """Return the rows of the staged files, with the columns `columns` and `STAGED`.
+
+    If the rows have more than `MAX_ROWS_BYTES`, `_SparkNeededError` is raised.
+    """
     schema = pa.schema([*arrow_schema(columns), *STAGED])
     tables, size = [], 0
     for rows in _row_groups(folder, files):

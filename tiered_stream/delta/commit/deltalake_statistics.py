@@ -37,9 +37,8 @@ _WITH, _WITHOUT = ColumnProperties(statistics_enabled="PAGE"), ColumnProperties(
 def writer_properties(table: DeltaTable, compression: str, *, with_times: bool) -> WriterProperties:
     """Return writer properties with statistics of the columns whose bounds deltalake writes exactly.
 
-    `with_times` must be false if a date or a time can be outside of the years 1 to 9999. If a
-    nested column has a field without exact bounds, no nested column has statistics, because deltalake takes no path
-    into a column.
+    `with_times` must be false if a date or a time can be outside of the years 1 to 9999. If a nested column has a field
+    without exact bounds, no nested column has statistics, because deltalake takes no path into a column.
     """
     kinds = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
     flat = {name: kind for name, kind in kinds.items() if not pa.types.is_nested(kind)}
@@ -80,22 +79,22 @@ _TICKS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
 class OddTimes(Flag):
-    """Kinds of odd dates and times that Parquet files may have."""
+    """Kinds of dates and times in Parquet files that deltalake cannot rewrite right, or cannot write statistics of."""
 
     NONE = 0
     NEED_VERSION_KEY = auto()
-    """Spark might misread early values if the files were rewritten without `SPARK_VERSION_KEY`.
+    """A value is so early that Spark might misread it if the file were rewritten without `SPARK_VERSION_KEY`.
 
-    A file that does not have the key now is ignored.
+    deltalake cannot write this key into a file's footer. A file that does not have the key now is ignored.
     """
     BEYOND_YEARS = auto()
     """A value may be outside of the years 1 to 9999."""
 
 
 def find_odd_times(folder: fs.FileSystem, paths: Iterable[str]) -> OddTimes:
-    """Return the odd dates and times of the Parquet files with these paths in `folder`, by the files' footers.
+    """Return which kinds of odd dates and times the Parquet files may have, by the bounds in their footers.
 
-    Raises OSError if a file cannot be read.
+    `paths` are relative to `folder`. Raises OSError if a file cannot be read.
     """
     return reduce(or_, (_odd_times(pq.read_metadata(path, filesystem=folder)) for path in paths), OddTimes.NONE)
 
@@ -127,10 +126,10 @@ def _bounds(chunk: pq.ColumnChunkMetaData) -> tuple[float, float] | None:
 
 
 def _limits(column: pq.ColumnSchema) -> tuple[float, int] | None:
-    """Return the lowest value that Spark certainly reads right without the key, and the ticks of a day.
+    """Return the lowest value that Spark certainly reads right without `SPARK_VERSION_KEY`, and the length of a day.
 
-    Both are in the column's unit: days since the epoch, or milliseconds, microseconds or nanoseconds. The value is
-    infinity for INT96, because Spark may misread any INT96 value. None: the column has neither dates nor times.
+    Both are in the column's unit: days, milliseconds, microseconds or nanoseconds. The value is infinity for INT96,
+    because Spark may misread any INT96 value. None: the column has neither dates nor times.
     """
     if column.physical_type == "INT96":
         return inf, 1

@@ -12,7 +12,7 @@ from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, PLACEHOLDERS, POSITION, known_at
 
 _HIGHEST = "__staged_highest"
-"""Column with the largest value of `ingest.orderBy` among a row's key's rows so far, without deletes."""
+"""Name of a column: the largest `ingest.orderBy` among the rows of the same key up to a row, without deletes."""
 
 
 _WITH_PLACEHOLDERS = StringType, BinaryType, ArrayType, MapType
@@ -22,8 +22,8 @@ _WITH_PLACEHOLDERS = StringType, BinaryType, ArrayType, MapType
 def rank_sql(keys: Sequence[str], order_by: str | None) -> str:
     """Return an SQL expression of a row's number among the rows of its key; the last row has the number 1.
 
-    The last row has the largest value of the column `order_by`. If it is None, or for equal values, the partition
-    decides, and then the offset.
+    The last row has the largest value of the column `order_by`. If `order_by` is None, or if values are equal, the row
+    with the highest partition is last, and within a partition the row with the highest offset.
     """
     order = [f"{PARTITION} DESC", f"{POSITION} DESC"]
     if order_by is not None:
@@ -32,13 +32,19 @@ def rank_sql(keys: Sequence[str], order_by: str | None) -> str:
 
 
 def mixed_sql(keys: Sequence[str]) -> str:
-    """Return an SQL expression of a text with two partitions that have rows of the row's key; null: one has all."""
+    """Return an SQL expression of a text that names two partitions with rows of the row's key.
+
+    The text is null if all rows of the key are in one partition.
+    """
     lowest, highest = (f"{each}({PARTITION}) {_of_key(keys)})" for each in ("min", "max"))
     return f"CASE WHEN {lowest} <> {highest} THEN concat({lowest}, ' and ', {highest}) END"
 
 
 def deleted_at_sql(keys: Sequence[str], order_by: str | None) -> tuple[list[str], str]:
-    """Return SQL expressions of columns that must be added first, and then an SQL expression of `DELETED_AT`."""
+    """Return an SQL expression of the column `DELETED_AT`, and before it the columns that this expression reads.
+
+    The first result is a list of SQL expressions of these columns. The caller must add them to the rows first.
+    """
     if order_by is None:
         return [], f"max(CASE WHEN {DELETES} THEN true END) {_of_key(keys)})"
     by = sql_name([order_by])
@@ -51,10 +57,10 @@ def deleted_at_sql(keys: Sequence[str], order_by: str | None) -> tuple[list[str]
 def with_known_values(
     rows: DataFrame, keys: Sequence[str], order_by: str | None, known: Mapping[str, str], not_null: Collection[str]
 ) -> DataFrame:
-    """Return staged rows in which placeholders are the last known values of their keys, with the columns `known`.
+    """Return staged rows with the last known values of their keys in place of placeholders.
 
-    `known` is from `latest_rows.known_at`, and describes these columns. A value that is not known becomes null; a
-    column in `not_null` keeps the placeholder. Only a key's last row has the right values of `known`.
+    `known` is the result of `latest_rows.known_at`; the rows get the columns that it names. A value that is not known
+    becomes null, but a column in `not_null` keeps the placeholder. The values are right only in a key's last row.
     """
     order = [*([] if order_by is None else [_name(order_by)]), PARTITION, POSITION]
     at = "true" if order_by is None else _name(order_by)
@@ -73,16 +79,19 @@ def with_known_values(
 
 
 def columns_with_placeholders(columns: StructType, keys: Sequence[str], order_by: str | None) -> dict[str, str]:
-    """Return `latest_rows.known_at` of all columns whose types can have placeholders, for rows that are not staged."""
+    """Return `latest_rows.known_at` for all columns whose types can have placeholders, except `keys` and `order_by`.
+
+    The result is for rows that are not staged, because only staged files say which columns have placeholders.
+    """
     others = {name.lower() for name in (*keys, order_by or "")}
     names = [each.name for each in columns if isinstance(each.dataType, _WITH_PLACEHOLDERS)]
     return known_at(names, {name.lower() for name in names} - others)
 
 
 def tied_sql(keys: Sequence[str], order_by: str) -> str:
-    """Return an SQL expression: whether a row is the last one of its partition with the key's largest `order_by`.
+    """Return an SQL condition that is true for the last row in each partition with the key's largest `order_by`.
 
-    If micro-batches have only some of these rows, any of them can be the row that a table keeps.
+    If a key has several of these rows, a table may keep any of them, because they may be in different micro-batches.
     """
     by = f"{sql_name([order_by])} DESC"
     of_partition = f"OVER (PARTITION BY {', '.join(map(_name, keys))}, {PARTITION}"

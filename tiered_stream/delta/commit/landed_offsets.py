@@ -1,4 +1,4 @@
-"""Offsets that a table has, as its commits name them, and a check that no other query has landed a query's."""
+"""Offsets that a table has, as its commits name them, and a check that a query does not land them a second time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tiered_stream.options.positions import show_time
 
 @dataclass(frozen=True, slots=True)
 class LandedOffsets:
-    """Lowest and highest offset of each partition that commits of a table name, as ranges.
+    """Offset range of each partition that covers all offsets that the commits of a table name.
 
     `is_complete` is False if the table's history no longer has its first version, so that earlier commits are unknown.
     """
@@ -52,7 +52,7 @@ def landed_offsets(spark: SparkSession, table: str, version: int | None = None) 
 
 
 def extend_ranges(ranges: dict[TopicPartition, OffsetRange], others: PartitionRanges) -> None:
-    """Extend each partition's range in `ranges` to the lowest and the highest offset of it and of `others`."""
+    """Extend each range in `ranges` to cover the partition's range in `others`, too; add partitions that it lacks."""
     for partition, offsets in others.items():
         known = ranges.get(partition, offsets)
         ranges[partition] = OffsetRange(min(known.start, offsets.start), max(known.end, offsets.end))
@@ -78,9 +78,10 @@ _MAX_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class LandedBefore:
-    """Offsets that a query is about to land, and that other queries have landed in its table.
+    """Finding that other queries have landed, in a query's table, offsets that the query is about to land.
 
-    `landed` has the lowest and the highest offset that these queries have landed, by partition.
+    `text` is a sentence that names these offsets and queries. `landed` has, by partition, the range that covers all
+    offsets that these queries have landed.
     """
 
     text: str
@@ -99,13 +100,14 @@ class LandedBefore:
 
 
 def refuse_landed_before(found: LandedBefore | None, *, fail: bool) -> None:
-    """Refuse the first batch of a query if `landed_before` has found something.
+    """Raise an error, or log a warning, if another query has landed offsets of a query's first batch.
 
     Args:
-        fail: raise the error; if false, only log it.
+        found: result of `landed_before`. If it is None, do nothing.
+        fail: true to raise the error, false to log the warning.
 
     Raises:
-        TableError: a commit of another query has offsets of the batch. The message says how to continue.
+        TableError: another query has landed offsets of the batch. The message says how to continue.
     """
     if found is not None and fail:
         raise TableError(f"{found.text}. A query without its checkpoint begins again. {found.advice}")
@@ -121,7 +123,7 @@ def landed_before(
     topic_ids: Mapping[str, UUID],
     newest: int,
 ) -> LandedBefore | None:
-    """Compare offsets with the commits of other queries, among the table's newest commits up to version `newest`.
+    """Search the table's newest commits up to version `newest` for offsets in `wanted` that another query has landed.
 
     Args:
         name: the table, for the text.
@@ -129,7 +131,7 @@ def landed_before(
         topic_ids: ids of the topics, as far as they are known. Topics with other ids in a commit do not count.
 
     Returns:
-        The offsets that other queries have landed; None: there are none.
+        All offsets that the queries found have landed; None: no other query has landed any of `wanted`.
     """
     others = [
         (commit, ranges)
@@ -162,7 +164,7 @@ def _of_same_topics(metadata: str, topic_ids: Mapping[str, UUID]) -> PartitionRa
 
 
 def _in_both(wanted: PartitionRanges, landed: PartitionRanges) -> dict[TopicPartition, OffsetRange]:
-    """Return the offsets in both, by partition, without partitions that have none."""
+    """Return the offsets that are in both mappings, by partition; partitions without shared offsets are left out."""
     both = {partition: wanted[partition].intersect(landed[partition]) for partition in wanted.keys() & landed.keys()}
     return {partition: offsets for partition, offsets in both.items() if offsets}
 

@@ -113,7 +113,8 @@ class ManyTables(QueryCommits):
         of these records are parked, too.
 
         Returns:
-            The rows and dead letters that were committed, also for parked tables that were caught up now or by `begin`.
+            Numbers of the rows and dead letters that were committed, one item for each commit, also for parked tables
+                that were caught up now or by `begin`.
 
         Raises:
             TableError: some tables, which the error names, could not be written; the other tables have the batch.
@@ -166,7 +167,7 @@ class ManyTables(QueryCommits):
         return error_like(error, f"its dead letters were not committed: {error}")
 
     def _target(self, topics: Sequence[str]) -> TableSpec:
-        """Return the table to which all of the topics go."""
+        """Return the table to which all of the topics go; raise ConfigurationError if their settings for it differ."""
         topic = self._first_topics.setdefault(self.routing.target(topics[0]).key, topics[0])
         first = self.routing.target(topic)
         for other in topics:

@@ -69,7 +69,7 @@ _SETTINGS = {
     "spark.databricks.delta.merge.materializeSource": "none",
 }
 _NO_GLOBS = {"__globPaths__": "false"}
-"""Option of Spark's readers by which a path may have `[`, `{` or `*`."""
+"""Option by which Spark's readers take `[`, `{` and `*` in a path literally."""
 _SOURCE, _RANK, _MIXED = "tiered_stream_upserts", "__staged_rank", "__staged_mixed"
 _FAILED = {
     "org.apache.spark.SparkException",
@@ -78,7 +78,7 @@ _FAILED = {
 }
 """Java classes of errors in Spark's work on the rows, which another attempt would raise again."""
 UNORDERED_KEY = "tiered_stream: a key occurs in several partitions"
-"""Text in an error that a MERGE itself raises, in front of two partitions with records of one key."""
+"""Beginning of the error that a MERGE itself raises for a key with records in two partitions, whose names follow."""
 PLACE = ("topic", "partition")
 """Kafka's columns that say in which partition a record is."""
 _NOT_EMPTY = "tiered_stream: the table has rows"
@@ -118,10 +118,10 @@ class MergedTable:
     def clauses(
         self, description: TableDescription, keys: Sequence[str], order_by: str | None, known: Mapping[str, str]
     ) -> MergeClauses:
-        """Return the parts of a MERGE of rows with `columns(description)`.
+        """Return the parts of a MERGE of rows that have the columns `columns(description)`.
 
-        `keys` and `order_by` are names of columns. deltalake needs the case that the table has. `known` has the columns
-        with placeholders (`latest_rows.known_at`).
+        `keys` and `order_by` are names of columns; for deltalake, in the same case as in the table. `known` is the
+        result of the method `known`.
         """
         columns, kafka = self.columns(description).names, record_columns(self.spec)
         written = {name.lower(): name for name in columns}
@@ -131,12 +131,16 @@ class MergedTable:
         return merge_clauses(columns, keys, order_by, self.spec.merge_on, places, own, known)
 
     def known(self, description: TableDescription, files: Sequence[DataFile]) -> dict[str, str]:
-        """Return the columns that show which values of the files' rows are known, by column of the table."""
+        """Return `latest_rows.known_at` for the table's columns that have placeholders in the staged files `files`."""
         names = {name for file in files for name in file.placeholders}
         return known_at(self.columns(description).names, names)
 
     def check(self, description: TableDescription) -> None:
-        """Check the settings of the MERGE against the table's columns."""
+        """Check that `ingest.ownColumns` and `ingest.mergeOn` suit the table's columns.
+
+        Raises:
+            ConfigurationError: the table lacks an own column, or `ingest.mergeOn` is no condition on its columns.
+        """
         target = struct_type(description.fields)
         known = {name.lower() for name in target.names}
         for name in self.spec.own_columns:
@@ -205,7 +209,7 @@ class MergeTransaction:
     def _last_rows(
         self, files: Sequence[DataFile], columns: StructType, known: Mapping[str, str], *, resets: bool
     ) -> DataFrame:
-        """Return the last row of each key among the rows of the staged files, with the columns `known`.
+        """Return the last row of each key among the rows of the staged files, with the columns that `known` names.
 
         The rows have the column `DELETED_AT` if `resets` is true, because the table has columns of the user's own.
         """
@@ -228,12 +232,18 @@ class MergeTransaction:
 class MergeClauses:
     """Parts of a MERGE as SQL, which Spark and deltalake read alike. `target` is the table, and `source` the new rows.
 
-    `key` is the table's first key. `matched`, `delete` and `update` are the conditions for a row of both to be the
-    same, to be deleted, and to be updated. `insert` is the condition for a new row to be inserted. `values` has the new
-    values, by column. `unordered` is the condition for a row of both whose records are in several partitions, so that
-    Kafka gives them no order. `partitions` is a text with these partitions. Both are empty if rows have an order.
-    `own` has the values of `ingest.ownColumns` in a new row, by column. `replace` is the condition for a row of both to
-    become a new row. `updates` has the new values of a row of both, by column.
+    A pair is a row of the table and a new row with the same key.
+
+    - `key` is the table's first key column.
+    - `matched` is the condition by which a row of the table and a new row are a pair.
+    - `delete`, `update` and `replace` are conditions on a pair: the table's row is deleted, is updated, or becomes a
+      new row, because its key was deleted meanwhile.
+    - `insert` is the condition for a new row without a pair to be inserted.
+    - `values` has the values of an inserted row, by column.
+    - `updates` has the new values of the table's row in a pair, by column.
+    - `own` has the columns that records never set, with their values in a new row.
+    - `unordered` is a condition on a pair: its records are in two partitions, so that Kafka gives them no order.
+      `partitions` is a text with the two partitions. Both are empty if a column orders records.
     """
 
     key: str
@@ -258,13 +268,18 @@ def merge_clauses(
     own: Mapping[str, str] = MappingProxyType({}),
     known: Mapping[str, str] = MappingProxyType({}),
 ) -> MergeClauses:
-    """Return the parts of a MERGE of rows with `columns`, whose rows are identified by the columns `keys`.
+    """Return the parts of a MERGE of rows with the columns `columns`.
 
-    A new row replaces the row of the table if its value of `order_by` is not smaller; None: it always does. `merge_on`
-    is the value of `ingest.mergeOn`. `places` are the columns with a row's topic and partition, as far as the table has
-    them, if records of several partitions have no order. `own` are the columns that records never set, with their
-    values in a new row (`own_columns`). `known` are the columns with placeholders, in whose place the table's row keeps
-    its values (`latest_rows.known_at`).
+    Args:
+        columns: columns that the MERGE sets.
+        keys: columns that identify a row.
+        order_by: column that orders the rows of a key: a new row replaces the table's row if its value is not smaller.
+            None: it always replaces the table's row.
+        merge_on: value of `ingest.mergeOn`.
+        places: columns with a row's topic and partition, as far as the table has them; empty if a column orders rows.
+        own: columns that records never set, with their values in a new row (`own_columns`).
+        known: result of `latest_rows.known_at` for the columns with placeholders. Where a new row does not know the
+            value of a column, the table's row keeps its value.
     """
     names = [sql_name([place]) for place in places]
     texts = (
@@ -306,7 +321,10 @@ def own_columns(description: TableDescription, written: Sequence[str]) -> dict[s
 
 
 def _is_newer_sql(value: str, order_by: str | None) -> str:
-    """Return SQL: whether `value`, of `order_by` or else true, is not null and not older than the table's row."""
+    """Return an SQL condition: `value` is not null, and the table's row has no larger value of `order_by`.
+
+    If `order_by` is None, the condition is `value` itself, which is true or null.
+    """
     return value if order_by is None else f"{value} IS NOT NULL AND {_not_below_sql(value, order_by)}"
 
 
@@ -317,7 +335,7 @@ def _not_below_sql(value: str, order_by: str) -> str:
 
 
 def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: bool = False) -> str:
-    """Return the MERGE of the view `source` of new rows into `table`, which is SQL text itself.
+    """Return the MERGE statement that merges the new rows in the view `source` into `table`, both named as SQL text.
 
     `only_insert` is for a table without rows. The MERGE then reads the new rows once, not twice. It fails if another
     writer has added rows, because it would leave these rows as they are.
@@ -341,7 +359,10 @@ def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: boo
 
 
 def _if_unordered(merged: MergeClauses) -> str:
-    """Return SQL that is false, or raises an error if records of a row of both have no order."""
+    """Return an SQL condition on a pair of rows with the same key; it raises an error if their records have no order.
+
+    Otherwise, the condition is false.
+    """
     error = f"raise_error({sql_text(UNORDERED_KEY + ': ')} || {merged.partitions})"
     return f"CASE WHEN {merged.unordered} THEN CAST({error} AS BOOLEAN) ELSE false END"
 
@@ -351,8 +372,8 @@ def last_rows_sql(
 ) -> tuple[list[str], list[str]]:
     """Return two lists of SQL expressions: columns that rank the rows of a key, and the columns of the last rows.
 
-    The last row of a key has rank 1. If `one` is false, the rows are of several partitions. Then Kafka gives a key's
-    rows in several partitions no order, so that without `order_by` Spark raises an error for such a key.
+    The last row of a key has rank 1. `one` is true if all rows are of one partition. If it is false and `order_by` is
+    None, Spark raises an error for a key with rows in several partitions, because Kafka gives these rows no order.
     """
     ranked = [f"{rank_sql(keys, order_by)} AS {_RANK}"]
     deletes = DELETES
@@ -364,15 +385,16 @@ def last_rows_sql(
 
 
 def with_deleted_at(rows: DataFrame, keys: Sequence[str], order_by: str | None) -> DataFrame:
-    """Return staged rows with the column `DELETED_AT`, and with other columns of which only this column is made."""
+    """Return staged rows with the column `DELETED_AT`, and with the helper columns from which it is computed."""
     first, deleted_at = deleted_at_sql(keys, order_by)
     return rows.selectExpr("*", *first).selectExpr("*", f"{deleted_at} AS {DELETED_AT}")
 
 
 def _with_not_null(rows: DataFrame, columns: StructType) -> DataFrame:
-    """Return the rows with the fields of structs that are NOT NULL in `columns`, the table's columns.
+    """Return the rows with NOT NULL for each field of a struct that is NOT NULL in `columns`, the table's columns.
 
-    Spark reads all fields as nullable, and refuses to write nullable fields to them. Tasks have checked the rows.
+    Spark reads all fields of files as nullable, and refuses to write a nullable field to a NOT NULL field. The values
+    are not null, because tasks have checked the rows.
     """
     if not any(_has_not_null(column.dataType) for column in columns):
         return rows

@@ -258,7 +258,6 @@ def replace_unused(spark: SparkSession, address: TableAddress, spec: TableSpec, 
 
 
 def _layout(description: TableDescription) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the types of the columns, by name, and the partition columns."""
     return {field["name"]: field["type"] for field in description.fields}, tuple(description.partition_columns)
 
 
@@ -311,8 +310,8 @@ def _create(
 def _why_session_needs_spark(spark: SparkSession, spec: TableSpec) -> str | None:
     """Return in one line why the session needs the Spark lane, or None if it does not.
 
-    It needs the Spark lane without deltalake, or for a setting that only Spark follows. If Spark merges the rows, no
-    setting counts.
+    The session needs the Spark lane if deltalake is not installed, or if it has a setting that only the Spark lane
+    follows. For a table of the latest state, settings do not count.
     """
     if find_spec("deltalake") is None:
         return NO_DELTALAKE

@@ -71,7 +71,7 @@ Failed = dict[str, TieredStreamError]
 class QueryCommits(ABC):
     """Object that commits the batches of one query to its tables and to their tables for dead letters, one at a time.
 
-    A table is opened when its first files arrive, and stays open for later batches, as a table for dead letters does.
+    A table of either kind is opened when its first files arrive, and stays open for later batches.
     """
 
     routing: Routing
@@ -90,7 +90,7 @@ class QueryCommits(ABC):
         """Rows that were committed since the last batch; all threads that commit append to it."""
 
     def has_batch(self, query_id: str, batch_id: int) -> bool:
-        """Return whether it is known before a batch is read that all tables have it already."""
+        """Return true if all tables are known to have the batch already, so that it need not be read."""
         return False
 
     def prepare(self) -> None:
@@ -106,14 +106,17 @@ class QueryCommits(ABC):
         `held` describes records that tasks wrote to no file.
 
         Returns:
-            The rows and dead letters that were committed.
+            Numbers of the rows and dead letters that were committed, one item for each table.
 
         Raises:
             TieredStreamError: a table could not be written.
         """
 
     def take_landed(self) -> list[LandedRows]:
-        """Return, once, the rows and dead letters that were committed, although a table then failed its batch."""
+        """Return the numbers of rows and dead letters committed since the last call, one item for each commit.
+
+        They are also known if another table of the batch failed.
+        """
         committed, self._landed = self._landed, []
         return committed
 
@@ -167,7 +170,10 @@ class QueryCommits(ABC):
         return done, failed
 
     def _begin(self, do: Callable[[str], Result], keys: Iterable[str]) -> dict[str, Callable[[], Result]]:
-        """Return a function for each table key, which returns what `do` returns for the key, or raises its error."""
+        """Return, by table key, a function that returns the result of `do` for the key, or raises its error.
+
+        A subclass may begin the calls of `do` in threads.
+        """
         return {key: partial(do, key) for key in keys}
 
     def _open_share(self, share: Share, query_id: str, batch_id: int, *, checked: bool) -> Share:
@@ -184,7 +190,7 @@ class QueryCommits(ABC):
         return replace(share, commits=commits, has_batch=has_batch)
 
     def commit_share(self, share: Share, query_id: str, batch_id: int) -> Landed:
-        """Commit the rows of a batch to the table of `share`, which is open; return the table's newest batch then."""
+        """Commit the rows of a batch to the table of `share`, which is open; return the batch as the table's newest."""
         assert share.commits
         version = share.commits.commit(query_id, batch_id, share.rows)
         landed = landed_rows(share.spec.name, share.spec.rows.dead_letter_table or "", share.files)
@@ -241,7 +247,7 @@ class QueryCommits(ABC):
         return shares_of_table, failed
 
     def dead_letter_table(self, spec: TableSpec) -> DeadLetterTable:
-        """Return the table for dead letters `spec`, opened; it stays open."""
+        """Return the table for dead letters `spec`, which is opened by the first call, and then stays open."""
         if spec.key not in self._dead_letters:
             self._dead_letters[spec.key] = self.open_dead_letters(spec)
         return self._dead_letters[spec.key]
@@ -310,7 +316,10 @@ def dead_letters_in(files: Iterable[DataFile], key: str) -> list[DataFile]:
 
 
 def error_like(error: TieredStreamError, message: str) -> TieredStreamError:
-    """Return an error with this message, caused by `error`: of its class, or a TableError if that is not known here."""
+    """Return an error with this message, caused by `error`.
+
+    It is a DataLossError or a ConfigurationError if `error` is one, otherwise a TableError.
+    """
     kind = next((known for known in (DataLossError, ConfigurationError) if isinstance(error, known)), TableError)
     failure = kind(message)
     failure.__cause__ = error

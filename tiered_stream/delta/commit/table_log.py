@@ -27,7 +27,7 @@ _MAX_PROTOCOL_FILES = 100
 _MAX_COMMIT_FILES = 100
 _MAX_CREATION_COMMITS = 20
 _MAX_LATER = 10
-"""Maximum number of versions in which a commit is searched that other writers' commits came before."""
+"""Maximum number of versions to search for a commit, which is late if commits of other writers came before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class TableLog:
     def topic_ids(self, query_id: str, first: int, last: int) -> dict[str, UUID]:
         """Return the topic ids, by topic, in the query's newest commit that has topic ids.
 
-        The versions are searched as by `newest_commits`. The mapping is empty if none of them is a commit of the query
-        with topic ids.
+        The versions from `last` down to `first` are searched, at most `_MAX_COMMIT_FILES` of them. The mapping is empty
+        if none of them is a commit of the query with topic ids.
         """
         try:
             found = (
@@ -108,9 +108,10 @@ class TableLog:
                 yield QueryCommit(query_id, at_ms, metadata)
 
     def changed_keys(self, query_id: str, batch_id: int, first: int) -> ChangedKeys | None:
-        """Return the numbers of keys that a query's MERGE has changed, whose commit is in version `first` or later.
+        """Return how many keys the MERGE of a query's batch has inserted, updated and deleted.
 
-        None: the commit is not among the next `_MAX_LATER` versions, or has no such numbers.
+        The batch's commit is searched in `_MAX_LATER` versions, from `first` on. None: it is not among them, or has no
+        such numbers.
         """
         for version in range(first, first + _MAX_LATER):
             try:
@@ -211,7 +212,10 @@ def committed_topic_ids(metadata: object) -> dict[str, UUID]:
 
 
 def _changed_keys(metrics: Mapping[str, Any]) -> ChangedKeys | None:
-    """Return the numbers in the metrics of a MERGE, which delta-spark writes as texts, and deltalake in snake case."""
+    """Return the numbers of changed keys from the metrics of a MERGE; None: a number is missing.
+
+    delta-spark writes the numbers as texts, and deltalake writes the names of the metrics in snake case.
+    """
     known = {name.replace("_", "").lower(): str(value) for name, value in metrics.items()}
     texts = [known.get(f"numtargetrows{done}", "") for done in ("inserted", "updated", "deleted")]
     return ChangedKeys(*map(int, texts)) if all(text.isdecimal() for text in texts) else None
