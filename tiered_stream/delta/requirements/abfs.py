@@ -41,7 +41,7 @@ TOKEN_FILE = "account.oauth2.token.file"  # noqa: S105 - a setting's name
 ENDPOINT, ALWAYS_HTTPS = "abfs.endpoint", "always.use.https"
 
 _HOST = re.compile(r"\.[a-z0-9-]{1,63}\.(?:z\d+\.)?(?:dfs|blob)\.(?:core|storage|fabric)\.[a-z.]+")
-"""Pattern of the end of a name that belongs to one account."""
+"""Pattern of the account's host at the end of a setting's name; such a setting is for this account only."""
 _entries = partial(entries, Kind.SESSION, prefix=ABFS_PREFIX)
 
 ABFS_REQUIREMENTS: tuple[Requirement, ...] = (
@@ -80,7 +80,7 @@ ABFS_REQUIREMENTS: tuple[Requirement, ...] = (
 
 
 def names_of_account(container: str, host: str, names_of_session: Iterable[str]) -> list[str]:
-    """Return the sorted names of the settings that apply to the container, without account and container.
+    """Return the sorted names of the settings that apply to the container, without account and container in the names.
 
     `host` is the host of the account in the table's path. `names_of_session` are the names of all settings, without
     `fs.azure.`. Settings of other accounts and of other containers are left out.
@@ -187,7 +187,10 @@ class AbfsStore(SessionStore):
         raise self.unusable(f"{ABFS_PREFIX}{TOKEN_PROVIDER} is {provider or 'not set'}, which is known to Spark alone")
 
     def _authority_and_tenant(self) -> tuple[str, str]:
-        """Split the URL of a tenant's token endpoint, such as `https://login.microsoftonline.com/TENANT/oauth2/token`."""
+        """Return the authority's URL and the tenant from the setting of the token endpoint.
+
+        The setting has a URL such as `https://login.microsoftonline.com/TENANT/oauth2/token`.
+        """
         parts = urlsplit(self._required(CLIENT_ENDPOINT))
         tenant, _, rest = parts.path.strip("/").partition("/")
         if not parts.netloc or rest not in ("oauth2/token", "oauth2/v2.0/token"):

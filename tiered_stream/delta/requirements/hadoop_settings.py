@@ -22,7 +22,7 @@ _WRITES = (
 )  # fmt: skip
 """Words in the name of an unknown setting that suggest that it sets a requirement for writers.
 
-So only names with such a word have an entry that says that they ask nothing.
+A setting that requires nothing of writers needs an entry (`Handling.NOTHING`) only if its name has such a word.
 """
 
 
@@ -104,15 +104,15 @@ class SessionStore(ABC):
         return not self.library or (bool(self.connector) and self.hadoop.has_class(self.connector))
 
     def keys(self, name: str) -> Iterable[str]:
-        """Return the settings that may have the value of `name`. The first one that is set counts."""
+        """Return the full names of the settings for the short name `name`. The first setting that is set counts."""
         return (self.prefix + name,)
 
     def secret_keys(self, name: str) -> Iterable[str]:
-        """Return the settings that may have the secret `name`. The first one that is not empty counts."""
+        """Return the full names of the settings for the secret `name`. The first setting that is not empty counts."""
         return self.keys(name)
 
     def text(self, name: str) -> str | None:
-        """Return the value of a setting, or None if it is not set."""
+        """Return the value of the setting with the short name `name`, or None if it is not set."""
         return next((value.strip() for key in self.keys(name) if (value := self.hadoop.get(key)) is not None), None)
 
     def secret(self, name: str) -> str | None:
@@ -131,10 +131,10 @@ class SessionStore(ABC):
     def check_supported(self) -> None:
         """Check that no setting requires something of writers that tasks do not do.
 
-        An unknown setting is such a setting if its name suggests it (`may_concern_writers`).
+        An unknown setting counts as requiring something if its name suggests it (`may_concern_writers`).
 
         Raises:
-            NotForTasksError: there is such a setting.
+            NotForTasksError: a setting requires something that tasks do not do.
         """
         for name in self.own_names():
             requirement = find_entry(self.requirements, Kind.SESSION, self.prefix + name)
@@ -148,7 +148,7 @@ class SessionStore(ABC):
                 raise NotForTasksError(f"{self.prefix}{name} is set, which {why}")
 
     def unusable(self, why: str) -> NotForTasksError:
-        """Return the error for credentials that tasks cannot use."""
+        """Return the error for credentials that tasks cannot use; `why` is the reason, as a clause."""
         return NotForTasksError(f"{why}: for tasks that write files themselves, set {self.own_settings}")
 
     @abstractmethod
@@ -177,6 +177,9 @@ def check_same_store(
         session_url: URL of the service that the session uses.
         table: bucket or container of the table, in words.
         fix: advice for the error.
+
+    Raises:
+        ConfigurationError: the services differ.
     """
     if own_url is not None and _place_of(own_url) != _place_of(session_url):
         raise ConfigurationError(

@@ -23,7 +23,7 @@ _NAMES = (
     "fs.defaultFS", "dfs.data.transfer.protection", "dfs.client.use.datanode.hostname",
     "hadoop.security.authentication", "hadoop.security.key.provider.path", REPLICATION, BLOCK_SIZE, UMASK,
 )  # fmt: skip
-"""Settings that hdfs-native follows, as its README lists them, and the settings of `new_files`."""
+"""Settings that hdfs-native follows, as its README lists them, and settings that `new_files` reads for new files."""
 
 
 class HdfsStore(SessionStore):

@@ -272,13 +272,11 @@ def requirements_for_spark(description: TableDescription) -> str:
 
 
 def _case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None:
-    """Return a text that names a field whose name differs between table and rows only by case.
+    """Return a text that names a field whose name differs between table and rows only by case; None: there is none.
 
-    The result is None if there is no such field.
-
-    `table_type` is the struct, array or map in the table, and `written` is the same type in the rows, both in Spark's
-    JSON. `above` is the path of both types followed by a dot, or '' for the columns. For Delta, names that differ only
-    by case are one field; for Parquet, they are two fields.
+    `table_type` is a struct, array or map of the table. `written` is the type in the same place of the rows. Both are
+    in Spark's JSON. `above` is the path of both types followed by a dot, or '' for the columns. For Delta, names that
+    differ only by case are one field; for Parquet, they are two fields.
     """
     for known, own in common_fields(table_type, written):
         if known["name"] != own["name"]:

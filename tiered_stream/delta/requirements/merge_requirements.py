@@ -1,4 +1,4 @@
-"""Rules of a table of the latest state for a MERGE: which columns it sets, and whether deltalake can do it.
+"""Rules of a table of the latest state for a MERGE: the columns that it sets, and if deltalake can merge the rows.
 
 Spark's MERGE meets whatever a table requires.
 """
@@ -25,7 +25,7 @@ from tiered_stream.formats.rows.table_rules import TableRules, certain_rules
 _FEATURES = frozenset({"deletionVectors"})
 """Features that ask nothing of a writer that appends, but something of one that removes or rewrites rows."""
 _PROPERTIES = frozenset({"delta.appendonly", "delta.enablechangedatafeed", "delta.enabledeletionvectors"})
-"""Properties of the same kind, in lower case."""
+"""Table properties, in lower case, that ask nothing of a writer that appends, but of one that changes rows."""
 
 
 _LOSSY = ("timestamp", "binary")
@@ -51,7 +51,10 @@ def merged_columns(description: TableDescription, own_columns: Sequence[str]) ->
 
 
 def merge_rules(description: TableDescription) -> TableRules:
-    """Return the rules for rows that are merged into the table: `table_rules`, and texts that no partition can have."""
+    """Return the rules for rows that are merged into the table: `table_rules`, and a rule for partition columns.
+
+    A partition column of type STRING cannot have every text (`TableRules.partition_texts`).
+    """
     partitions = {name.lower() for name in description.partition_columns}
     texts = (each["name"] for each in description.fields if each["type"] == "string")
     return replace(
@@ -75,7 +78,7 @@ _NAMES_OF_DELTA = ("filepath", "_metadata")
 
 
 def check_merge(table: str, description: TableDescription, spec: TableSpec) -> None:
-    """Check that a MERGE may change rows, and finds their keys and their order in the table's partition columns again.
+    """Check that a MERGE may change the table's rows, and can compare keys and `ingest.orderBy` in partition columns.
 
     Raises:
         ConfigurationError: the table is append-only, or has deletion vectors and a column with a name that Delta

@@ -67,7 +67,7 @@ class Requirement:
 def entries(
     kind: Kind, handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF, prefix: str = ""
 ) -> list[Requirement]:
-    """Return one entry for each of `names`, with `prefix` in front of it, all with the same other fields."""
+    """Return one `Requirement` for each of `names`, with `prefix` before the name; all other fields are arguments."""
     return [Requirement(kind, prefix + name, handling, note, off=off) for name in names]
 
 

@@ -177,7 +177,10 @@ class S3aStore(SessionStore):
         return names_of_bucket(self.bucket, super().own_names())
 
     def endpoint_url(self) -> str | None:
-        """Return the URL of the bucket's endpoint, or None if no endpoint is set, or a public one of AWS is set."""
+        """Return the URL of the bucket's endpoint; None: a public endpoint of AWS, because no other one is set.
+
+        The result is also None if S3A reaches the bucket by an access point, because that is always at AWS.
+        """
         text = self.text("endpoint") or ""
         is_aws = not text or text.endswith(_CENTRAL_ENDPOINT) or _REGIONAL_HOST.fullmatch(text)
         if is_aws or self.access_point():  # S3A reaches an access point at AWS, whatever the endpoint is
@@ -267,7 +270,13 @@ class S3aStore(SessionStore):
     def _known(
         self, name: str, value: str | None, known: Mapping[str, str], form: Callable[[str], str] = str
     ) -> str | None:
-        """Return S3's word for the value of the setting `name`. Raise NotForTasksError if it is not in `known`."""
+        """Return S3's word for `value`, the value of the setting `name`; None: it has no value.
+
+        `known` has S3's words by value in the form that `form` returns.
+
+        Raises:
+            NotForTasksError: the value is not in `known`.
+        """
         if value and form(value) not in known:
             raise NotForTasksError(
                 f"{S3A_PREFIX}{name} is {value}, which tasks that write files themselves do not know"
@@ -358,7 +367,7 @@ class S3aStore(SessionStore):
         return storage, why_not
 
     def _check_configured_endpoint(self, storage: TableStorage) -> None:
-        """Raise NotForTasksError if AWS's configuration names an endpoint. Spark's S3 client may follow it or not."""
+        """Raise NotForTasksError if AWS's own configuration names an endpoint, because Spark's client can ignore it."""
         if url := self._access(storage).configured_endpoint():
             raise NotForTasksError(
                 f"the environment or AWS's configuration names {url} as the endpoint of S3, which Spark's session does "

@@ -43,7 +43,10 @@ SESSION_REQUIREMENTS: tuple[Requirement, ...] = (
         off=frozenset(_CODECS),
     ),
 )  # fmt: skip
-"""The docs (table-requirements.md) list further settings, which both lanes follow, or which ask nothing."""
+"""Entries of the list for settings of a session.
+
+The docs (table-requirements.md) list further settings, which both lanes follow, or which ask nothing of writers.
+"""
 
 
 def settings_in_list(spark: SparkSession) -> dict[str, str]:

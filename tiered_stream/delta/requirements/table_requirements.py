@@ -34,7 +34,7 @@ _HONOURED, _NOTHING, _BY_SPARK, _SPARK = Handling.HONOURED, Handling.NOTHING, Ha
 
 
 def _delta(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
-    """Return entries for table properties; `names` are without the prefix `delta.`."""
+    """Return one `Requirement` for each table property `delta.NAME` of `names`; other arguments are its fields."""
     return entries(Kind.PROPERTY, handling, *(f"delta.{name}" for name in names), note=note, off=off)
 
 
