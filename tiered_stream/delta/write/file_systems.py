@@ -28,7 +28,10 @@ from tiered_stream.storage.open_store import open_store
 _SESSION_TOKENS = frozenset(("AWS_SESSION_TOKEN", "AWS_TOKEN", "SESSION_TOKEN", "TOKEN"))
 """Environment variables whose value deltalake would send with keys that have no session token."""
 _OWN_TIMES = {"timeout": "30s", "connect_timeout": "5s"}
-"""The times of the crate `object_store`, without which deltalake reads `TIMEOUT` and `CONNECT_TIMEOUT`."""
+"""Default time limits of the crate `object_store`.
+
+If they are not passed, deltalake takes them from the environment variables `TIMEOUT` and `CONNECT_TIMEOUT`.
+"""
 _ROLES = frozenset(("AWS_IAM_ROLE_ARN", "AWS_S3_ASSUME_ROLE_ARN"))
 """Environment variables of a role that deltalake would take in place of the given keys, if one of `_LOADS` is set."""
 _LOADS = frozenset(("AWS_FORCE_CREDENTIAL_LOAD", "AWS_S3_LOCKING_PROVIDER"))
@@ -36,9 +39,9 @@ _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
 """Pattern of an absolute path: scheme and authority, which may be missing, and the rest from the first slash."""
 _SLASHES = re.compile("//+")
 _ODD_LETTERS = re.compile("[?#%]")
-"""Letters that libraries take for parts of a URL, or literally."""
+"""Characters of a path that some libraries take literally, and others as parts of a URL."""
 _ODD_IN_HDFS = re.compile(r'[^!-~]|["<>[\\\]^`{|}]')
-"""Letters in whose place deltalake writes `%` and their code into the names of folders in HDFS."""
+"""Characters that deltalake replaces by `%` and their code in the names of folders in HDFS."""
 _CREDENTIALS = re.compile(r"//[^/]*@")
 _DOTS = frozenset((".", ".."))
 
@@ -46,13 +49,13 @@ _DOTS = frozenset((".", ".."))
 def deltalake_place(spec: ingest.TableSpec) -> tuple[str, dict[str, str]]:
     """Return the table's URI and `storage_options` as arguments of deltalake's `DeltaTable`.
 
-    A key table for HDFS is offered to deltalake, which has no option for it, by the environment of this process.
-    All schemes of Azure's storage become `az://container/prefix`, because deltalake does not know all of them.
+    Kerberos' key table for HDFS goes into an environment variable of this process, because deltalake has no option for
+    it. All schemes of Azure's storage become `az://container/prefix`, because deltalake does not know all of them.
 
     Raises:
         ConfigurationError: no storage account is named, the connection string is malformed, or deltalake would not use
-            the credentials of the settings. Or the path in HDFS has a letter that deltalake would write in another way
-            than Hadoop.
+            the credentials of the settings. Or the path in HDFS has a character that deltalake would write in another
+            way than Hadoop.
         StorageAccessError: a file of Google's credentials cannot be read.
     """
     parts = urlsplit(spec.uri)
@@ -82,7 +85,10 @@ def _allows_http(endpoint: str) -> str:
 def delta_storage_options(storage: ingest.TableStorage, bucket: str) -> dict[str, str]:
     """Return the settings for access to the table's bucket in S3, as the argument `storage_options` of deltalake.
 
-    They have credentials that are valid now, and nothing is left to the environment.
+    The settings have credentials that are valid now, so that deltalake takes none from the environment.
+
+    Raises:
+        ConfigurationError: an environment variable is set that deltalake would follow nevertheless.
     """
     # Imported here, because boto3 takes long to import, and tables elsewhere do not need it.
     from tiered_stream.storage.s3_client import OF_DELTALAKE, check_environment, table_session
@@ -114,8 +120,8 @@ def uri_of(path: str) -> str | None:
     path with another scheme is returned as `normal_path` gives it.
 
     Raises:
-        ConfigurationError: `normal_path` refuses the path, or it is in an object store or in HDFS and has a letter of
-            `?#%`.
+        ConfigurationError: `normal_path` refuses the path, or the path is in an object store or in HDFS and has one of
+            the characters `?#%`.
     """
     path = normal_path(path)
     parts = urlsplit(path)

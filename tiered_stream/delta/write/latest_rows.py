@@ -45,7 +45,8 @@ STAGED = pa.schema([(PARTITION, pa.string()), (POSITION, pa.int64()), (DELETES, 
 DELETED_AT = "__staged_deleted_at"
 """Column of a key's last row: the largest value of `ingest.orderBy` among the key's deletes that count, or else null.
 
-Without `ingest.orderBy`, it is true if the key has deletes.
+A delete counts if no earlier row of its key, other than deletes, has a larger value. Without `ingest.orderBy`, the
+column is true if the key has deletes.
 """
 _KNOWN_AT = "__staged_known_at_"
 _Flags = npt.NDArray[np.bool_]
@@ -53,14 +54,17 @@ _Positions = npt.NDArray[np.int64]
 MAX_KEPT_BYTES = 64 << 20
 """Bytes of last rows that stay in memory; more rows are written."""
 _MIN_NEW_BYTES = 16 << 20
-"""Bytes of new rows after which the rows in memory are reduced; at least as many as were kept by the last time."""
+"""Minimum number of bytes of new rows, after which the rows in memory are reduced to last rows again.
+
+If the reduction before has kept more bytes, as many new bytes are needed.
+"""
 
 
 class LatestRows:
     """Rows of one task that wait to be staged for one table with the key columns `keys`.
 
-    The last row of a key has the largest value of the column `order_by`, or the largest offset if it is None. Rows of
-    the same value come by their offsets. If `keeps_deletes` is true, the last delete of the key that counts is kept,
+    The last row of a key has the largest value of the column `order_by`. Among equal values, or if `order_by` is None,
+    it has the largest offset. If `keeps_deletes` is true, the key's last delete that counts (`DELETED_AT`) is kept,
     too. For each column with placeholders, the last row that knows its value is kept, too; a delete knows all values.
     """
 
@@ -127,7 +131,7 @@ class LatestRows:
         self._reduced_bytes = self._waiting_bytes = sum(batch.nbytes for batch in self._batches)
 
     def _kept(self) -> _Flags:
-        """Return for each row of the batches, one after the other, whether the row is kept."""
+        """Return a flag for each row of all batches, one batch after the other: the row is kept."""
         schema = self._batches[0].schema
         keys = pa.Table.from_batches([_bare(batch, self._keys) for batch in self._batches])
         ranks = np.arange(len(keys), dtype=np.int64)
@@ -157,16 +161,16 @@ def staged(partition: TopicPartition, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def placeholder_columns(rows: pa.RecordBatch) -> set[str]:
-    """Return the names, in lower case, of the columns of which any of the rows has a placeholder."""
+    """Return the names, in lower case, of the columns in which at least one of the rows has a placeholder."""
     return set(pc.unique(unavailable_names(rows).flatten()).to_pylist())
 
 
 def known_at(columns: Sequence[str], placeholders: Collection[str]) -> dict[str, str]:
-    """Return the names of columns of last rows by the columns of the table that have `placeholders`.
+    """Return, for each of the table's `columns` in `placeholders`, the name of a helper column in last rows.
 
-    `placeholders` are in lower case, and `columns` are the table's columns. A row of the key knows the value of a
-    column if it is a delete, or if it has no placeholder there. The result's column has the value of `ingest.orderBy`
-    of the last row that knows the value; without `ingest.orderBy`, true. It is null if no row knows the value.
+    The helper column has the value of `ingest.orderBy` in the key's last row that knows the value of the column.
+    Without `ingest.orderBy`, it is true. It is null if no row of the key knows the value. A row knows the value of a
+    column if it is a delete, or if it has no placeholder there. `placeholders` are in lower case.
     """
     return {name: f"{_KNOWN_AT}{at}" for at, name in enumerate(columns) if name.lower() in placeholders}
 
@@ -183,11 +187,12 @@ def last_rows(
     known: Mapping[str, str] = MappingProxyType({}),
     not_null: Collection[str] = (),
 ) -> pa.Table:
-    """Return the last row of each key among staged rows of all tasks, as the SQL of `commit/merge.py` does.
+    """Return the last row of each key among staged rows of all tasks; the SQL of `commit/merge.py` gives the same rows.
 
-    `rows` have the columns `STAGED`, and the columns `keys` and `order_by` under exactly these names. The result has
-    the column `DELETED_AT`, too, and the columns of `known`, which `known_at` has returned. Columns of these names have
-    the last known value, or null; a column in `not_null` keeps the placeholder in place of null.
+    `rows` have the columns `STAGED`, and the columns `keys` and `order_by` under exactly these names. `known` is the
+    result of `known_at`. The returned rows also have the column `DELETED_AT`, and the helper columns in `known`. In the
+    columns for which `known` has helper columns, the last known value, or null, replaces a placeholder. But a column in
+    `not_null` keeps the placeholder in place of null.
 
     Raises:
         UnorderedKeyError: `order_by` is None, and a key has rows in several partitions.
@@ -210,11 +215,15 @@ def last_rows(
 def _last_places(
     rows: pa.Table, keys: Sequence[str], order_by: str | None, deletes: _Flags, knows: Mapping[str, _Flags]
 ) -> tuple[_Positions, _Positions, dict[str, _Positions]]:
-    """Return the positions in `rows` of the last row of each key, in the order of `rows`.
+    """Return positions in `rows`, each with one item for each key, in the order of the keys' last rows.
 
-    The second result are the positions of the deletes for `DELETED_AT`. The third result are, by name, the positions of
-    each key's last row with a flag in `knows`. The position -1 means that there is none. `deletes` are the flags of
-    deletes.
+    Args:
+        deletes: flag of each row: it is a delete.
+        knows: by column name, flag of each row: it knows the value of the column.
+
+    Returns:
+        The positions of the keys' last rows, of the deletes whose value `DELETED_AT` gets, and, by column name, of the
+            last rows with the flag in `knows`. The position -1 means that the key has no such row.
     """
     bare = rows.select(keys).rename_columns([f"k{number}" for number in range(len(keys))])
     itself = np.arange(len(rows))
@@ -241,14 +250,14 @@ def _dense_ranks(values: pa.ChunkedArray) -> _Positions:
 
 
 class UnorderedKeyError(Exception):
-    """A key has rows in the two partitions that the text names, and no column orders them."""
+    """Error for a key that has rows in the two partitions that the text names, although no column orders them."""
 
 
 def _last_in_order(keys: pa.Table, ranks: _Positions, kinds: Sequence[_Flags]) -> list[_Positions]:
-    """Return for each of `kinds` the position of each key's last row that has the flag; -1: no row of the key has it.
+    """Return, for each array of flags in `kinds`, the position of each key's last row with the flag; -1: there is none.
 
-    The last row is the later row among the rows of the largest rank. `keys`, `ranks` and the flags are of all rows, in
-    the order of their offsets. All results have the keys in one order.
+    The last row of a key has the largest rank, and among equal ranks the largest position. `keys`, `ranks` and the
+    arrays of flags have one item for each row, in the order of offsets. The keys have the same order in all results.
     """
     order = np.append(np.argsort(ranks, kind="stable"), -1)  # so that the place -1 has the position -1
     place = np.empty(len(keys), np.int64)
@@ -263,9 +272,10 @@ def _last_in_order(keys: pa.Table, ranks: _Positions, kinds: Sequence[_Flags]) -
 
 
 def _counting_deletes(keys: pa.Table, ranks: _Positions, deletes: _Flags) -> _Flags:
-    """Return for each row whether it is a delete that counts: no row of its key before it has a larger rank.
+    """Return for each row whether it is a delete that counts: no earlier row of its key has a larger rank.
 
-    `keys`, `ranks` and `deletes` are of all rows, in the order of their offsets.
+    Earlier rows that are deletes do not matter. `keys`, `ranks` and `deletes` have one item for each row, in the order
+    of offsets.
     """
     if not deletes.any():
         return deletes
@@ -301,6 +311,6 @@ def _check_one_partition(keys: pa.Table, partitions: npt.NDArray[np.int64], name
 
 
 def _bare(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
-    """Return the key columns of the batch under names of their own."""
+    """Return the key columns of the batch, under the names `k0`, `k1` and so on."""
     columns = [batch.column(named_column(batch.schema, key) or key) for key in keys]
     return pa.RecordBatch.from_arrays(columns, names=[f"k{number}" for number in range(len(keys))])

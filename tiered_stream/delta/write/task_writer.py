@@ -180,10 +180,10 @@ class TaskWriter:
 
     @contextmanager
     def _give_up_on_error(self, share: str) -> Iterator[None]:
-        """If the `with` block raises a TableError, give up the table whose key is `share`.
+        """Give up the table whose key is `share` if the `with` block raises a TableError.
 
         To give up a table means: close its writers, and drop all its further rows. The dead letters that were meant for
-        the table are dropped, too. If `TaskTables.park` is off, the error is raised again instead.
+        the table are dropped, too. If `TaskTables.park` is false, the error is raised again instead.
         """
         try:
             yield
@@ -312,7 +312,7 @@ class TableRows:
         return [*rows, TargetRows(dead_letters, self._labelled(decoded.dead, target), target.key)]
 
     def _labelled(self, dead: pa.RecordBatch, spec: TableSpec) -> pa.RecordBatch:
-        """Return the dead letters with the key of the table `target`, the query and the batch in their columns."""
+        """Return the dead letters with their columns `target` (key of the table `spec`), `query` and `batch` set."""
         for name, value in {"target": spec.key, "query": self.query, "batch": self.batch}.items():
             of_column = dead.schema.field(name)
             column = pa.repeat(pa.scalar(value, of_column.type), dead.num_rows)
