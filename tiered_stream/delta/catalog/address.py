@@ -26,7 +26,10 @@ _CREATED_MEANWHILE = (
     "DELTA_PROTOCOL_CHANGED", "DELTA_METADATA_CHANGED", "FileAlreadyExistsException",
     "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",
 )  # fmt: skip
-"""Words in Delta's errors if two statements create the same table. The last is also of a folder with other files."""
+"""Words in Delta's errors if two statements create the same table.
+
+Delta also raises the last one if the folder has other files.
+"""
 CREATION_WAITS = (0.1, 0.2, 0.4, 0.8, 1.5)
 """Seconds between looks for a table that another run has begun to create."""
 _LOG, _STAGED_COMMITS = "_delta_log", "_staged_commits"
@@ -191,18 +194,21 @@ def _run_creation(spark: SparkSession, address: TableAddress, statement: str) ->
 
 
 def _marking(spark: SparkSession) -> SparkSession:
-    """Return a copy of the session whose commits have the user metadata `CREATION`, unless the user has set others."""
+    """Return a copy of the session whose commits have the user metadata `CREATION`.
+
+    The session itself is returned with Spark Connect, or if the user has set other user metadata.
+    """
     if is_connect(spark) or spark.conf.get(USER_METADATA, None) is not None:
         return spark
     return copied_session(spark, {USER_METADATA: CREATION})
 
 
 def _remove_unfinished(spark: SparkSession, folder: str) -> None:
-    """Delete the log in the folder if a driver died while it made the table: the log has no commit.
+    """Delete the table's log in the folder if it has no commit, because a driver died while it created the table.
 
     Delta takes a folder that is not empty for a table that exists, and then creates none. Nothing is deleted if the
-    folder has any other file. Only temporary files and empty folders are deleted, so that a commit stays which another
-    driver makes meanwhile.
+    folder has any other file. Only temporary files and empty folders are deleted. So a commit that another driver makes
+    meanwhile is kept.
     """
     jvm: Any = spark._jvm
     new_path = jvm.org.apache.hadoop.fs.Path

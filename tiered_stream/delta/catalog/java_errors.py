@@ -57,7 +57,7 @@ def is_stopped(error: Py4JJavaError | CapturedException) -> bool:
 def raised_text(error: Py4JJavaError | CapturedException) -> str | None:
     """Return the text that SQL's function `raise_error` was called with, if it has caused the error; otherwise None.
 
-    The text of the error itself may have the call, too: Spark prints a plan that it cannot analyze.
+    The text of an error does not show the cause, because Spark also prints the call in a plan that it cannot analyze.
     """
     exception = java_exception(error)
     while exception is not None:

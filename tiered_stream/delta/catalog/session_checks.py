@@ -36,7 +36,7 @@ GS_SETTINGS = {
 }
 """Hadoop's settings of a session with `GCS_CONNECTOR`, because Hadoop 3.5 has defaults for its own connector.
 
-Checkpoints need the second one. The default size, `64m`, is no number for gcs-connector.
+Checkpoints need `fs.AbstractFileSystem.gs.impl`. Hadoop's default block size, `64m`, is no number for gcs-connector.
 """
 GS_ADVICE = "set " + ", ".join(f"spark.hadoop.{name}={value}" for name, value in GS_SETTINGS.items())
 EXTENSION = ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")

@@ -86,9 +86,10 @@ class KnownRules:
 
 
 def _look_up(spec: TableSpec) -> tuple[TableRules | None, Sequence[Mapping[str, Any]]]:
-    """Return the rules of a table, or the rules with which a missing table will be created, and `KnownRules.fields`.
+    """Return the rules of a table, and the columns that a MERGE would set in it (`KnownRules.fields`).
 
-    None: the table cannot be opened, or tasks cannot check its rules, or the table is missing and will have no rules.
+    A missing table has the rules with which it will be created. If the rules are None, the table cannot be opened,
+    tasks cannot check its rules, or the table is missing and will have no rules.
     """
     from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 

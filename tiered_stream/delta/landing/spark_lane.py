@@ -75,7 +75,7 @@ class SparkLane:
         return self._start_batches(rows)
 
     def _start_sink(self, rows: DataFrame) -> StreamingQuery:
-        """Start the query with Delta's own sink, if the session's build of Delta cannot be called from here."""
+        """Start the query with Delta's own sink, for sessions in which this package cannot call delta-spark itself."""
         writer = rows.writeStream.format("delta").outputMode("append").options(**self._options)
         if self.spec.day_column:
             writer = writer.partitionBy(self.spec.day_column)
@@ -143,15 +143,15 @@ class SparkLane:
         return self.run.start(self.spark, by_micro_batch(limited(rows, tasks), write))
 
     def _transaction(self, batch: DataFrame) -> str:
-        """Return the query id of the application transactions."""
+        """Return the query id for the application transaction: a bounded run's own one, or the id of Spark's query."""
         return self.bounded.transaction_id if self.bounded else query_id_of(batch)
 
     def _offsets(self) -> Callable[[str, int], dict[str, str]]:
-        """Return a function that names the offsets of a micro-batch, as commits of the direct lane do.
+        """Return a function that returns the user metadata of a micro-batch's commit, which names the batch's offsets.
 
         Its arguments are the query id of the application transaction, and the batch id. Its result is an option of
-        Delta's writer, or empty if the offsets are not known. The first call compares them with the table's log, if
-        the log can be read and the table has no batch of this query.
+        Delta's writer, or empty if the offsets are not known. If the log can be read and the table has no batch of this
+        query, the first call also checks that no other query has landed the offsets.
 
         The function raises TableError if another query has landed the offsets (`landed_before`), and CorruptDataError
         or UnsupportedDataError if a file in the checkpoint cannot be read.

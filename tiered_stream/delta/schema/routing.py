@@ -99,14 +99,14 @@ class Routing:
         return route
 
     def check_apart(self, topics: Iterable[str]) -> None:
-        """Check that no two topics share a table only because their names look alike in the tables' names.
+        """Check that no two topics lead to the same folder by a route whose table contains `{topic}`.
 
-        Topics may share a table that a setting names without `{topic}`. No topic's name may lead to the table for dead
-        letters.
+        Topics may share a table that a route names without `{topic}`. A table named with `{topic}` must not be a table
+        for dead letters either.
 
         Raises:
             ConfigurationError: two topics share a table, or a topic shares one with dead letters.
-            TableError: a topic has no table, or no legal name.
+            TableError: a topic has no table, or a name that Kafka does not allow.
         """
         owners = dict.fromkeys(self.dead_letter_folders.values(), "the dead letters")
         for topic in topics:
@@ -174,7 +174,10 @@ def dead_letters_of(spec: ingest.TableSpec, uri: str) -> ingest.TableSpec:
 
 @contextmanager
 def _errors_name(topic: str) -> Iterator[None]:
-    """Name the topic in errors about its schemas. Patterns also match topics that have no rows."""
+    """Add the topic's name and advice to errors about its schemas in the `with` block.
+
+    The advice is to exclude a topic without rows, such as Debezium's heartbeats, from the pattern that matches it.
+    """
     try:
         yield
     except (ConfigurationError, SchemaRegistryError) as error:

@@ -186,7 +186,7 @@ def _query(rows: row.RowSettings) -> SqlQuery | None:
 
 @contextmanager
 def _of_setting(name: str) -> Iterator[None]:
-    """Put the name of a setting before the message of a ConfigurationError from the block."""
+    """Put the name of a setting before the message of a ConfigurationError that the `with` block raises."""
     try:
         yield
     except ConfigurationError as error:
@@ -209,7 +209,10 @@ def kept_columns(rows: row.RowSettings, include_headers: bool) -> tuple[tuple[st
 
 
 def _lands_key(rows: row.RowSettings, keys: Sequence[str]) -> bool:
-    """Return whether a decoded key is a column: with `ingest.kafkaColumns=none`, only if another setting needs it."""
+    """Return whether a decoded key becomes a column of the table.
+
+    With `ingest.kafkaColumns=none`, it does only if it is one of `keys`, or if an SQL query or a transform is set.
+    """
     named = KEY in (name.lower() for name in keys)
     return rows.kafka_columns != () or named or bool(rows.select or rows.where or rows.transform)
 

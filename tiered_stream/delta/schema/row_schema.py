@@ -136,7 +136,7 @@ def fit_to_table(row_format: RowFormat, fields: Sequence[Mapping[str, Any]]) -> 
 
 
 def _columns(field: Mapping[str, Any]) -> pa.Schema:
-    """Return a schema with the table's column `field`; without it, if no value here can have its type."""
+    """Return an Arrow schema with the table's column `field`, or an empty one if its type has no Arrow type."""
     try:
         return arrow_schema(struct_type([field]))
     except (PySparkException, ValueError, KeyError):

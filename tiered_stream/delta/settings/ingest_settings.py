@@ -64,7 +64,7 @@ COMMIT = option(
 
 
 def is_append_only(properties: Mapping[str, str]) -> bool:
-    """Return whether the table properties forbid changes of rows. Delta does not heed case in its own names."""
+    """Return whether the table properties forbid changes of rows; names are compared without regard to case."""
     return any(name.lower() == APPEND_ONLY.lower() and value.lower() == "true" for name, value in properties.items())
 
 
@@ -306,7 +306,7 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
 
 
 def table_spec(settings: Mapping[str, str]) -> TableSpec:
-    """Return what `settings` say of a table, with an empty `uri`, and without name, columns and row format.
+    """Return the specification of a table in `settings`, with an empty `uri`, and without name, columns and row format.
 
     Raises:
         ConfigurationError: a setting is unknown or malformed, two settings exclude each other, or only one of the two
@@ -330,8 +330,8 @@ def table_spec(settings: Mapping[str, str]) -> TableSpec:
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
     """Check that all `ingest.*` settings are known, and that no other setting is a misspelled known name.
 
-    Other unknown names are left to the check of the source's options, unless the settings are of a whole job, so that
-    nothing else reads them. Then `own` has the names of settings of the job itself, which are allowed.
+    `own` has the names of further known settings. For a query, it is empty, and any other unknown name is left to the
+    check of the source's options. For a job, it has the job's own settings, and every unknown name is an error.
 
     Raises:
         ConfigurationError: a name is unknown or misspelled (the error has the nearest known name), or a setting has a

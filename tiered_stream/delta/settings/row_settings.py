@@ -1,6 +1,6 @@
 """Declaration and parsing of the settings that describe a table's rows.
 
-Nothing here needs Spark. `row_schema.py` makes a `RowFormat` with column types from these settings.
+Nothing here needs Spark. `schema/row_plan.py` makes a `RowFormat` with column types from these settings.
 """
 
 from __future__ import annotations
@@ -460,7 +460,7 @@ def _check_query(rows: RowSettings) -> None:
 
 @contextmanager
 def advising() -> Iterator[None]:
-    """Add to an UndecodableRecordError from the block the settings that would help."""
+    """Add advice to an UndecodableRecordError that the `with` block raises: the settings that would help."""
     try:
         yield
     except UndecodableRecordError as error:
