@@ -86,14 +86,13 @@ class UnmarkedDeadLetters:
 class JobDeadLetters:
     """Selector of one ingest job's dead letters in a table for dead letters, by the job's topics and tables.
 
-    `subscription` has the topics that the job reads, and `routing` has the table of each topic. `last_finished` returns
-    the last batch of a query that is in a table.
+    `subscription` has the topics that the job reads, and `routing` has the table of each topic.
     """
 
     subscription: Subscription
     routing: Routing
     table: Callable[[TableSpec], RedrivenTable]
-    """Function that returns a table as redrives read it."""
+    """Function that returns the table that a specification describes, as redrives read it."""
 
     def marked(self, dead_letters: DataFrame) -> list[tuple[int, str]]:
         """Return the pairs (`redrive`, `topic`) of the job's dead letters that redrives have marked, sorted, each once.

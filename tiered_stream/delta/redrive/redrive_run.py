@@ -264,7 +264,7 @@ class _Redrive:
         return RedriveReport(self.dry_run, ready, dict(sorted(left.items())), unmarked.pending)
 
     def _row_formats(self, unmarked: UnmarkedDeadLetters) -> dict[str, RowFormat]:
-        """Return the row formats that `attempt` has made, by topic, for dead letters of topics that have not failed."""
+        """Return, by topic, the row formats that `attempt` has made for topics of `unmarked` that have not failed."""
         topics = (topic for topic in unmarked.topics if topic in self._rows and topic not in self._failed)
         return {topic: self._rows[topic] for topic in topics}
 

@@ -54,7 +54,7 @@ from tiered_stream.spark.session import copied_session
 SOURCE = "tiered_stream_redriven"
 """Name of the view with the rows that a MERGE reads."""
 KEY = "__staged_key"
-"""Name of the column with the keys of a letter's row, in a struct; null: the letter does not decode."""
+"""Name of the column with the key columns of a dead letter's row, in a struct; null: the letter does not decode."""
 _RANK = "__staged_rank"
 
 
@@ -77,7 +77,7 @@ class KeyedRows:
 
     @classmethod
     def of(cls, spec: TableSpec, row_format: RowFormat) -> KeyedRows | None:
-        """Return the rows of the table `target`, or None if the table is not a table of the latest state."""
+        """Return the keys and the order of the table `spec`, or None if it is not a table of the latest state."""
         if not row_format.keys:
             return None
         kafka = {name: own for name, own in row_format.kafka_columns if name in ("topic", "partition", "offset")}
@@ -90,6 +90,9 @@ class KeyedRows:
         Args:
             name: name of the table, for the error.
             shared: True if several topics share the table.
+
+        Raises:
+            ConfigurationError: no column orders the records, and the table lacks a column with a record's position.
         """
         missing = [each for each in ("topic", "partition", "offset") if each not in self.kafka]
         if not shared and "topic" in missing:
@@ -102,7 +105,7 @@ class KeyedRows:
             )
 
     def known_at(self, staged: DataFrame, table: StructType) -> dict[str, str]:
-        """Return `latest_rows.known_at` of the columns of `table` of which `staged` can have placeholders."""
+        """Return `latest_rows.known_at` for the columns of `table` that can have placeholders in `staged`."""
         known = {name.lower() for name in staged.columns if self.has_placeholders}
         columns = StructType([each for each in table if each.name.lower() in known])
         return columns_with_placeholders(columns, self.keys, self.order_by)
@@ -113,7 +116,8 @@ class KeyedRows:
         """Return the last row of each key among `staged`, with the columns of `table`, `DELETES` and `DELETED_AT`.
 
         `staged` has columns of the table and `latest_rows.STAGED`. A column of the table that it lacks becomes null.
-        `known_at` has further columns. `not_null` are the table's columns that are NOT NULL.
+        `known_at` is the result of the method `known_at`, and the returned rows also have the columns that it names.
+        `not_null` are the table's columns that are NOT NULL.
         """
         ranked = with_deleted_at(staged, self.keys, self._compared).selectExpr(
             "*", f"{rank_sql(self.keys, self.order_by)} AS {_RANK}"
@@ -133,10 +137,11 @@ class KeyedRows:
         return self.kafka["offset"] if self.order_by is None else self.order_by
 
     def without_unordered(self, letters: DataFrame, table: DataFrame, topic: str) -> DataFrame:
-        """Return `letters` with a reason for letters that decode, but have no order among the records of their keys.
+        """Return the dead letters `letters` with a `reason` if a key has records in several partitions.
 
-        `letters` has the columns `topic`, `partition`, `reason` and `KEY`. The result has no column `KEY`. `table` is
-        the table that gets the rows, and `topic` its only topic, if the table has no column for the topic.
+        Kafka gives these records no order, so the dead letter stays a dead letter. `letters` has the columns `topic`,
+        `partition`, `reason` and `KEY`. The result has no column `KEY`. `table` is the table that gets the rows. If the
+        table has no column for the topic, `topic` is its only topic.
         """
         keys = ", ".join(f"{sql_name([key])} AS k{number}" for number, key in enumerate(self.keys))
         own = {name: sql_name([self.kafka[name]]) for name in PLACE if name in self.kafka}
@@ -154,10 +159,10 @@ class KeyedRows:
         return found.withColumn("reason", sql.expr(f"coalesce(reason, {reason})")).drop(KEY, "low", "high")
 
     def merge_sql(self, table: str, columns: Sequence[str], own: Mapping[str, str], known_at: Mapping[str, str]) -> str:
-        """Return the MERGE of the view `SOURCE` with `columns` into `table`, which is SQL text itself.
+        """Return the MERGE statement that merges the view `SOURCE` into `table`, which is named as SQL text.
 
-        `own` has the columns of the table that the view lacks, with their values in a new row (`merge.own_columns`).
-        `known_at` is from the method of this name.
+        `columns` are the columns that the MERGE sets. `own` has the columns of the table that the view lacks, with
+        their values in a new row (`merge.own_columns`). `known_at` is the result of the method `known_at`.
         """
         places = [self.kafka[name] for name in PLACE if name in self.kafka and self.order_by is None]
         clauses = merge_clauses(columns, self.keys, self._compared, self.merge_on, places, own, known_at)
@@ -182,7 +187,7 @@ NEWEST = (1 << 63) - 1
 
 
 class RedrivenTable:
-    """Table to which redrives append the rows of dead letters.
+    """Table to which redrives append the rows of dead letters, or into which they merge them.
 
     `name` is the table's path, or its name in Spark's catalog. `letters_id` is Delta's id of the table for dead
     letters, from which names of application transactions are made.
@@ -257,8 +262,8 @@ class RedrivenTable:
             keyed: the table's keys, and the order of a key's records.
 
         Returns:
-            False if nothing was merged because another commit came first. The other commit may have brought a row of
-                another partition, by which a letter has no order (`KeyedRows.without_unordered`).
+            False if nothing was merged because another commit came first. The other commit may have added a row of the
+                same key from another partition, so that the dead letter has no order (`KeyedRows.without_unordered`).
         """
         address = find_address(self._spark, self._name)
         description = DeltaSparkTable(self._spark, address).begin().state.description
