@@ -43,8 +43,8 @@ from tiered_stream.replay.times_to_offsets import new_plan, subscription
 class Estimate(ReadCost):
     """Estimated cost of a whole replay: the replay's plan, the cost of each partition, and sums, time and price.
 
-    In a partition, `skipped` is the number of offsets that an exact replay does not read, because all their records
-    are older than `--from`.
+    The cost of a partition has in `skipped` the number of offsets that an exact replay does not read, because their
+    records are older than `--from`.
     """
 
     plan: ReplayPlan = field(repr=False)
@@ -111,8 +111,9 @@ def why_spark(settings: Mapping[str, str], into: str, checkpoint: str | None, *,
     """Return why a dry run needs a Spark session, or None if it needs none.
 
     Args:
-        into: the target, as for `target_of`.
-        checkpoint: the replay's own checkpoint. If it is None, the target's default is used.
+        into: the target: `kafka:TOPIC`, `parquet:FOLDER`, or a Delta table by its path or name.
+        checkpoint: path of the replay's checkpoint folder. If it is None, it is the target's default folder.
+        replace: True if the replay removes rows of the table (`--replace`).
 
     Raises:
         ConfigurationError: the target has no name.
@@ -141,7 +142,8 @@ def estimate_without_spark(
 ) -> Estimate:  # fmt: skip
     """Return the estimated cost of a replay, whose arguments are as in `replay`; `why_spark` must return None for them.
 
-    The table itself, or the target topic, is not checked. `hadoop` is as for `storage_without_spark`.
+    The table itself, or the target topic, is not checked. `hadoop` has the Hadoop settings in Spark's files; None: no
+    such file is given, and `ingest.storage.*` alone count.
 
     Raises:
         ConfigurationError: an argument or a setting is wrong, a checkpoint cannot be read, or it belongs to another

@@ -193,7 +193,11 @@ class DeltaTarget(Target):
         return plan_topics(self._spec, source.subscription.topics, source.include_headers, zone).values()
 
     def _check_latest(self, address: TableAddress, plan: ReplayPlan) -> None:
-        """Check that the replay leaves the latest state in a table of the latest state."""
+        """Check that the table, if it is a table of the latest state, still has the latest rows after the replay.
+
+        Raises:
+            ConfigurationError: after the replay, rows could be older than their keys' last records.
+        """
         if not self.keeps_latest:
             return
         with spark_errors(self.place, "read"):
@@ -273,7 +277,9 @@ _NO_OFFSETS = OffsetRange(0, 0)
 
 
 def why_not_latest(plan: ReplayPlan, landed: LandedOffsets, *, has_rows: bool, ordered: bool) -> str | None:
-    """Return why a replay cannot leave the latest state in an existing table, and what to do, or None if it can.
+    """Return why rows of an existing table could be older than their keys' last records after a replay, and what to do.
+
+    The result is None if each row will be the row of its key's last record.
 
     Args:
         plan: the replay's plan.
@@ -308,9 +314,9 @@ def why_not_latest(plan: ReplayPlan, landed: LandedOffsets, *, has_rows: bool, o
 
 
 def overtaken(plan: ReplayPlan, landed: Mapping[TopicPartition, OffsetRange]) -> str | None:
-    """Return a text about records in the table that are later than all records of the replay, if there are any.
+    """Return a text that names a partition of which the table has later records than the replay; None: there is none.
 
-    Another query has written them since the replay was planned.
+    Another query has written the later records since the replay was planned. `landed` has the table's offsets.
     """
     for partition, offsets in plan.ranges.items():
         end = landed.get(partition, _NO_OFFSETS).end

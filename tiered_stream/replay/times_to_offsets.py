@@ -134,7 +134,10 @@ def _ranges(
 
 
 def _warn_of_order(ranges: PartitionRanges, latest: PartitionOffsets, times: TimeRange) -> None:
-    """Warn if no record is taken, but records behind the first later record may have timestamps in `times`."""
+    """Log a warning, for a replay without records, if records after the ranges may have timestamps within `times`.
+
+    A range ends at the first record that is later than `times`. Records after it may be earlier again.
+    """
     behind = {partition: offsets.end for partition, offsets in ranges.items() if offsets.end < latest[partition]}
     if behind and times.to_ms is not None:
         partition, offset = min(behind.items())
@@ -185,7 +188,7 @@ def _check_assignment(subscription: Subscription, assignment: Assignment) -> Non
 def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRange, data_loss: DataLossPolicy) -> None:
     """Report data loss if a partition in an archive has no record at or after `times.to_ms`.
 
-    Without such a record, records before that time can still be missing in the archive.
+    Without a record at or after this time, the archive may still get records that are before it.
     """
     if times.to_ms is None:
         return

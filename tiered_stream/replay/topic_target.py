@@ -37,7 +37,7 @@ from tiered_stream.spark.stream_reader import StreamReader
 SOURCE = "tiered_stream_topic"
 _PREFIX = "task_"
 _WHOLE = {counter.name: isinstance(counter.default, int) for counter in fields(ReadMetrics)}
-"""By the name of each counter in `ReadMetrics`: True if the counter is a whole number, False if it has a fraction."""
+"""Flag of each counter in `ReadMetrics`, by name: True if the counter is a whole number, False if it has a fraction."""
 
 
 @dataclass(frozen=True)
