@@ -72,17 +72,22 @@ class LatestSides:
 
     @property
     def has_positions(self) -> bool:
-        """Return whether the table has partition and offset of each row's record, and the topic if there are more."""
+        """Return whether the table has columns for partition and offset, and, for several topics, for the topic."""
         is_one = len({partition.topic for partition in self.offsets}) <= 1
         return {"partition", "offset"} <= self.kafka.keys() and (is_one or "topic" in self.kafka)
 
     def topic_rows(self) -> DataFrame:
         """Return the last row of each key in the topics, also of keys whose last record deletes the row.
 
-        Further columns are `deletes`; `record`, which is a text with partition and offset; and `mixed`, a text with two
-        partitions that have the key, or null. `unknown` are the columns whose values no compared record has, because
-        the database did not send them (`ingest.unavailableValue`). `ties` are the hashes of the rows that the table
-        could have as well, because a column orders their records alike; the text `_DELETED` stands for no row.
+        The columns are `key`, `row`, `bucket`, `hash`, and these:
+
+        - `deletes`: true if the key's last record deletes the row.
+        - `record`: a text with partition and offset of the key's last record.
+        - `mixed`: a text with two partitions that have records of the key; null: there is one partition.
+        - `unknown`: the columns whose values no compared record has, because the database did not send them
+          (`ingest.unavailableValue`).
+        - `ties`: hashes of rows that the table may have instead, because their records have the same `ingest.orderBy`
+          as the last record; the text `_DELETED` stands for no row.
         """
         given = narrowed(self.options, self.offsets) | times_options(self.times)
         read = self.spark.read.format(SOURCE).options(**TaskSettings(self.routing).added_to(given)).load()
@@ -225,9 +230,10 @@ def _differences(sides: LatestSides, buckets: Sequence[int], sums: LatestDiffere
 
 
 def _kind(sides: LatestSides) -> str:
-    """Return SQL for the kind of difference of a key: null if both sides agree, `_OUTSIDE` if they may differ.
+    """Return an SQL expression of the kind of difference of a key: a value of `Kind`, or null if both sides agree.
 
-    It is `_TIED` if the table has another row, or no row, because of a record that is ordered alike.
+    It is `_OUTSIDE` if the compared records do not show if the sides agree. It is `_TIED` if the table has another row,
+    or no row, by another record with the same `ingest.orderBy`.
     """
     newer = "coalesce(place = 'after', false)"
     if not sides.has_positions and sides.order_by is not None and sides.is_part:
@@ -256,14 +262,17 @@ def _kind(sides: LatestSides) -> str:
 
 
 def _key_texts(sides: LatestSides) -> str:
-    """Return SQL for an array with the text of each key column."""
+    """Return SQL for the column `keys`: an array with the text of each key column."""
     kinds = {each.name: each.dataType for each in sides.fields}
     texts = (_text(f"coalesce(ours.key, theirs.key).{_quoted(key)}", kinds[key]) for key in sides.keys)
     return f"array({', '.join(f'substring({text}, 1, {_SHOWN})' for text in texts)}) AS keys"
 
 
 def _column_texts(fields: Sequence[StructField]) -> str:
-    """Return SQL for an array with a pair of texts for each compared column; null: the texts are equal, or unknown."""
+    """Return SQL for the column `texts`: an array with the topic's and the table's text of each compared column.
+
+    An item is null if the two texts are equal, or if no compared record has the value.
+    """
     pairs = []
     for each in fields:
         ours, theirs = (_text(f"{side}.row.{_quoted(each.name)}", each.dataType) for side in ("ours", "theirs"))
@@ -280,7 +289,10 @@ def _text(value: str, kind: DataType) -> str:
 
 
 def _hashable(column: StructField) -> str:
-    """Return SQL for a value that `xxhash64` hashes with all of its parts; it skips nulls in a struct."""
+    """Return SQL for the column's value in a form that `xxhash64` hashes completely.
+
+    A nested value becomes JSON, because `xxhash64` skips nulls in a struct.
+    """
     name = f"row.{_quoted(column.name)}"
     return f"to_json(struct({name}), {_JSON})" if _is_nested(column.dataType) else name
 

@@ -39,8 +39,9 @@ _Leaf = tuple[tuple[str, ...], types.DataType]
 
 
 def check_statistics(spark: SparkSession, table: str, *, repair: bool = False) -> ComparedStatistics:
-    """Compare the statistics of the newest files with their rows; compare none in a session without the log.
+    """Compare the statistics of the table's newest files with their rows; return the numbers of files, and differences.
 
+    No file is compared if the session gives no access to the table's log (without delta-spark, or with Spark Connect).
     If `repair` is true, and a statistic is wrong, Delta computes the statistics of all files again, in one commit.
 
     Raises:
@@ -90,7 +91,10 @@ def _compared(spark: SparkSession, transaction: DeltaSparkTransaction) -> Compar
 
 
 def _named_leaves(table: types.StructType, texts: list[str]) -> Iterator[_Leaf]:
-    """Yield the leaves of the table that any of the statistics `texts` names, by the names in the files."""
+    """Yield the leaves of the table that are named in at least one of `texts`, the files' statistics as JSON.
+
+    A leaf's path has the names in the Parquet files, which can differ from the names in the table (column mapping).
+    """
     named = set[tuple[str, ...]]()
     for statistics in map(orjson.loads, texts):
         for kind in (*_BOUNDS, _NULLS):

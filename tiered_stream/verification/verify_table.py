@@ -124,7 +124,10 @@ def _verify_records(
 
 
 def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
-    """Return the topics to compare; for `subscribePattern`, only matching topics with `ingest.topic.*` settings."""
+    """Return the topics of `ranges`, or, if it is None, the topics that the options name.
+
+    For `subscribePattern`, they are only the matching topics that have settings of their own (`ingest.topic.*`).
+    """
     if ranges is not None:
         return {partition.topic for partition in ranges}
     subscription = parse_subscription(options)
@@ -230,7 +233,7 @@ def _report(
 def _routing(
     spark: SparkSession, query: QuerySettings, topics: Sequence[str], table: str
 ) -> tuple[Routing, TableDescription]:
-    """Return a routing by which tasks decode records as for the table, and the table's description."""
+    """Return a routing by which tasks decode all topics' records to rows of the table, and the table's description."""
     address = find_address(spark, table)
     files, _ = with_access(spark, replace(query.spec, uri=address.uri or ""))
     transaction = find_table(spark, address, files) if address.uri else None
@@ -249,7 +252,10 @@ def _routing(
 
 
 def _to_compare(landed: LandedOffsets, requested: Ranges) -> dict[TopicPartition, OffsetRange]:
-    """Return the offsets to compare of each partition that has any, if the options name neither start nor end."""
+    """Return the offsets that the table's commits name, by partition: they are compared without start and end options.
+
+    If the table's history is not complete, the requested start is used, and for unknown partitions the requested end.
+    """
     found = {}
     for partition, offsets in requested.items():
         known = landed.ranges.get(partition)
