@@ -77,10 +77,10 @@ def _described(job: Job) -> Iterator[str]:
 
 
 def describe_spark(spark: SparkConf) -> Result[bool]:
-    """Return a text with each of Spark's settings, as for the job's settings.
+    """Return a text with each of Spark's settings, its value unless it may be a secret, and where it was written.
 
     Raises:
-        NotNeededError: there are none.
+        NotNeededError: Spark has no settings.
     """
     if not spark.values:
         raise NotNeededError("neither a file nor --spark-conf sets any")
@@ -92,7 +92,7 @@ def describe_environment() -> Result[bool]:
     """Return a text with the environment variables of this process that the job, Spark or an SDK reads.
 
     Raises:
-        NotNeededError: none is set.
+        NotNeededError: none of these variables is set.
     """
     named = sorted({*_VARIABLES, *_SECRET_VARIABLES} & os.environ.keys())
     if not named:

@@ -46,9 +46,11 @@ _FIXES: Fixes = {
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Offsets at which a query continues, empty if nothing is planned yet, and its id, None if it has none yet.
+    """Contents of a query's checkpoint.
 
-    `is_committed` is true if a micro-batch is committed, and false if at most the first one is planned.
+    `positions` are the offsets at which the query continues, by partition; empty if it has not planned a micro-batch.
+    `query_id` is None if the query was not started yet. `is_committed` is true if a micro-batch is committed, and false
+    if at most the first one is planned.
     """
 
     positions: PartitionOffsets
@@ -146,7 +148,10 @@ def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Result[ingest
 
 
 def _reach(job: Job, uri: str, spark: SparkConf) -> Result[ingest.TableSpec]:
-    """Check that the folder at `uri`, of a table or a checkpoint, can be reached; return the URI with its access."""
+    """Check that the folder at `uri`, of a table or a checkpoint, can be reached.
+
+    The result's value is a specification with the URI and the settings for access to it.
+    """
     parts, files = urlsplit(uri), ingest.table_spec(job.settings)
     if parts.scheme == "file":
         nearest = _nearest(uri)
@@ -205,7 +210,8 @@ def _check_table_fits(job: Job, files: ingest.TableSpec) -> Result[bool]:
 def _write_object(job: Job, files: ingest.TableSpec, *, write: bool) -> Result[bool]:
     """Check that the user can write to the table's folder: create an empty object or file in it, and delete it.
 
-    The name of the object or file begins with a dot, so that Delta ignores it.
+    The name of the object or file begins with a dot, so that Delta ignores it. If `write` is false, the check is
+    skipped.
     """
     if not write:
         raise NotNeededError("nothing is written without --write")
@@ -224,9 +230,10 @@ def _write_object(job: Job, files: ingest.TableSpec, *, write: bool) -> Result[b
 
 
 def _written(job: Job, *, conditional: bool, condition: str) -> Result[bool]:
-    """Return the result of a written object; `conditional` is true if the service has honoured the `condition`.
+    """Return the result of a trial write of an object.
 
-    If it has not, the result is a warning.
+    `conditional` is true if the service has refused to write the object again on the `condition` that it is new. If it
+    is false, the result is a warning, or, if `ingest.commit` is `deltalake`, FaultError is raised.
     """
     if conditional:
         return Result(True, f"an object was put and deleted; {condition} is honoured")
@@ -240,9 +247,10 @@ def _written(job: Job, *, conditional: bool, condition: str) -> Result[bool]:
 
 
 def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Result[Checkpoint]:
-    """Return the offsets at which the query continues, by partition, from its checkpoint, and the query's id.
+    """Read the query's id from its checkpoint, and the offsets at which the query continues.
 
-    If no micro-batch is committed yet, they are the planned one's, or empty.
+    If no micro-batch is committed yet, the offsets are the start offsets of the planned micro-batch, or empty if none
+    is planned.
     """
     if not checkpoint:
         raise FaultError("there is a table, but no checkpoint", "set ingest.checkpointLocation")
@@ -317,12 +325,15 @@ def check_landed(
 ) -> Result[bool]:
     """Check that no other query has landed offsets in the table that the job's query is still to land.
 
+    If another query has landed some of them, the check fails. But the result is only a warning if the job's query has a
+    committed micro-batch, or if `ingest.onLandedOffsets` is `land`.
+
     Args:
         ranges: range from the start to the end of the log, for each partition that the job reads.
 
     Raises:
-        FaultError: another query has landed some of them, and the job's query has no committed micro-batch.
-        NotNeededError: it is a table of the latest state.
+        FaultError: the check fails.
+        NotNeededError: the table is a table of the latest state, which can get records again.
     """
     from tiered_stream.delta.commit.deltalake_commit import open_table
 
