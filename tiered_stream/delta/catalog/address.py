@@ -71,7 +71,7 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
 
     Raises:
         ConfigurationError: the name belongs to something other than a Delta table, or is malformed. Or the path leads
-            above its root, or is in S3 and has `%2e` in place of a dot.
+            above its root, or is in an object store or HDFS and has one of the characters `?#%`.
         TableError: Spark cannot reach the catalog or the table, or the catalog cannot have a table of this name.
     """
     if "/" in table:
@@ -105,7 +105,8 @@ def path_address(path: str, uri: str) -> TableAddress:
     """Return the address of a table that the user named by `path`; `uri` is the URI of this path.
 
     Raises:
-        ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.
+        ConfigurationError: the path leads above its root, or is in an object store or HDFS and has `%2e` in place of a
+            dot.
     """
     return TableAddress(normal_path(path), None, uri)
 
@@ -129,7 +130,8 @@ def table_uri(spark: SparkSession, path: str) -> str:
     scheme is returned unchanged.
 
     Raises:
-        ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.
+        ConfigurationError: the path leads above its root, or is in an object store or HDFS and has one of the
+            characters `?#%`. Or it is relative, and the default file system is not local.
     """
     if is_connect(spark):
         return uri_of(path) or path  # only the server knows the file system of a path without a scheme

@@ -92,7 +92,8 @@ class DeadLetterTable:
         """Commit `files` as the batch's dead letters; without files, there is no commit.
 
         If an earlier attempt at the batch has committed dead letters, they are removed first, even if `files` is empty.
-        In this case, all unfinished dead letters of the query for the tables in `unfinished` are removed.
+        In this case, all unfinished dead letters of the query for the tables in `unfinished` are removed: dead letters
+        of batches above the batch id in `unfinished`, which their table does not have yet.
 
         Raises:
             TableError: the table for dead letters cannot be changed.
@@ -105,6 +106,7 @@ class DeadLetterTable:
     def replace(self, query_id: str, files: Sequence[DataFile], unfinished: Unfinished) -> None:
         """Remove the query's unfinished dead letters for the tables in `unfinished`, then commit `files`, if any.
 
+        Unfinished dead letters are of batches above the batch id in `unfinished`, which their table does not have yet.
         The method can be called again after a crash, with the same result.
 
         Raises:
@@ -158,7 +160,8 @@ def _open_by_spark(spark: SparkSession, table: TableSpec) -> DeltaTable:
 def remove_unfinished(spark: SparkSession, table: TableSpec, query_id: str, unfinished: Unfinished) -> None:
     """Delete the query's unfinished dead letters for the tables in `unfinished` from `table`, a table for dead letters.
 
-    The session's delta-spark deletes them, or deltalake if the session has no delta-spark.
+    Unfinished dead letters are of batches above the batch id in `unfinished`, which their table does not have yet. The
+    session's delta-spark deletes them, or deltalake if the session has no delta-spark.
 
     Raises:
         TableError: the table for dead letters cannot be changed.

@@ -63,7 +63,7 @@ class DeltalakeMergedTable:
     merged: MergedTable
     by_spark: bool
     searched: set[str] = field(default_factory=set)
-    """Files of the table that were searched for odd dates and times."""
+    """Files of the table that were searched for odd dates and times (`OddTimes`)."""
     odd_times: OddTimes = OddTimes.NONE
     """Odd dates and times of these files, and of the rows that were merged."""
 

@@ -63,7 +63,7 @@ class MarkedDeadLetters:
     """Append the rows to their table in a commit that gives the dead letters the outcome `APPENDED`.
 
     Nothing is appended if the number in their column `redrive` already has an outcome. The result is the number of rows
-    appended; 0 if another commit came first.
+    appended; 0 if another commit came first. Rows that Delta skips, because the number has an outcome, are counted.
     """
     give_up: Callable[[], None]
     """Commit the outcome `GIVEN_UP` to the table that would get the rows.
@@ -83,7 +83,7 @@ def finish(dead_letters: MarkedDeadLetters, table: str) -> int:
     `table` is the name of the table that gets the rows, for the error.
 
     Returns:
-        Number of rows that this call appended; 0 if another redrive appended the rows.
+        Number of rows that this call appended; 0 if `outcome` showed first that another redrive had appended the rows.
 
     Raises:
         TableError: other commits came first at each attempt.

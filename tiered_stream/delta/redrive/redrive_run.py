@@ -71,7 +71,7 @@ class RedriveReport:
     left: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Number of chosen dead letters that are not redriven, by topic and reason.
 
-    The reason says why they do not decode with the settings of this redrive.
+    The reason says why they do not decode with the settings of this redrive, or why their table cannot take their rows.
     """
     pending: Mapping[str, int] = field(default_factory=dict)
     """Number of chosen dead letters, by topic, whose batch is not yet in the table that the records were meant for."""

@@ -117,7 +117,10 @@ def _has_decoded_key(written: StructType) -> bool:
 
 
 def _for_missing(missing: Sequence[str], day_column: str | None, *, decodes_key: bool) -> list[str]:
-    """Return what a user can do if the table lacks these columns of the rows: one advice for each setting at fault."""
+    """Return what a user can do if the table lacks these columns of the rows: one advice for each setting at fault.
+
+    `decodes_key` is true if the rows have the decoded key in the column `key`.
+    """
     if not missing:
         return []
     names = {name.lower() for name in missing}

@@ -149,10 +149,12 @@ def registered(row_format: RowFormat, topic: str) -> RowFormat:
 def checked(row_format: RowFormat) -> RowFormat:
     """Check the names of the format's columns, and return the row format.
 
-    If the row format has SQL or a transform of the user, the result also has the columns that these give.
+    If the row format has SQL or a transform of the user, the result also has the columns that the SQL or the transform
+    returns. Key columns get the case of the columns' names.
 
     Raises:
-        ConfigurationError: Delta does not accept a column name, two columns have one name, or the transform is wrong.
+        ConfigurationError: Delta does not accept a column name, two columns have one name, or the SQL or the transform
+            is wrong. Or key columns are set and are missing, or are set together with SQL.
     """
     if row_format.query is not None:
         with _of_setting(f"{row.SELECT.name}, {row.WHERE.name}"):

@@ -189,8 +189,8 @@ def rules_text(rules: TableRules) -> str:
 def observed(rows: DataFrame) -> DataFrame:
     """Return `rows`, which tasks have made by `file_rows`, with an observation of their totals (`DataFrame.observe`).
 
-    The totals are the numbers of files and bytes, and the metrics of all tasks. In a streaming query, Spark reports
-    them in each `StreamingQueryProgress`, under the name `OBSERVATION`.
+    The totals are the numbers of files, of their bytes and of `HeldRows`, and the metrics of all tasks. In a streaming
+    query, Spark reports them in each `StreamingQueryProgress`, under the name `OBSERVATION`.
     """
     files = sql.sum(_FILE_BYTES).alias(_FILE_BYTES), sql.count(_FILE).alias("files"), sql.count(_HELD).alias("held")
     return rows.observe(OBSERVATION, *totals(_TASK_FIELDS), *files)

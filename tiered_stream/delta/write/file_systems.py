@@ -175,7 +175,8 @@ def normal_path(path: str) -> str:
     links. So every library gets the resolved path.
 
     Raises:
-        ConfigurationError: the path leads above its root, or is in an object store and has `%2e` in place of a dot.
+        ConfigurationError: the path leads above its root, or is in an object store or HDFS and has `%2e` in place of a
+            dot.
     """
     match = _ABSOLUTE.fullmatch(path)
     names = match[2].split("/") if match else []

@@ -161,7 +161,10 @@ def staged(partition: TopicPartition, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def placeholder_columns(rows: pa.RecordBatch) -> set[str]:
-    """Return the names, in lower case, of the columns in which at least one of the rows has a placeholder."""
+    """Return the names, in lower case, of the columns in which at least one of the rows has a placeholder.
+
+    A placeholder stands for a value that the database did not send (`ingest.unavailableValue`).
+    """
     return set(pc.unique(unavailable_names(rows).flatten()).to_pylist())
 
 

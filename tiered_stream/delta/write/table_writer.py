@@ -108,9 +108,9 @@ class TableWriter:
                 self._finish(day)
 
     def finish(self) -> list[DataFile]:
-        """Write all waiting rows, close every file, wait until all files are in the table's folder, and return them.
+        """Write all waiting rows, close every file, and wait until all files are in the table's folder.
 
-        The result has all files of this writer, also files that were closed before.
+        Return the descriptions of all files of this writer, also of files that were closed before.
         """
         self.flush()
         with _named_errors(self._spec):
