@@ -39,7 +39,7 @@ _Leaf = tuple[tuple[str, ...], types.DataType]
 
 
 def check_statistics(spark: SparkSession, table: str, *, repair: bool = False) -> ComparedStatistics:
-    """Compare the statistics of the table's newest files with their rows; return the numbers of files, and differences.
+    """Compare the statistics of the table's newest files with their rows; return what was compared, and what is wrong.
 
     No file is compared if the session gives no access to the table's log (without delta-spark, or with Spark Connect).
     If `repair` is true, and a statistic is wrong, Delta computes the statistics of all files again, in one commit.

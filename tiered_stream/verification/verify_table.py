@@ -252,9 +252,10 @@ def _routing(
 
 
 def _to_compare(landed: LandedOffsets, requested: Ranges) -> dict[TopicPartition, OffsetRange]:
-    """Return the offsets that the table's commits name, by partition: they are compared without start and end options.
+    """Return, by partition, the offsets to compare if the options name neither start nor end.
 
-    If the table's history is not complete, the requested start is used, and for unknown partitions the requested end.
+    They are the offsets that the table's commits name. If the table's history is not complete, they begin at the
+    requested start, and a partition that the commits do not name is compared to the requested end.
     """
     found = {}
     for partition, offsets in requested.items():

@@ -94,7 +94,7 @@ class BoundedRun:
 
     transaction_id: str
     replace_where: str | None = None
-    """SQL condition that selects rows of the table, which the commit of the run's rows removes; None: none are removed.
+    """SQL condition: the run removes the table's rows that meet it, in the commit that adds its rows; None: no rows.
 
     With a condition, the run is one micro-batch in the Spark lane.
     """
@@ -162,7 +162,7 @@ class QueryRun:
     def _configured(self, writer: DataStreamWriter, *, at_once: bool) -> DataStreamWriter:
         """Return `writer` with the run's name, checkpoint and trigger.
 
-        If `at_once` is true, the trigger is replaced by one that starts micro-batches without a pause, and never ends.
+        If `at_once` is true, the query instead starts micro-batches without a pause, and does not end by itself.
         """
         trigger: dict[str, Any] = {"processingTime": self.trigger} if self.goes_on else {"availableNow": True}
         if at_once:

@@ -41,9 +41,9 @@ def mixed_sql(keys: Sequence[str]) -> str:
 
 
 def deleted_at_sql(keys: Sequence[str], order_by: str | None) -> tuple[list[str], str]:
-    """Return an SQL expression of the column `DELETED_AT`, and before it the columns that this expression reads.
+    """Return SQL expressions of helper columns, and the SQL expression of `DELETED_AT`, which reads these columns.
 
-    The first result is a list of SQL expressions of these columns. The caller must add them to the rows first.
+    The caller must add the helper columns to the rows first.
     """
     if order_by is None:
         return [], f"max(CASE WHEN {DELETES} THEN true END) {_of_key(keys)})"

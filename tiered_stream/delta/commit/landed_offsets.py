@@ -78,7 +78,7 @@ _MAX_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class LandedBefore:
-    """Finding that other queries have landed, in a query's table, offsets that the query is about to land.
+    """Result of `landed_before`, if other queries have landed offsets that a query is about to land in its table.
 
     `text` is a sentence that names these offsets and queries. `landed` has, by partition, the range that covers all
     offsets that these queries have landed.

@@ -63,7 +63,7 @@ class MarkedDeadLetters:
     """Append the rows to their table in a commit that gives the dead letters the outcome `APPENDED`.
 
     Nothing is appended if the number in their column `redrive` already has an outcome. The result is the number of rows
-    appended; 0 if another commit came first. Rows that Delta skips, because the number has an outcome, are counted.
+    appended; 0 if another commit came first. Rows that Delta skips, because the number has an outcome, also count.
     """
     give_up: Callable[[], None]
     """Commit the outcome `GIVEN_UP` to the table that would get the rows.

@@ -25,7 +25,7 @@ from tiered_stream.formats.rows.table_rules import TableRules, certain_rules
 _FEATURES = frozenset({"deletionVectors"})
 """Features that ask nothing of a writer that appends, but something of one that removes or rewrites rows."""
 _PROPERTIES = frozenset({"delta.appendonly", "delta.enablechangedatafeed", "delta.enabledeletionvectors"})
-"""Table properties, in lower case, that ask nothing of a writer that appends, but of one that changes rows."""
+"""Table properties, in lower case, that ask something only of writers that change or remove rows, not of appends."""
 
 
 _LOSSY = ("timestamp", "binary")
