@@ -198,7 +198,10 @@ class RowDecoder:
         return error
 
     def _fitting(self, records: pa.RecordBatch, slot: int, failed: str) -> Iterator[tuple[str, str, str]]:
-        """Yield the format and the schema that fit, for each part of the record that is JSON; `failed` is its part."""
+        """Yield (name, format, schema) for each failed key or value of the record `slot` that is JSON.
+
+        `failed` is the part that failed. Format and schema fit the JSON; the format is '' if it is the given one.
+        """
         given = self._row_format
         names = (VALUE, KEY) if failed == ROW and given.keys else (failed,)
         parts = {name: part for name, part in ((VALUE, given.value), (KEY, given.key)) if name in names}

@@ -1,4 +1,4 @@
-"""Conversion of columns and types to a table's, without changing a value: fields by name, numbers to wider types only.
+"""Conversion of columns to a table's types without changing a value: fields by name, and numbers to wider types only.
 
 Types grow by new fields and, if the table allows it, to wider types. Nothing else of a type changes.
 """

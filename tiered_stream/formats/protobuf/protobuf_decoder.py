@@ -74,10 +74,10 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
 
 
 def _without_extensions(part: _FilePart) -> _FilePart:
-    """Remove the extensions of a file or of a message in it, and return it.
+    """Remove the extensions from a file's or message's descriptor, and return the descriptor.
 
-    Extensions have no columns, as in Spark. The library checks the extensions that it knows, but the kernel reads none,
-    so that a value would decode or not by who decodes it.
+    Extensions have no columns, as in Spark. Google's library checks known extensions, but the kernel does not. Without
+    extensions, both accept the same values.
     """
     part.ClearField("extension")
     for message in part.message_type if isinstance(part, descriptor_pb2.FileDescriptorProto) else part.nested_type:
