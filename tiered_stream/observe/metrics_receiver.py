@@ -122,7 +122,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
             return replace(self._total)
 
     def take_micro_batch(self, micro_batch: MicroBatchId) -> ReadMetrics:
-        """Return the sum of the counters of one micro-batch's tasks, and forget it; zeros if none were received."""
+        """Return the sum of the counters of one micro-batch's tasks, and forget these counters. The sum may be zero."""
         with self._lock:
             self.drain()
             return self._micro_batches.pop(micro_batch, ReadMetrics())
@@ -140,7 +140,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         return earlier
 
     def forget(self, query_id: str) -> None:
-        """Forget the counters of a query's micro-batches; its next run repeats a micro-batch that has failed."""
+        """Forget the counters of a query's micro-batches, because its next run repeats a failed micro-batch."""
         self.take_before((query_id, sys.maxsize))
 
     def later_than(self, micro_batch: MicroBatchId) -> ReadMetrics:

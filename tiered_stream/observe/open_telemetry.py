@@ -65,7 +65,7 @@ class OtlpSender:
         self._names: dict[str, str] = {}
         """Names of running queries, by query id."""
         self._ended: dict[str, int] = {}
-        """Number of exports that are still to have the sums of queries that have ended, by name, first ended first."""
+        """Number of exports that still send an ended query's sums, by the query's name, first ended first."""
         self._lock = threading.Lock()
         try:
             exporter = _Exporter(url, self._running_sums, self._on_sent)
