@@ -86,8 +86,8 @@ class Notes:
     """Notes about a stream that belong to the offsets at which a micro-batch ends.
 
     `initial` is true for the stream's initial offsets, which Spark asks for and does not store. `start` is the start of
-    the first micro-batch, in the notes of its end; None: another micro-batch ends there. `end` is the end of a bounded
-    stream; None: it is not known. `topic_ids` has the ids of the topics, as far as brokers have reported them.
+    the first micro-batch, and only the notes of this micro-batch's end have it. `end` is the end of a bounded stream;
+    None: it is not known. `topic_ids` has the ids of the topics, as far as brokers have reported them.
     """
 
     initial: bool = False

@@ -297,7 +297,7 @@ def _subscription(given: GivenOptions) -> Subscription:
 
 
 def _positions(given: GivenOptions, *, streaming: bool, bounded: bool) -> tuple[Position, Position]:
-    """Return the start and the end of the query; `bounded` is the stream's `boundedStreaming`."""
+    """Return the positions of the query's start and end, checked. `bounded` is the value of `boundedStreaming`."""
     starting = _position(given, spark.STARTS, LogEnd.LATEST if streaming else LogEnd.EARLIEST)
     if streaming and not bounded:
         for option in (spark.ENDING_OFFSETS, spark.ENDING_OFFSETS_BY_TIMESTAMP):
