@@ -104,8 +104,8 @@ def run_verify(
 ) -> int:
     """Run the command `verify`, print its report, and return 0 if table and topics are equal, or else DIFFERS (3).
 
-    Errors end the command as in `exit_codes`. If `table` is None, the table is `ingest.table` in the settings. `repair`
-    is the argument of the function `verify`.
+    Errors end the command with an exit code (`exit_codes`). If `table` is None, the table is `ingest.table` in the
+    settings. If `repair` is true, wrong statistics in the table's log are computed again.
     """
     console = open_console(stderr=json)
     with cli.exit_codes(*cli.WRONG_INPUT, failed=_SPARK_ERRORS, console=console):

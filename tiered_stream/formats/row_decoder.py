@@ -159,9 +159,9 @@ class RowDecoder:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _landed(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
-        """Return the rows that the user's function gives and that keep all table rules.
+        """Return the rows after the user's function, if there is one, without rows that break a table rule.
 
-        Each record with a row that breaks a rule is added to `failures`, and all its rows are removed. If the function
+        A record with a row that breaks a rule is added to `failures`, and all its rows are removed. If the function
         changes the number of rows, it is called again for fewer records, until the record of the row is known.
         """
         landed = rows

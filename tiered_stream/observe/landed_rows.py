@@ -71,13 +71,16 @@ def note_landed(micro_batch: MicroBatchId, tables: Iterable[LandedRows]) -> None
 
 
 def landed_in(micro_batch: MicroBatchId) -> tuple[LandedRows, ...] | None:
-    """Return the numbers that the micro-batch has committed, by table; None: Spark's own sink has committed it."""
+    """Return the numbers of rows that the micro-batch has committed, by table.
+
+    None: Spark's own sink has committed the micro-batch, so the numbers are unknown.
+    """
     with _lock:
         return _committed.get(micro_batch, (0.0, None))[1]
 
 
 def landed_after(micro_batch: MicroBatchId, since: float, before: float = inf) -> tuple[LandedRows, ...]:
-    """Return the numbers that later micro-batches of the same query have committed, summed up by table.
+    """Return the numbers of rows that later micro-batches of the same query have committed, summed up by table.
 
     A later micro-batch counts even if it failed after its commit. Micro-batches from the batch id `before` on do not
     count. Micro-batches from before `since`, a time of the monotonic clock, are of another run of the query and do not

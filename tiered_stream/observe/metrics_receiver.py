@@ -266,7 +266,7 @@ def parse_datagram(datagram: bytes, token: bytes) -> Report | None:
 
 
 def _are_possible(counters: Mapping[str, Any]) -> bool:
-    """Return whether each counter has its type and is within its bounds, and the latencies' buckets add up."""
+    """Return whether each counter has its type and is within its bounds, and no latency bucket exceeds the next one."""
     for name, value in counters.items():
         largest = _LONG_MAX if name == "record_timestamp_max" else _LARGEST
         if type(value) is not type(_COUNTERS[name]) or not 0 <= value <= largest:
@@ -285,7 +285,8 @@ _WHOLE, _NOTHING = 0xFFFFFFFF, 0
 def accept_only(listening: socket.socket, secret: bytes) -> None:
     """Let the kernel drop each datagram that does not begin with `secret`, in a time that does not depend on its bytes.
 
-    Call it before the socket is bound. Do nothing if this system has no such filter: the receiver compares again.
+    Call it before the socket is bound. If this system has no such filter, nothing happens: the receiver compares the
+    bytes itself, too.
 
     Args:
         secret: bytes whose number is a multiple of 4.

@@ -124,7 +124,7 @@ class OtlpSender:
         ]
 
     def _running_sums(self) -> dict[str, QuerySums]:
-        """Return the sums of each query whose sums are still to be sent, by its name."""
+        """Return, by the query's name, the sums that are still to be sent."""
         with self._lock:
             sent = {query for query, exports in self._ended.items() if not exports}
         return {name: query for name, query in self._sums.sums().items() if name not in sent}

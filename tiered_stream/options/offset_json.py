@@ -299,7 +299,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _whole_number(value: object) -> int | None:
-    """Return a JSON number without its fraction, and 0 for `null`; None: `value` is no number, or is beyond 64 bits."""
+    """Return a JSON number without its fraction, and 0 for `null`; None: it is not a number, or is beyond 64 bits."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int | float):

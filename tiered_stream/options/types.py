@@ -390,7 +390,7 @@ def http_url(value: str) -> str:
 
 
 def is_http_url(url: str) -> bool:
-    """Return whether `url` is an `http://` or `https://` URL with a host and, if it has a port, a possible one."""
+    """Return whether `url` is an `http://` or `https://` URL with a host, and its port, if it has one, is valid."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

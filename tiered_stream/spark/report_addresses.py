@@ -61,7 +61,7 @@ def reporting_options(spark: SparkSession) -> dict[str, str]:
 def with_reporting(reporting: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
     """Return the source's options with `reporting` (from `reporting_options`) added.
 
-    Addresses are added to the addresses in `options`.
+    If both have addresses for reports, the result has all of them.
     """
     name = REPORT_ADDRESSES.name
     texts = [value for key, value in options.items() if key.lower() == name] + [reporting.get(name, "")]

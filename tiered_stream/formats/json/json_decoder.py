@@ -138,9 +138,10 @@ class WideningJsonDecoder(SlicesDecoder):
         return self._decoder.read(slices)
 
     def _needed(self, slices: ByteSlices, slots: Iterable[int]) -> Iterable[pa.StructType]:
-        """Yield a wider type for each document that decodes only to a wider type, among the indexes `slots`.
+        """Yield, for each document in `slots` that decodes to a wider type only, this wider type.
 
-        The type is the original type of the column, with wider types for the document's numbers.
+        `slots` are indexes of documents. The type is the original type of the column, with wider types for the
+        document's numbers.
         """
         for slot in slots:
             document = slices.value(slot)

@@ -113,7 +113,10 @@ def _common_names(first: frozenset[str] | None, second: frozenset[str] | None) -
 
 
 def _merged(first: Shape, second: Shape, names: frozenset[str] | None, join: _Join) -> Shape:
-    """Return a shape with the facts of both shapes. `join` joins the shapes of a property, or of items."""
+    """Return a shape with the types `names`, and with the other facts of both shapes.
+
+    `join` joins the two shapes of a property, or of items.
+    """
     texts = [shape.text for shape in (first, second) if shape.text is not None]
     new = {name: shape for name, shape in second.fields.items() if name not in first.fields}
     known = {name: join(shape, second.fields.get(name, ANY)) for name, shape in first.fields.items()}
@@ -284,7 +287,7 @@ class _Reader:
             raise ConfigurationError(f"the JSON Schema has more than {_MAX_TYPES} types when written out")
 
     def shape(self, schema: Any, location: _Location) -> Shape:
-        """Return the shape of values that `schema` allows. A condition adds properties, but never changes a type."""
+        """Return the shape that `schema` gives its values. A condition adds properties, but never changes a type."""
         self._count(location)
         if not isinstance(schema, dict):
             if isinstance(schema, bool):

@@ -185,7 +185,10 @@ def literal_end(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def _digits(data: Any, at: Int, stop: Int, value: Int) -> Any:
-    """Append decimal digits to `value`; return the value, which may overflow, and the position after the digits."""
+    """Read the decimal digits at `at`, and append them to the number `value`.
+
+    Returns the new value, which may overflow, and the position after the digits.
+    """
     while at < stop:
         digit = np.int64(data[at]) - 48
         if digit < 0 or digit > 9:

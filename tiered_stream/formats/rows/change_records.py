@@ -233,7 +233,7 @@ Reasons = dict[int, str]
 
 
 def named_column(fields: Iterable[pa.Field], name: str) -> str | None:
-    """Return the name as `fields` spell it, because Delta ignores case in names; None: there is no such column."""
+    """Return a column's name as `fields` spell it, because Delta ignores case; None: there is no such column."""
     return next((field.name for field in fields if field.name.lower() == name.lower()), None)
 
 
