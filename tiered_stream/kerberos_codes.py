@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Culprit(Enum):
-    """Part that is at fault. A `SERVICE` or a ticket may be there again later."""
+    """Part that is at fault. A fault of a `SERVICE`, such as a busy KDC or an expired ticket, may be gone later."""
 
     SETUP = "setup"
     USER = "user"
@@ -62,9 +62,10 @@ _EXPIRED_MAJOR = 11 << 16
 
 
 def fault_code(major: int, minor: int) -> int:
-    """Return the code of an error of GSSAPI, whose `minor` may be given without its sign.
+    """Return Kerberos' error code for the status codes `major` and `minor` of a GSSAPI error.
 
-    An expired ticket has the code `EXPIRED`, whichever `minor` it has.
+    `minor` may be a negative code that is given as an unsigned number. If the ticket has expired, the result is
+    `EXPIRED`, whichever `minor` is given.
     """
     if major & 0xFF0000 == _EXPIRED_MAJOR:
         return EXPIRED

@@ -78,10 +78,10 @@ def _by_proxy(proxy: str, tls: ssl.SSLContext | None, arguments: dict[str, Any])
 
 
 def pool_classes(connection: type[HTTPConnection], **attributes: object) -> dict[str, type]:
-    """Return by URL scheme a class of pools of connections, which are of a subclass of `connection`.
+    """Return, for the URL schemes `http` and `https`, a class of pools of connections.
 
-    urllib3 creates connections from a class and passes none of our arguments, so they are `attributes` of the subclass.
-    The subclass has urllib3's name, which is in the texts of errors.
+    Their connections are of a subclass of `connection` with the class attributes `attributes`, because urllib3 passes
+    no arguments of ours to connections. The subclass has urllib3's name, which is in the texts of errors.
     """
     plain = type(HTTPConnection.__name__, (connection,), attributes)
     secure = type(HTTPSConnection.__name__, (connection, HTTPSConnection), attributes)
@@ -92,7 +92,7 @@ def pool_classes(connection: type[HTTPConnection], **attributes: object) -> dict
 
 
 def fetch(pools: urllib3.PoolManager, method: str, url: str, max_bytes: int, **arguments: Any) -> tuple[int, bytes]:
-    """Send one request, and return the response's status and body, which may have `max_bytes` bytes.
+    """Send one request; return the response's status and body, which may have at most `max_bytes` bytes.
 
     A redirect is not followed, because it could send a secret to another server. urllib3's log is muted.
 
@@ -114,7 +114,7 @@ def fetch(pools: urllib3.PoolManager, method: str, url: str, max_bytes: int, **a
 
 
 def json_object(content: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in a response's body; None: the body is none."""
+    """Return the JSON object in a response's body; None: the body is not a JSON object."""
     try:
         document = orjson.loads(content)
     except ValueError:

@@ -184,7 +184,10 @@ def exit_codes(
 
 
 def command(run: Callable[..., None]) -> Callable[..., None]:
-    """Return `run` in the form for Typer, with the exit codes of `exit_codes`."""
+    """Return the command `run` in a form for Typer, with one parameter for each argument, and with exit codes.
+
+    `exit_codes` describes the exit codes.
+    """
     return with_grouped_arguments(exit_codes(*WRONG_SETUP)(run))
 
 

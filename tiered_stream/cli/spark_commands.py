@@ -104,8 +104,8 @@ def run_verify(
 ) -> int:
     """Run the command `verify`, print its report, and return 0 if table and topics are equal, or else DIFFERS (3).
 
-    Errors end the command as in `exit_codes`. If `table` is None, the table is `ingest.table` in the settings. `repair`
-    is the argument of the function `verify`.
+    Errors end the command with an exit code (`exit_codes`). If `table` is None, the table is `ingest.table` in the
+    settings. If `repair` is true, wrong statistics in the table's log are computed again.
     """
     console = open_console(stderr=json)
     with cli.exit_codes(*cli.WRONG_INPUT, failed=_SPARK_ERRORS, console=console):
@@ -155,7 +155,10 @@ def _dry_run_without_spark(
     command: cli.ReplayCommand, settings: Mapping[str, str], prices: cli.PriceArguments,
     spark_arguments: cli.SparkArguments, console: Console, now_ms: int,
 ) -> bool:  # fmt: skip
-    """Run a dry run without Spark, and return True. If it needs Spark, say why on standard error, and return False."""
+    """Print the estimate of a dry run without Spark, and return True.
+
+    If the estimate needs Spark, say why on standard error, and return False.
+    """
     into = _into(command, settings)
     reason = why_spark(settings, into, command.checkpoint, replace=command.replace)
     if reason is not None:
@@ -188,7 +191,11 @@ def _into(command: cli.ReplayCommand, settings: Mapping[str, str]) -> str:
 
 
 def _job_table(settings: Mapping[str, str], argument: str) -> str:
-    """Return the ingest job's table, for a command whose `argument` names none."""
+    """Return the ingest job's table, for a command line that names none. `argument` is the argument that can name it.
+
+    Raises:
+        ConfigurationError: the settings name no table, or one for each topic.
+    """
     table = _job_setting(settings, ingest.TABLE)
     if table is None:
         raise ConfigurationError(

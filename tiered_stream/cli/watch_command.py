@@ -28,9 +28,10 @@ _MIB = 1 << 20
 
 @dataclass(slots=True)
 class QueryFigures:
-    """Metrics of one streaming query: the values by the metrics' names without prefix, and the dead letters by table.
+    """Metrics of one streaming query.
 
-    `dead_letters` has the number of dead letters by the table that got them.
+    `values` are the metrics' values, by their names without the common prefix. `dead_letters` has numbers of dead
+    letters, by the Delta table that got them.
     """
 
     values: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -81,13 +82,14 @@ def _url(address: str) -> str:
 
 
 def look(url: str) -> Figures:
-    """Request the driver's metrics at `url`, and return the metrics of its streaming queries.
+    """Request the driver's metrics at `url`; return the metrics of its streaming queries, by the query's name.
 
     The result is empty if no query has finished a micro-batch. If a query's metric has several samples, which differ in
-    other labels, their values are added up. `dead_letters` is 0 if the query reports landed rows and no dead letters.
+    other labels, their values are added up. The metric of dead letters is 0 if the query reports landed rows and no
+    dead letters.
 
     Raises:
-        NoAnswerError: no response came, or the response's status is not 200, or it is not in Prometheus's format.
+        NoAnswerError: no response came, or its status is not 200, or its body is not in Prometheus's format.
     """
     import urllib3
     from prometheus_client.parser import text_string_to_metric_families
@@ -118,7 +120,7 @@ def look(url: str) -> Figures:
 
 
 def _view(queries: Figures) -> Group:
-    """Render the table of the queries, and a line for each table with dead letters."""
+    """Return the output for the terminal: a table with a row for each query, and a line for each dead letter table."""
     places = (
         Text(f"{name}: {count:,} dead letter{'s' * (count > 1)} in {place}")
         for name, figures in sorted(queries.items())

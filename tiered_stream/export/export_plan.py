@@ -102,12 +102,12 @@ def plan_export(
     """Return the plan of an export; nothing is written.
 
     Args:
-        settings: options of the source, and perhaps the settings of a job, of which only settings of rows count.
-        times: the records of these times, in place of the starting and ending options; None: by these options.
+        settings: options of the source, and perhaps settings of an ingest job, of which only settings for rows count.
+        times: range of the records' timestamps, in place of the starting and ending options; None: those options count.
         exact: with `times`, all records of these times and no other. If false, a partition is read from its first
             offset at or after the start to its first offset at or after the end.
         where: conditions of rows, in SQL.
-        stored: offset ranges and topic ids of an export that goes on; None: they are looked up.
+        stored: offset ranges and topic ids of the interrupted export that is resumed; None: they are looked up.
 
     Raises:
         ConfigurationError: a setting or a condition is wrong.

@@ -29,7 +29,7 @@ FORMATS = "parquet, arrow, jsonl, csv, and jsonl.gz, jsonl.zst, csv.gz, csv.zst"
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """Format of an export's files: a `kind` (`parquet`, `arrow`, `jsonl`, `csv`), and a compression of texts or None.
+    """Format of an export's files: a `kind` (`parquet`, `arrow`, `jsonl`, `csv`), and perhaps a `compression` of texts.
 
     `ending` is the end of the files' names, without the first dot.
     """
@@ -53,7 +53,7 @@ class FileFormat:
         return cls(kind, compression, ending.lower())
 
     def prepare(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what the writer takes in place of these rows, with as many rows."""
+        """Return `rows` as a writer of this format takes them: as texts for JSON lines and CSV, otherwise unchanged."""
         match self.kind:
             case "jsonl":
                 return json_lines(rows)

@@ -1,7 +1,7 @@
 """Texts of rows for JSON lines and CSV.
 
 Texts are made by Arrow's functions, a column at a time. Only values that these functions cannot write become Python
-objects: texts with characters that JSON escapes, bytes that are no UTF-8, fractions, and nested values.
+objects: texts with characters that JSON escapes, bytes that are not UTF-8, fractions, and nested values.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from tiered_stream.formats.json.json_text import plain, plain_json
 _ESCAPED = r"[\x00-\x1f\"\\]"
 """Characters in a text that JSON escapes."""
 BASE64 = "base64:"
-"""Prefix in CSV of bytes that are no UTF-8."""
+"""Prefix in CSV of bytes that are not UTF-8."""
 
 
 def json_lines(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch with one column, which has the JSON of each row and a line end.
 
-    Bytes are texts, or `{"base64": …}` if they are no UTF-8. Times are ISO 8601, and decimals are texts.
+    Bytes become strings, or `{"base64": …}` if they are not UTF-8. Times become strings in ISO 8601, and decimals
+    strings.
     """
     parts: list[Any] = []
     for number, (name, column) in enumerate(zip(rows.schema.names, rows.columns, strict=True)):
@@ -36,13 +37,13 @@ def json_lines(rows: pa.RecordBatch) -> pa.RecordBatch:
 def csv_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows with columns that CSV can hold.
 
-    Bytes are texts, or `base64:…` if they are no UTF-8. Nested values are texts with their JSON, times are ISO 8601.
+    Bytes become texts, or `base64:…` if they are not UTF-8. Nested values become their JSON text, and times ISO 8601.
     """
     return pa.RecordBatch.from_arrays([_csv_values(column) for column in rows.columns], names=rows.schema.names)
 
 
 def _json_values(column: pa.Array) -> pa.Array:
-    """Return the JSON of each value, which is `null` for a null."""
+    """Return the JSON text of each value, which is `null` for a null."""
     kind = column.type
     if types.is_boolean(kind) or types.is_integer(kind):
         texts = column.cast(pa.string())
@@ -66,7 +67,7 @@ def _csv_values(column: pa.Array) -> pa.Array:
 
 
 def _plain_texts(column: pa.Array) -> pa.Array | None:
-    """Return the values as texts; None: not all can be, or the type is nested or has fractions."""
+    """Return the values as texts; None: the type is nested or floating-point, or a value is not UTF-8."""
     kind = column.type
     if types.is_timestamp(kind):
         # Without its zone, which is always UTC, because Arrow would look the zone up in files of the system.
@@ -93,7 +94,7 @@ def _by_value(column: pa.Array, text_of: Callable[[Any], str]) -> pa.Array:
 
 
 def _python(value: Any, kind: pa.DataType) -> Any:
-    """Return a value from `to_pylist` with dictionaries in place of the lists that stand for maps."""
+    """Return a value from `to_pylist` with a dictionary in place of each list of pairs that stands for a map."""
     if value is None:
         return None
     if types.is_map(kind):

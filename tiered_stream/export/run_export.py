@@ -30,7 +30,7 @@ from tiered_stream.process.resources import usable_cores
 from tiered_stream.read.scanner import read_in_threads
 
 _WAITING_BYTES, _GROUP_BYTES, _LEAST_GROUP_BYTES = 32 << 20, 32 << 20, 8 << 20
-"""Sizes in memory: rows that wait for all writers together, and rows of Parquet's row groups that are being written."""
+"""Maximum bytes of rows that wait for writers, and of Parquet row groups, in all files; minimum of one row group."""
 _FETCHED_BYTES = 96 << 20
 """Maximum fetched bytes in memory of all threads together, but at least two requests of each thread."""
 _REPORT_SECONDS = 10.0
@@ -54,14 +54,14 @@ class ExportArguments:
     file_format: FileFormat
     times: TimeRange | None = None
     time_texts: tuple[str | None, str | None] = (None, None)
-    """The user's texts for the times, which an export that goes on must have again."""
+    """Start and end time as the user wrote them. They must be the same when an interrupted export is resumed."""
     exact: bool = False
     where: Sequence[str] = ()
     overwrite: bool = False
     threads: int | None = None
 
     def compared(self) -> dict[str, Any]:
-        """Return the arguments that an export must have again to go on, for JSON."""
+        """Return the arguments that must be the same when an interrupted export is resumed, in a form for JSON."""
         given = {
             name: value
             for name, value in self.settings.items()
@@ -75,10 +75,10 @@ class ExportArguments:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """Report on a run: records and files that it has written, and their size in bytes.
+    """Report on a run: number of records that it has written, the files, and its duration.
 
-    `undecodable` records are left out, and `first_reason` is about one of them. `finished_before` is True if the export
-    had finished before, so that nothing was read.
+    `undecodable` is the number of records that did not decode and were left out, and `first_reason` is about one of
+    them. `finished_before` is True if the export had finished before, so that nothing was read.
     """
 
     records: int
@@ -98,11 +98,12 @@ class ExportReport:
 def target_of(into: str, ending: str | None) -> tuple[Path, bool, FileFormat]:
     """Return the path of an export's target, whether it is a folder, and the format of its files.
 
-    A target is a folder if its text ends with a slash, or if it is a folder already, or if its name has no ending. The
-    ending of a file's name says its format, unless `ending` does. A folder has Parquet files unless `ending` is given.
+    A target is a folder if its text `into` ends with a slash, if it is a folder already, or if its name has no ending.
+    The ending of a file's name gives its format, unless `ending` is given. A folder has Parquet files unless `ending`
+    is given.
 
     Raises:
-        ConfigurationError: the target is not local, or is no possible path, or the format is unknown.
+        ConfigurationError: the target is not local or not a valid path, or the format is unknown.
     """
     if "://" in into:
         raise ConfigurationError(
@@ -130,8 +131,8 @@ def target_of(into: str, ending: str | None) -> tuple[Path, bool, FileFormat]:
 def export(arguments: ExportArguments, report: Callable[[str], None]) -> ExportReport:
     """Write the records that the arguments choose, and return a report.
 
-    A file is written from its start again after a stop. A folder goes on: partitions whose files are complete are not
-    read again, and the others are read up to the offsets of the first run.
+    If an export into a file was interrupted, the file is written from its start again. An export into a folder is
+    resumed: complete files are kept, and the other partitions are read up to the offsets that the first run has chosen.
 
     Args:
         report: called with lines about the progress.
@@ -260,7 +261,11 @@ class _Run:
 
 
 def _check_same(manifest: Manifest, arguments: ExportArguments) -> None:
-    """Check that an export goes on with the arguments with which it was begun."""
+    """Check that an interrupted export is resumed with the arguments with which it began.
+
+    Raises:
+        ConfigurationError: an argument differs.
+    """
     ours, theirs = arguments.compared(), manifest.arguments
     differing = [name for name in ours if ours[name] != theirs.get(name)]
     if differing == ["settings"]:

@@ -103,7 +103,7 @@ class Manifest:
         """Return the manifest that `to_json` has written.
 
         Raises:
-            CorruptDataError: the text is no manifest, or has an unknown version.
+            CorruptDataError: the text is not a manifest, or has an unknown version.
         """
         try:
             parsed = orjson.loads(text)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
 """Name of the record header that has the schema id or GUID of a key or a value (Confluent: `SchemaId`)."""
 _IMAGES = ("payload", "before", "after")
-"""Fields of Debezium's envelope that are rows, or that have them."""
+"""Fields of Debezium's envelope that are rows or contain rows."""
 
 
 def open_decoder(row_format: RowFormat, name: str) -> ValueDecoder | None:
@@ -95,7 +95,11 @@ def _open_registered(part: PartFormat, row_format: RowFormat, name: str, evoluti
 
 
 def _never_null(row_format: RowFormat) -> dict[str, Collection[str]]:
-    """Return the columns of a table of the latest state that no row lacks, and the fields of an envelope with rows."""
+    """Return the arguments `keys` and `images` of `ProtobufDecoder`.
+
+    `keys` are the key columns and the ordering column of a table of the latest state, which are never null in a row.
+    `images` are the fields of Debezium's envelope that are rows or contain rows.
+    """
     columns = [*row_format.keys, *filter(None, [row_format.order_by])]
     return {"keys": columns, "images": _IMAGES if row_format.envelope is Envelope.DEBEZIUM else ()}
 
@@ -114,7 +118,7 @@ def _json_kind(part: PartFormat, row_format: RowFormat, evolution: Evolution) ->
 
 
 def _with_fields(kind: pa.StructType, row: pa.DataType, envelope: Envelope) -> pa.StructType:
-    """Return the type `kind` of whole values, in which rows have the fields of the type `row`, too."""
+    """Return the type `kind` of whole values, with the fields of the type `row` added to the rows in it."""
     if envelope is not Envelope.DEBEZIUM:
         return grown(kind, row)
     fields = {field.name: field for field in kind}
@@ -126,7 +130,7 @@ def _with_fields(kind: pa.StructType, row: pa.DataType, envelope: Envelope) -> p
 
 
 def _as_in_table(part: PartFormat, row_format: RowFormat) -> pa.DataType | None:
-    """Return the type of whole values, before their envelope is unwrapped, that leads to rows of the type `part.kind`.
+    """Return the type of values whose rows, taken out of the envelope, have the type `part.kind`.
 
     Without an envelope, this is `part.kind`. With an envelope, the fields `before` and `after` have the type
     `part.kind`, and so have these two fields within `payload`. Returns None if `part.kind` is None.
@@ -138,7 +142,7 @@ def _as_in_table(part: PartFormat, row_format: RowFormat) -> pa.DataType | None:
 
 
 def _registry_of(part: PartFormat, row_format: RowFormat) -> RegistrySettings:
-    """Return the settings of the registry for `part`, whose ids are in the context of its subject."""
+    """Return the settings of the registry for `part`, in which ids are looked up in the context of the subject."""
     from tiered_stream.formats.registry.schema_registry import RegistrySettings, context_of
 
     return replace(RegistrySettings.parse(row_format.registry), context=context_of(part.subject))

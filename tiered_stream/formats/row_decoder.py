@@ -159,9 +159,9 @@ class RowDecoder:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _landed(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
-        """Return the rows that the user's function gives and that keep all table rules.
+        """Return the rows after the user's function, if there is one, without rows that break a table rule.
 
-        Each record with a row that breaks a rule is added to `failures`, and all its rows are removed. If the function
+        A record with a row that breaks a rule is added to `failures`, and all its rows are removed. If the function
         changes the number of rows, it is called again for fewer records, until the record of the row is known.
         """
         landed = rows
@@ -198,7 +198,10 @@ class RowDecoder:
         return error
 
     def _fitting(self, records: pa.RecordBatch, slot: int, failed: str) -> Iterator[tuple[str, str, str]]:
-        """Yield the format and the schema that fit, for each part of the record that is JSON; `failed` is its part."""
+        """Yield (name, format, schema) for each failed key or value of the record `slot` that is JSON.
+
+        `failed` is the part that failed. Format and schema fit the JSON; the format is '' if it is the given one.
+        """
         given = self._row_format
         names = (VALUE, KEY) if failed == ROW and given.keys else (failed,)
         parts = {name: part for name, part in ((VALUE, given.value), (KEY, given.key)) if name in names}

@@ -34,7 +34,7 @@ class BatchLog:
     """Receiver of the reports that a query's tasks send to `address`; it logs their sum once for each micro-batch."""
 
     def __init__(self, *, loopback: bool = False) -> None:
-        """Listen at the loopback interface if `loopback` is true, because all tasks run on this machine."""
+        """Open the receiver: at the loopback interface if `loopback` is true, because all tasks run on this machine."""
         self._changed = threading.Condition()
         self._pending: LRUCache[MicroBatchId | None, tuple[int, ReadMetrics]] = LRUCache(_PENDING)
         """Number of reports and their sum, by micro-batch. The key is None for tasks that did not know theirs."""
@@ -57,9 +57,9 @@ class BatchLog:
         Args:
             reports: number of reports that the micro-batch's tasks send if all of them succeed, or 0 if it is unknown.
             lag: number of offsets from the micro-batch's end to the log's end, by partition, empty if it is unknown.
-            end: end offsets of the micro-batch. If the micro-batch before had the same end, it is planned once more,
-                because the query uses the stream several times. Then `reports` come on top. None is always a
-                micro-batch of its own.
+            end: end offsets of the micro-batch. If they are equal to the end of the last call, Spark has planned the
+                same micro-batch again, because the query uses the stream several times. `reports` is then added to the
+                number of expected reports. None: it is another micro-batch in any case.
         """
         with self._changed:
             if end is not None and end == self._end:

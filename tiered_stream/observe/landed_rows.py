@@ -58,7 +58,10 @@ class LandedRows:
 
 
 def note_landed(micro_batch: MicroBatchId, tables: Iterable[LandedRows]) -> None:
-    """Keep what a micro-batch has committed, for `landed_in`, and log its dead letters."""
+    """Remember the numbers of rows and dead letters that a micro-batch has committed, and log the dead letters.
+
+    `landed_in` returns these numbers.
+    """
     landed = summed(tables)
     with _lock:
         _committed[micro_batch] = time.monotonic(), landed
@@ -68,16 +71,20 @@ def note_landed(micro_batch: MicroBatchId, tables: Iterable[LandedRows]) -> None
 
 
 def landed_in(micro_batch: MicroBatchId) -> tuple[LandedRows, ...] | None:
-    """Return what the micro-batch has committed, by table, or None if Spark's own sink has committed it."""
+    """Return the numbers of rows that the micro-batch has committed, by table.
+
+    None: Spark's own sink has committed the micro-batch, so the numbers are unknown.
+    """
     with _lock:
         return _committed.get(micro_batch, (0.0, None))[1]
 
 
 def landed_after(micro_batch: MicroBatchId, since: float, before: float = inf) -> tuple[LandedRows, ...]:
-    """Return what later micro-batches of the same query have committed, by table; also of one that then failed.
+    """Return the numbers of rows that later micro-batches of the same query have committed, summed up by table.
 
-    Micro-batches from the batch id `before` on do not count. Micro-batches from before `since`, a time of the monotonic
-    clock, are of another run of the query and do not count.
+    A later micro-batch counts even if it failed after its commit. Micro-batches from the batch id `before` on do not
+    count. Micro-batches from before `since`, a time of the monotonic clock, are of another run of the query and do not
+    count.
     """
     query_id, batch_id = micro_batch
     with _lock:

@@ -119,7 +119,7 @@ class ReadMetrics:
         return ReadMetrics(**{name: n - (0 if name.endswith("_max") else earlier[name]) for name, n in own.items()})
 
     def without_rows(self) -> ReadMetrics:
-        """Return the requests, bytes and seconds alone: the cost of reading records that are counted already."""
+        """Return only the requests, bytes and seconds: the cost of reading records that have already been counted."""
         kept = {name: n for name, n in asdict(self).items() if name.startswith(_COST) and name != _ALL_FALLBACKS}
         return ReadMetrics(**kept)
 

@@ -122,7 +122,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
             return replace(self._total)
 
     def take_micro_batch(self, micro_batch: MicroBatchId) -> ReadMetrics:
-        """Return the sum of the counters of one micro-batch's tasks, and forget it; zeros if none were received."""
+        """Return the sum of the counters of one micro-batch's tasks, and forget these counters. The sum may be zero."""
         with self._lock:
             self.drain()
             return self._micro_batches.pop(micro_batch, ReadMetrics())
@@ -140,7 +140,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         return earlier
 
     def forget(self, query_id: str) -> None:
-        """Forget the counters of a query's micro-batches; its next run repeats a micro-batch that has failed."""
+        """Forget the counters of a query's micro-batches, because its next run repeats a failed micro-batch."""
         self.take_before((query_id, sys.maxsize))
 
     def later_than(self, micro_batch: MicroBatchId) -> ReadMetrics:
@@ -266,7 +266,7 @@ def parse_datagram(datagram: bytes, token: bytes) -> Report | None:
 
 
 def _are_possible(counters: Mapping[str, Any]) -> bool:
-    """Return whether each counter has its type and is within its bounds, and the latencies' buckets add up."""
+    """Return whether each counter has its type and is within its bounds, and no latency bucket exceeds the next one."""
     for name, value in counters.items():
         largest = _LONG_MAX if name == "record_timestamp_max" else _LARGEST
         if type(value) is not type(_COUNTERS[name]) or not 0 <= value <= largest:
@@ -285,7 +285,8 @@ _WHOLE, _NOTHING = 0xFFFFFFFF, 0
 def accept_only(listening: socket.socket, secret: bytes) -> None:
     """Let the kernel drop each datagram that does not begin with `secret`, in a time that does not depend on its bytes.
 
-    Call it before the socket is bound. Do nothing if this system has no such filter: the receiver compares again.
+    Call it before the socket is bound. If this system has no such filter, nothing happens: the receiver compares the
+    bytes itself, too.
 
     Args:
         secret: bytes whose number is a multiple of 4.

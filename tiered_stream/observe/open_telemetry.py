@@ -65,7 +65,7 @@ class OtlpSender:
         self._names: dict[str, str] = {}
         """Names of running queries, by query id."""
         self._ended: dict[str, int] = {}
-        """Number of exports that are still to have the sums of queries that have ended, by name, first ended first."""
+        """Number of exports that still send an ended query's sums, by the query's name, first ended first."""
         self._lock = threading.Lock()
         try:
             exporter = _Exporter(url, self._running_sums, self._on_sent)
@@ -124,7 +124,7 @@ class OtlpSender:
         ]
 
     def _running_sums(self) -> dict[str, QuerySums]:
-        """Return the sums of each query whose sums are still to be sent, by its name."""
+        """Return, by the query's name, the sums that are still to be sent."""
         with self._lock:
             sent = {query for query, exports in self._ended.items() if not exports}
         return {name: query for name, query in self._sums.sums().items() if name not in sent}

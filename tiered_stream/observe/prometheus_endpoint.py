@@ -49,7 +49,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Do not log a client that is slow or gone, because anybody may connect."""
+        """Do nothing, so that slow or gone clients are not logged, because anybody may connect."""
 
 
 class _Handler(WSGIRequestHandler):

@@ -56,7 +56,7 @@ def check_placeholders(values: Mapping[str, str], prefixes: tuple[str, ...]) -> 
 
 
 def of(option: Option[T]) -> T:
-    """Return a dataclass field with the default of `option`. If the option is secret, the field is not in the repr."""
+    """Return a dataclass field for the value of `option`, with its default. A secret option is left out of the repr."""
     bound: T = field(default=option.default, repr=not option.secret, metadata={_OPTION: option})
     return bound
 

@@ -86,8 +86,8 @@ class Notes:
     """Notes about a stream that belong to the offsets at which a micro-batch ends.
 
     `initial` is true for the stream's initial offsets, which Spark asks for and does not store. `start` is the start of
-    the first micro-batch, in the notes of its end; None: another micro-batch ends there. `end` is the end of a bounded
-    stream; None: it is not known. `topic_ids` has the ids of the topics, as far as brokers have reported them.
+    the first micro-batch, and only the notes of this micro-batch's end have it. `end` is the end of a bounded stream;
+    None: it is not known. `topic_ids` has the ids of the topics, as far as brokers have reported them.
     """
 
     initial: bool = False
@@ -299,7 +299,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _whole_number(value: object) -> int | None:
-    """Return a JSON number without its fraction, and 0 for `null`; None: `value` is no number, or is beyond 64 bits."""
+    """Return a JSON number without its fraction, and 0 for `null`; None: it is not a number, or is beyond 64 bits."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int | float):

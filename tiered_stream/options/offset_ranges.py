@@ -30,7 +30,7 @@ def batch_options(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]
 
 
 def times_options(times: TimeRange | None) -> dict[str, str]:
-    """Return the options by which only records with timestamps within `times` are read; none if `times` is None."""
+    """Return the options that limit a read to records with timestamps within `times`; none if `times` is None."""
     if times is None:
         return {}
     end = {} if times.to_ms is None else {remote.TO_TIMESTAMP.name: str(times.to_ms)}

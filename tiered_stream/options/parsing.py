@@ -297,7 +297,7 @@ def _subscription(given: GivenOptions) -> Subscription:
 
 
 def _positions(given: GivenOptions, *, streaming: bool, bounded: bool) -> tuple[Position, Position]:
-    """Return the start and the end of the query; `bounded` is the stream's `boundedStreaming`."""
+    """Return the positions of the query's start and end, checked. `bounded` is the value of `boundedStreaming`."""
     starting = _position(given, spark.STARTS, LogEnd.LATEST if streaming else LogEnd.EARLIEST)
     if streaming and not bounded:
         for option in (spark.ENDING_OFFSETS, spark.ENDING_OFFSETS_BY_TIMESTAMP):
@@ -345,7 +345,10 @@ def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> Non
 
 
 def _check_order(starting: Position, ending: Position) -> None:
-    """Check the start against the end if both are offsets by partition, or both are timestamps by partition."""
+    """Check that start and end name the same partitions, and that no partition starts after its end.
+
+    Only offsets by partition are compared with offsets by partition, and timestamps by partition with the same.
+    """
     match starting, ending:
         # For a topic with `earliest` or `latest` in place of offsets, the option names no partitions to compare.
         case AtOffsets(starts, start_words), AtOffsets(ends, end_words) if not (start_words or end_words):

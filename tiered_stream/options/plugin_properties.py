@@ -268,13 +268,13 @@ def oracle_settings(rsm_config: Mapping[str, str]) -> dict[str, str]:
 
 
 def place_property(layout: StorageLayout, rsm_config: Mapping[str, str], uri: str | None) -> str:
-    """Return the plugin's property that has named the segments' place `uri`, without prefix; empty: an option has."""
+    """Return the plugin's property, without prefix, that names the segments' place `uri`; empty: an option names it."""
     name, named_uri = named_place(layout, rsm_config)
     return name if named_uri == uri else ""
 
 
 def missing_place(layout: StorageLayout, prefix: str) -> ConfigurationError:
-    """Return the error for plugin properties that do not name the bucket or folder, if no option names it either."""
+    """Return the error for plugin properties and options that do not name the bucket or folder of the segments."""
     usual = next(iter(_PLACES[layout]))
     return ConfigurationError(
         f"{prefix}* is given, but not where the segments are: add {prefix}{usual}, or {STORAGE_URI.name}"

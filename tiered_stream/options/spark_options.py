@@ -117,7 +117,7 @@ BOUNDED_STREAMING = option(
 
 STARTS = (STARTING_TIMESTAMP, STARTING_OFFSETS_BY_TIMESTAMP, STARTING_OFFSETS)
 ENDS = (ENDING_TIMESTAMP, ENDING_OFFSETS_BY_TIMESTAMP, ENDING_OFFSETS)
-"""Options for the start and for the end of a query, the first of which that is given counts."""
+"""Options for the start (`STARTS`) and for the end (`ENDS`) of a query; the first one that is given counts."""
 
 # How to read it
 

@@ -390,7 +390,7 @@ def http_url(value: str) -> str:
 
 
 def is_http_url(url: str) -> bool:
-    """Return whether `url` is an `http://` or `https://` URL with a host and, if it has a port, a possible one."""
+    """Return whether `url` is an `http://` or `https://` URL with a host, and its port, if it has one, is valid."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -441,7 +441,10 @@ def _without_credentials(value: str) -> tuple[str, SplitResult]:
 
 
 class Use(Enum):
-    """Effect of a property of another program on the source: as in that program, none, or an error."""
+    """Effect on the source of a property of Kafka's clients or of the storage plugin.
+
+    HONOURED: the same effect as in the other program. NO_EFFECT: none. REFUSED: an error.
+    """
 
     HONOURED = "honoured"
     NO_EFFECT = "without effect"
@@ -453,8 +456,7 @@ class KnownProperty:
     """Declaration of a property of Kafka's clients or of the storage plugin.
 
     Args:
-        doc: the effect of a property with the use HONOURED; for another property, the reason why it has no effect or is
-            refused.
+        doc: the effect of the property if `use` is HONOURED, otherwise the reason why it has no effect or is refused.
         default: the default value, as the documentation shows it; empty: the property has no default.
         accepted: values with which a refused property is not an error; upper and lower case are the same.
         replaced_by: options that replace a refused property. If one of them is given, the property is not an error.

@@ -28,7 +28,7 @@ def hint_for(name: str, known: Iterable[str], form: str) -> str:
 
 
 def is_one_letter_away(name: str, known: str) -> bool:
-    """Return whether one letter of `name` is missing, wrong or too many, or two are exchanged, to be `known`."""
+    """Return whether adding, removing or replacing one letter, or swapping two neighbors, turns `name` into `known`."""
     pairs = enumerate(zip(name, known, strict=False))
     at = next((at for at, (letter, other) in pairs if letter != other), min(len(name), len(known)))
     rest, wanted = name[at:], known[at:]

@@ -45,15 +45,16 @@ def is_private_and_writable(folder: Path) -> bool:
 
 
 def _above(folder: Path) -> dict[Path, None]:
-    """Return the folders above the folder, and links among them with the folders to which they lead."""
+    """Return, as keys, the folders above `folder`, including links among them and the folders to which they lead."""
     return dict.fromkeys((*folder.absolute().parents, *folder.resolve(strict=True).parents))
 
 
 def _others_may_replace_in(above: Path) -> bool:
-    """Return whether others than this user and root may replace an entry of this user in the folder `above`.
+    """Return whether users other than this user and root may replace an entry of this user in the folder `above`.
 
-    In a folder with the sticky bit, they cannot. Root decides who shares a volume that is mounted, such as the
-    containers of a pod. For a link, its owner counts.
+    The owner of `above`, which may be a link, may do so. So may users who can write to `above`, unless it has the
+    sticky bit. A mounted volume that root owns counts as safe, because root decides who shares it, such as the
+    containers of a pod.
     """
     status = above.lstat()
     if status.st_uid not in (0, os.getuid()):

@@ -41,7 +41,8 @@ def read_split(split: Split, options: Options, part: str = "") -> Generator[pa.R
         CorruptDataError: the fetched bytes are malformed.
         UnsupportedDataError: a record batch has an unknown codec, or exceeds a limit that an option sets.
         DataLossError: records of the split no longer exist, and `failOnDataLoss` is true.
-        StorageError: storage failed, and `remote.fallback` is `fail` or `kafka.bootstrap.servers` is not set.
+        StorageError: storage failed, and no broker is read instead, because `remote.fallback` is `fail` or
+            `kafka.bootstrap.servers` is not set.
         BrokerError: the broker failed.
         FetchTimeoutError: the broker sent no record for `kafkaConsumer.pollTimeoutMs`.
     """

@@ -69,7 +69,7 @@ class PartBounds:
     following: tuple[int, int] | None = None
 
     def check_first(self, base_offset: int, magic: int) -> None:
-        """Check the part's first batch: its base offset against `lowest` and, for magic 2, against `first`."""
+        """Check that the part's first batch begins at or after `lowest` and, for magic 2, at or before `first`."""
         if base_offset < self.lowest:
             raise CorruptDataError(f"its first batch begins at offset {base_offset}, before its segment")
         if magic >= MAGIC and self.first is not None and base_offset > self.first:
@@ -79,12 +79,12 @@ class PartBounds:
             )
 
     def check_next(self, next_offset: int) -> None:
-        """Check `next_offset`, the offset after a batch of the part, against `highest`."""
+        """Check that a batch of the part, after which `next_offset` follows, does not end after `highest`."""
         if next_offset > self.highest + 1:
             raise CorruptDataError(f"a batch ends at offset {next_offset - 1}, beyond its segment")
 
     def check_end(self, next_offset: int) -> None:
-        """Check `next_offset`, the offset after the part's last batch, against `following`."""
+        """Check that `next_offset`, the offset after the part's last batch, lies within the bounds `following`."""
         if self.following is not None and not self.following[0] <= next_offset <= self.following[1]:
             first, last = self.following
             raise CorruptDataError(

@@ -211,7 +211,8 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
     Returns the position after the bytes. Appends nothing and returns -1 if the bytes end after `stop`, `at` is negative
     or `size` is below -1. Appends nothing and returns NO_ROOM if the column has no room for the bytes.
 
-    A column is Arrow's buffers: (ends, bytes, validity bits, [number of nulls]). `ends[index]` must be set.
+    A column is Arrow's buffers: (ends, bytes, validity bits, [number of nulls]). `ends[index]` must already be the
+    start of the new value.
     """
     ends, values, bits, nulls = column
     if at < 0 or size < -1 or size > stop - at:
@@ -231,7 +232,10 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
 
 @kernel
 def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Read a varint length at `at`, and append the bytes after the length; return the result of `append_bytes`."""
+    """Read a varint length at `at`, and append the bytes after it to the column as value `index`.
+
+    Returns the position after the bytes, -1 or NO_ROOM, as `append_bytes`.
+    """
     size, at = varint(data, at, stop)
     return append_bytes(column, index, data, at, size, stop)
 
@@ -263,7 +267,7 @@ def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int
 
 @kernel
 def _append_record(data: Any, at: Int, stop: Int, row: Int, columns: Any, max_headers: Int, state: Any) -> Int:
-    """Append key, value and headers of a record; return OK, MORE if the key has no room, or an error.
+    """Append key, value and headers of a record as row `row`; return OK, MORE if the key has no room, or an error code.
 
     The record's key begins at `at`, and the record ends at `stop`. Headers are skipped if `max_headers` is None.
     """
@@ -333,7 +337,10 @@ def _decode_batch(
 
 @kernel
 def _append_sized(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Append the bytes whose length (int32) is at `at` to a column, as `append_bytes` does."""
+    """Append the bytes after the length (int32) at `at` to the column as value `row`.
+
+    Returns the position after the bytes, -1 or NO_ROOM, as `append_bytes`.
+    """
     if at < 0 or stop - at < 4:
         return np.int64(-1)
     return append_bytes(column, row, data, at + 4, load_int32(data, at), stop)
@@ -343,9 +350,10 @@ def _append_sized(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
 def _decode_set(
     batch: Any, data: Any, start_offset: Int, end_offset: Int, columns: Any, row: Int, max_headers: Int, state: Any
 ) -> Any:
-    """Append a legacy set's messages with offsets in [start_offset, end_offset), as `_decode_batch` does for records.
+    """Append a legacy set's messages with offsets in [start_offset, end_offset), from row `row` of `columns` on.
 
-    `legacy.locate_messages` must have checked the sizes of the messages.
+    Returns the row after the last message, and OK, MORE or an error as in `decode_records`. `legacy.locate_messages`
+    must have checked the sizes of the messages.
     """
     offsets, timestamps, timestamp_types, keys, values, headers = columns
     at = batch[RECORDS_START] if state[RECORD] == 0 else state[AT]

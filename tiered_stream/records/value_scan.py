@@ -33,13 +33,13 @@ _LAST_VERSION = 1
 _STATES = 4
 _ID_BYTES = 16
 _EPOCH_BYTES = 13
-"""Bytes of a leader epoch (int32), its start offset (int64), and no tagged fields."""
+"""Number of bytes of a leader epoch (int32), its start offset (int64), and an empty section of tagged fields."""
 _SEGMENT_BYTES, _UPDATE_BYTES = 36, 12
-"""Bytes from the segment's id to its leader epochs, and from the id in an update to the custom metadata."""
+"""Number of bytes from a segment's id to its leader epochs, and from the id in an update to the custom metadata."""
 _LISTED_VALUES = 1 << 14
 _NOT_WANTED, _UNUSUAL = -2, -1
 _OFFSET, _PLACE, _SIZE, _TOPIC, _FIELDS = 0, 1, 2, 3, 4
-"""Columns of a listed value: offset of the record, position and size of the value, index of its topic, its fields."""
+"""Columns of the table of listed values: record's offset, value's position and size, topic's index, first field."""
 (
     _HIGH, _LOW, _BASE, _END, _BYTES, _TIMESTAMP, _EPOCHS_AT, _CUSTOM_AT, _EPOCHS, _CUSTOM, _PARTITION, _STATE,
     _NO_TRANSACTIONS, _COLUMNS,
@@ -63,7 +63,10 @@ class UsualRecords:
 
 @inlined
 def _size(data: Any, at: Int, stop: Int) -> Any:
-    """Read an unsigned varint of one or two bytes; return its value, and the position after it (-1: it is another)."""
+    """Read an unsigned varint of one or two bytes; return its value and the position after it.
+
+    The position is -1 if the varint is longer, or does not end before `stop`.
+    """
     if 0 <= at < stop and data[at] < 128:
         return np.int64(data[at]), at + 1
     if 0 <= at < stop - 1 and data[at + 1] < 128:
@@ -75,7 +78,7 @@ def _size(data: Any, at: Int, stop: Int) -> Any:
 def _read_epochs(data: Any, at: Int, stop: Int, row: Any) -> Int:
     """Read the leader epochs and the size of a segment into `row`; return the position after them.
 
-    Return -1 if they are unusual.
+    Return -1 if there is no epoch, or the epochs are cut off, out of order, or have tagged fields.
     """
     count, at = _size(data, at, stop)
     count -= 1
@@ -94,7 +97,7 @@ def _read_epochs(data: Any, at: Int, stop: Int, row: Any) -> Int:
 
 @kernel
 def _is_usual(data: Any, at: Int, stop: Int, row: Any, head: Int) -> Any:
-    """Read the fields from the segment's id on into `row`; return whether the value is usual and valid.
+    """Read the fields from the segment's id at `at` on into `row`; return whether the value is usual and valid.
 
     The value begins at the position `head`.
     """
@@ -138,7 +141,10 @@ def _is_possible(row: Any, is_update: Any) -> Any:
 
 @inlined
 def _are_usual_tags(data: Any, at: Int, stop: Int, row: Any, is_update: Any) -> Any:
-    """Read the tagged fields from `at` on: a segment has at most one, whether its transaction index is empty."""
+    """Read the tagged fields from `at` on; return whether they are usual and end the value at `stop`.
+
+    An update has no tagged field. A segment has at most one, which says whether the transaction index is empty.
+    """
     if is_update or stop - at != 4:
         return stop - at == 1 and data[at] == 0
     row[_NO_TRANSACTIONS] = data[at + 3]
@@ -147,7 +153,11 @@ def _are_usual_tags(data: Any, at: Int, stop: Int, row: Any, is_update: Any) -> 
 
 @inlined
 def _topic_index(topic_ids: Any, high: Int, low: Int) -> Int:
-    """Return the index of the topic's id in `topic_ids`, sorted rows of its upper and lower half; or `_NOT_WANTED`."""
+    """Return the index of a topic's id in `topic_ids`, or `_NOT_WANTED` if the id is not there.
+
+    `topic_ids` has the ids as sorted rows of two halves, upper and lower; `high` and `low` are the halves of the wanted
+    id.
+    """
     first, last = np.int64(0), np.int64(topic_ids.shape[0])
     while first < last:
         middle = (first + last) // 2
@@ -179,7 +189,7 @@ def _is_name(data: Any, at: Int, size: Int, names: Any, topic: Int) -> Any:
 def _read_value(data: Any, at: Int, stop: Int, topic_ids: Any, names: Any, row: Any) -> Int:
     """Read the value between `at` and `stop` into `row`; return its topic's index, `_UNUSUAL` or `_NOT_WANTED`.
 
-    `names` has a row for each of `topic_ids`: the topic's name, as it begins with its length, and zeros after it.
+    `names` has a row for each of `topic_ids`: the topic's name with its length in front, and zeros after it.
     """
     if stop - at < 4 or data[at] > 127 or data[at + 1] > _SNAPSHOT_RECORD or data[at + 2] > 127:
         return np.int64(_UNUSUAL)

@@ -108,7 +108,8 @@ def forgo_source_lookup(spark: SparkSession) -> None:
 def _forget_installed_source(spark: SparkSession, name: str) -> None:
     """Remove the source `name` from the sources that Spark found installed, which Spark 4.0 refuses to replace.
 
-    They are in the session's manager, and in a list for later sessions, such as the clone that a streaming query gets.
+    Spark keeps these sources in the session's manager, and in a list for later sessions, such as the clone that a
+    streaming query gets.
     """
     jvm: Any = spark.sparkContext._jvm
     manager = spark._jsparkSession.sessionState().dataSourceManager()

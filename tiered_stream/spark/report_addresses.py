@@ -37,7 +37,7 @@ def session_addresses(spark: SparkSession) -> tuple[ReportAddress, ...]:
 
 
 def set_session_addresses(spark: SparkSession, addresses: Sequence[ReportAddress]) -> None:
-    """Let tasks of streams that are loaded from now on send their reports to `addresses`, which may be none."""
+    """Set the addresses to which tasks of streams that the session loads from now on report; there may be none."""
     _WITH_TOKENS.update({each.place: each for each in addresses})
     text = ",".join(each.place for each in addresses)
     spark.conf.set(_REPORT_TO, text) if text else spark.conf.unset(_REPORT_TO)
@@ -49,7 +49,10 @@ def addresses_option(addresses: Sequence[ReportAddress]) -> str:
 
 
 def reporting_options(spark: SparkSession) -> dict[str, str]:
-    """Return the options by which queries of the session report: to the session's addresses, and at which interface."""
+    """Return the source's options for reports of the session's queries.
+
+    They are the session's addresses and, if tasks run on this machine, the request to listen at the loopback interface.
+    """
     addresses = {REPORT_ADDRESSES.name: addresses_option(session_addresses(spark))}
     loopback = {REPORTS_BY_LOOPBACK.name: "true"} if _tasks_on_driver(spark) else {}
     return {name: value for name, value in (addresses | loopback).items() if value}
@@ -58,7 +61,7 @@ def reporting_options(spark: SparkSession) -> dict[str, str]:
 def with_reporting(reporting: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
     """Return the source's options with `reporting` (from `reporting_options`) added.
 
-    Addresses are added to the addresses in `options`.
+    If both have addresses for reports, the result has all of them.
     """
     name = REPORT_ADDRESSES.name
     texts = [value for key, value in options.items() if key.lower() == name] + [reporting.get(name, "")]

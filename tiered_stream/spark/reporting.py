@@ -221,7 +221,7 @@ def report_queries(
 
 
 def _report_to(spark: SparkSession, addresses: Sequence[ReportAddress]) -> None:
-    """Let tasks of streams that are loaded from now on send their counters to the addresses."""
+    """Let tasks of streams that are loaded from now on send their counters to `addresses`."""
     set_session_addresses(spark, addresses)
     register(spark)
 

@@ -67,7 +67,7 @@ class _CopiedSession(SparkSession):
 
 
 def copied_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """Return a copy of the session with these settings, which reach no other query."""
+    """Return a copy of the session with these settings added; the session itself does not get them."""
     activate(spark)  # otherwise the copy would become the active session when Delta needs one
     session = _CopiedSession(spark.sparkContext, spark._jsparkSession.cloneSession())
     for name, value in settings.items():

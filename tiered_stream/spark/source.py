@@ -127,6 +127,9 @@ def _checked(schema: StructType, options: Options) -> Options:
 
     In a batch query, `schema` may also have only some of the source's columns. These columns become `columns` of the
     returned options.
+
+    Raises:
+        ConfigurationError: it is another schema.
     """
     source_schema = spark_schema(options.include_headers, options.columns)
     if schema == source_schema:

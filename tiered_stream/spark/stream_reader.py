@@ -95,7 +95,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
 
     @contextmanager
     def _planning(self) -> Iterator[None]:
-        """Name lines of the settings in errors of the block, and let Spark read the log lines that explain an error.
+        """Name lines of the settings file in errors of the block, and let Spark read log lines that explain an error.
 
         After an error, Spark ends this process.
         """
@@ -117,7 +117,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
     def next_end(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Return the end offsets of the micro-batch from `start`.
 
-        The planner applies the limits itself, including `minOffsetsPerTrigger`.
+        If `limited` is true, the options with limits (`…PerTrigger`) apply, including `minOffsetsPerTrigger`.
         """
         with self._planning():
             opened, done = self.open(), self.offsets.from_dict(start)
@@ -157,11 +157,12 @@ class PlannedStream(datasource.DataSourceStreamReader):
     def logged(
         self, partitions: Sequence[datasource.InputPartition], end: dict[str, Any], *, one_report_each: bool = True
     ) -> Sequence[datasource.InputPartition]:
-        """Return `partitions`, the input partitions of the micro-batch up to `end`, and prepare the line about it.
+        """Return `partitions`, the input partitions of the micro-batch up to `end`, and prepare the log line about it.
 
         Args:
-            one_report_each: each input partition is read by a task that sends one report of its cost for it. Then the
-                line is logged when all reports have arrived. If false, it is logged when the next one is planned.
+            one_report_each: True if each input partition is read by a task that sends one report of its cost. The line
+                is then logged when all reports have arrived. If false, it is logged when the next micro-batch is
+                planned.
         """
         opened = self.open()
         lag = offset_lag(self.offsets.from_dict(end), opened.planner.latest() or {})
@@ -256,7 +257,10 @@ else:
 
 
 def has_read_limits(spark: SparkSession) -> bool:
-    """Return `HAS_READ_LIMITS` of the Spark that runs the session's queries."""
+    """Return whether the Spark that runs the session's queries passes the start and a limit of each micro-batch.
+
+    See `HAS_READ_LIMITS`.
+    """
     from tiered_stream.spark.session import is_connect
 
     if not is_connect(spark):

@@ -22,7 +22,7 @@ from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decod
 from tiered_stream.formats.rows.row_choices import LargeDecimals
 
 _MAX_BYTES = 400
-"""Maximum size of a number, because the time to write its digits grows with the square of the size."""
+"""Maximum number of bytes of a number, because the time to write its digits grows with the square of its size."""
 TOO_LARGE = "a decimal has more than 400 bytes"
 _EXACT = Context(prec=1000, Emin=MIN_EMIN, Emax=MAX_EMAX)
 """Context with room for each number of `_MAX_BYTES`."""

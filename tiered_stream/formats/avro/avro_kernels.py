@@ -114,7 +114,7 @@ def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 def _sized(data: Any, at: Int, stop: Int, size: Int) -> Any:
     """Return the start and the end of the `size` bytes at `at`, or a negated error code in place of both.
 
-    If `size` is -1, the number of bytes is read first, at `at`.
+    If `size` is -1, the number of bytes is first read at `at`, and the bytes follow.
     """
     if size < 0:
         size, at = _varint(data, at, stop)

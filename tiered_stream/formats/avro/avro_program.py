@@ -323,11 +323,11 @@ def _block(items: list[bytes]) -> bytes:
 
 
 def _candidates(writer: avro.AvroType, branches: Sequence[avro.AvroType]) -> list[int]:
-    """Return the indexes of the reader's `branches`, in the order in which they are tried for the type `writer`.
+    """Return the indexes of the reader's `branches` in the order in which they are tried for the writer's type.
 
-    A named type is read as the branch that has its full name now or earlier, and as no other: a value that this branch
-    cannot have is an error. Without such a branch, branches of its type come first, and of these, those with the last
-    part of its name. (Avro: `Schema.applyAliases`, `Resolver.ReaderUnion.firstMatchingBranch`.)
+    If a branch has the full name of `writer` as its name or as an alias, only this branch is tried. Otherwise, all
+    branches are tried. Branches of the same primitive type come first, or branches of the same named type whose names
+    have the same last part. (Avro: `Schema.applyAliases`, `Resolver.ReaderUnion.firstMatchingBranch`.)
     """
 
     def distance(at: int) -> int:

@@ -34,7 +34,7 @@ _NAMED_TIMES = {
     ("long", "io.debezium.time.Timestamp"): "timestamp-millis",
     ("long", "io.debezium.time.MicroTimestamp"): "timestamp-micros",
 }
-"""Logical types of numbers by Debezium's names of types, of which Debezium itself writes no logical type.
+"""Logical types by Avro type and by the type name that Debezium writes in place of a logical type.
 
 A `NanoTimestamp` stays a number, because a TIMESTAMP has only microseconds.
 """
@@ -149,7 +149,7 @@ AvroType = Primitive | Fixed | Enum | Record | Array | Map | Union
 def parse_avro_schema(text: str, referenced: Sequence[str] = (), columns: AvroColumns = AS_SPARK) -> AvroType:
     """Return the checked tree of a schema, which may use the named types of the schemas in `referenced`.
 
-    `columns` has the choices of columns.
+    `columns` states which columns some Avro types become.
 
     Raises:
         ConfigurationError: a text is not an Avro schema, or the schema is recursive or too large, or has a decimal that

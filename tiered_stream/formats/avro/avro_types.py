@@ -112,10 +112,10 @@ def widened(reader: avro.AvroType, writer: avro.AvroType, *, types: bool = False
 
 
 def along_column(node: avro.AvroType, column: pa.DataType, *, widen: bool) -> avro.AvroType:
-    """Return the schema `node` in the form of `column`, the type of the table's column, at any depth.
+    """Return the schema `node`, adapted to `column`, the type of the table's column, at any depth.
 
-    If `widen` is True, numbers get the wider types that `column` has. Otherwise, fields that `column` lacks are left
-    out.
+    If `widen` is True, numbers get the types of `column` where these are wider, and all fields stay. If `widen` is
+    False, fields that `column` lacks are removed, and numbers keep their types.
     """
     below = partial(along_column, widen=widen)
     match node:

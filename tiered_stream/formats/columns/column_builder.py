@@ -151,9 +151,10 @@ class ColumnBuilder:
         return self._allocate(slots, sizes)
 
     def _row_alone(self, write: Callable[[Columns, int], int], row: int) -> pa.Array | None:
-        """Return a column of one row, or None if the row needs more than `MAX_MEMORY`.
+        """Return a column that has only the row `row`, or None if the row needs more than `MAX_MEMORY`.
 
-        The row is written again with more room until it fits. The result does not depend on earlier batches.
+        `write` writes rows from an index on into columns. It is called with more and more room until the row fits. The
+        result does not depend on earlier batches.
         """
         slots = np.where(self._is_guess, 1 << 10, 1)
         sizes = np.where(self._bytes > 0, 1 << 16, 0)

@@ -57,7 +57,10 @@ def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
 
 @inlined
 def append_long(columns: Any, node: Int, value: Int) -> Any:
-    """Append an integer, a date in days, or a timestamp in its unit. `value` must be within LOW and HIGH."""
+    """Append an integer, a date in days, or a timestamp in its unit to `node`; return False if there is no room.
+
+    `value` must be within LOW and HIGH.
+    """
     nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -68,7 +71,10 @@ def append_long(columns: Any, node: Int, value: Int) -> Any:
 
 @inlined
 def append_double(columns: Any, node: Int, value: Any) -> Any:
-    """Append a double. For a float column, the value must be one that a float holds exactly."""
+    """Append a double to `node`; return False if there is no room.
+
+    For a float column, the value must be one that a float holds exactly.
+    """
     return append_long(columns, node, np.float64(value).view(np.int64))
 
 
@@ -84,7 +90,10 @@ def append_bool(columns: Any, node: Int, value: Any) -> Any:
 
 @inlined
 def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Any:
-    """Append a decimal, given by the 128 bits of its unscaled value. The caller must check the precision."""
+    """Append a decimal, given by the 128 bits of its unscaled value, to `node`; return False if there is no room.
+
+    The caller must check the precision.
+    """
     nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -96,7 +105,10 @@ def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Any:
 
 @inlined
 def append_bytes(columns: Any, node: Int, data: Any, at: Int, size: Int) -> Any:
-    """Append the `size` bytes of `data` at `at`. The caller must check bounds, and UTF-8 for a string column."""
+    """Append the `size` bytes of `data` at `at` to `node`; return False if there is no room.
+
+    The caller must check bounds, and UTF-8 for a string column.
+    """
     nodes, memory, ints, _ = columns
     ends = nodes[node, VALUES_AT] + nodes[node, SLOTS]
     begin = np.int64(ints[ends])
@@ -118,7 +130,10 @@ def append_struct(columns: Any, node: Int) -> Any:
 
 @inlined
 def append_list(columns: Any, node: Int) -> Any:
-    """Append a list or a map of the elements that were appended to the node's child since the node's last slot."""
+    """Append a list or a map to `node`; return False if there is no room.
+
+    Its items are the elements that were appended to the node's child since the node's last slot.
+    """
     nodes, memory, ints, _ = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -129,7 +144,7 @@ def append_list(columns: Any, node: Int) -> Any:
 
 @kernel
 def append_null(columns: Any, node: Int) -> Any:
-    """Append a null to a node and, if the node is a struct, to its children, at any depth.
+    """Append a null to a node and, if it is a struct, to its children, at any depth; return False if there is no room.
 
     The child of a list gets no slot. The caller must not have appended an element to this child since the list's last
     slot.

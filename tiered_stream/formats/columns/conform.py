@@ -1,4 +1,4 @@
-"""Conversion of columns and types to a table's, without changing a value: fields by name, numbers to wider types only.
+"""Conversion of columns to a table's types without changing a value: fields by name, and numbers to wider types only.
 
 Types grow by new fields and, if the table allows it, to wider types. Nothing else of a type changes.
 """
@@ -172,7 +172,10 @@ def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _conflict(one: pa.DataType, other: pa.DataType, path: str) -> str | None:
-    """Return a text that names the first number whose two types have no common type, or None if there is none."""
+    """Return a text about the first number whose two types have no common type; None: there is none.
+
+    `path` is the field path of `one` and `other`, for the text.
+    """
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         shared = ((field, other.field(at)) for field in one if (at := other.get_field_index(field.name)) >= 0)
         texts = (_conflict(left.type, right.type, f"{path}.{left.name}") for left, right in shared)

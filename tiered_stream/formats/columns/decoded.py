@@ -50,7 +50,10 @@ class ByteSlices:
         return ByteSlices(self.data, (self.starts + sizes).astype(np.int32), self.stops, self.valid)
 
     def only(self, rows: Array) -> ByteSlices:
-        """Return the values with null in place of each value whose entry in `rows` (0 or 1 for each value) is 0."""
+        """Return the values, with null in place of each value whose flag in `rows` is 0.
+
+        `rows` has a flag, 0 or 1, for each value.
+        """
         return ByteSlices(self.data, self.starts, self.stops, (self.valid * rows).astype(np.uint8))
 
     def value(self, row: int) -> bytes:
@@ -99,7 +102,7 @@ class ValueDecoder(ABC):
 
 
 class SlicesDecoder(ValueDecoder):
-    """Value decoder that takes its values also as `ByteSlices`."""
+    """Decoder whose values can be given as `ByteSlices`, too."""
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
         return self.read(ByteSlices.of(values))

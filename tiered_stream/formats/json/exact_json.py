@@ -39,7 +39,10 @@ _FIRST_GREGORIAN_DAY = -141427  # earlier numbers of days are in the Julian cale
 
 
 def days_of_text(text: str) -> int | None:
-    """Return the days since 1970 of the date in a text. The text may also be this number of days itself."""
+    """Return the days since 1970 of the date in a text; None: the text is not a date.
+
+    The text may also be this number of days itself.
+    """
     match = _DATE.fullmatch(text.strip(BLANKS))
     if match is not None:
         return _days(match)
@@ -49,7 +52,7 @@ def days_of_text(text: str) -> int | None:
 
 
 def microseconds_of_text(text: str, zone: str | None) -> int | None:
-    """Return the microseconds since 1970 of the timestamp in a text.
+    """Return the microseconds since 1970 of the timestamp in a text; None: the text is not a timestamp.
 
     A text without a time zone is in `zone`. If `zone` is None, the text must not name a time zone.
     """
@@ -99,7 +102,7 @@ def seconds_east(zone: str, local: int) -> int | None:
 
 
 def decimal_of_text(text: str) -> decimal.Decimal | None:
-    """Return the number in a text. Commas, which separate thousands, are ignored."""
+    """Return the number in a text, in which commas are ignored; None: the text is not a number."""
     plain = text.replace(",", "")
     return decimal.Decimal(plain) if _NUMBER.fullmatch(plain) else None
 

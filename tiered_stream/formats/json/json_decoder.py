@@ -112,7 +112,7 @@ _LONGS = range(-(1 << 63), 1 << 63)
 
 
 class WideningJsonDecoder(SlicesDecoder):
-    """Decoder of JSON documents to a type whose integer columns become wider if a document's number does not fit.
+    """Decoder of JSON documents to the type `kind`, whose integer columns become wider if a number does not fit.
 
     Raises:
         ConfigurationError: JSON cannot be read into `kind`, or the zone is unknown.
@@ -123,7 +123,9 @@ class WideningJsonDecoder(SlicesDecoder):
         self._decoder = JsonDecoder(kind, zone)
 
     def read(self, slices: ByteSlices) -> Decoded:
-        """Decode values. If documents need wider types, `kind` becomes wider for these and all later values.
+        """Decode the documents of `slices`; return the column, and the reason of each document that does not decode.
+
+        If documents need wider types, the attribute `kind` becomes wider for these and all later documents.
 
         Raises:
             UnsupportedDataError: documents need two types for one field, and no type holds the values of both.
@@ -136,10 +138,10 @@ class WideningJsonDecoder(SlicesDecoder):
         return self._decoder.read(slices)
 
     def _needed(self, slices: ByteSlices, slots: Iterable[int]) -> Iterable[pa.StructType]:
-        """Yield the type that each document needs, among the documents with the indexes `slots`.
+        """Yield, for each document in `slots` that decodes to a wider type only, this wider type.
 
-        Only documents that decode to a wider type count. The type is the original type of the column, with wider types
-        for the document's numbers.
+        `slots` are indexes of documents. The type is the original type of the column, with wider types for the
+        document's numbers.
         """
         for slot in slots:
             document = slices.value(slot)

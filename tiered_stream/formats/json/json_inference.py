@@ -131,7 +131,7 @@ _WITH_TYPES = (pa.field("op", pa.string()), pa.field("ts_ms", pa.int64()))
 
 
 def fitting_schema(document: bytes | None, *, is_debezium: bool = False) -> str:
-    """Return the schema of the document; empty if the document is no JSON object, or if its schema is too long.
+    """Return the type of a document as SQL text, or '' if the document is not a JSON object or the text is too long.
 
     A document of Kafka Connect's JSON converter with schemas has only the field `payload` in the result. If
     `is_debezium` is true, the document may be Debezium's envelope. The result then has the fields that a table needs,

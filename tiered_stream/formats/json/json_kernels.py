@@ -131,10 +131,10 @@ def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
 
 @inlined
 def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
-    """Return the field of the key at `at`, -1 if no field has this name, and the position after the key.
+    """Return the node of the field whose key is at `at` (-1: no field has this name), and the position after the key.
 
-    `top` is the row of the object in `stack`, in which the field becomes the object's last field. The position is
-    DOUBTFUL if the key is malformed or escaped, or if the object had this key before.
+    `top` is the row of the object in `stack`; the field becomes the last field found in it. The position is DOUBTFUL if
+    the key is malformed or escaped, or if the object had this key before.
     """
     nodes, node, previous = columns[0], top[NODE], top[PREVIOUS]
     field, size = plan[previous, FOLLOWS], np.int64(0)
@@ -232,10 +232,10 @@ def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stac
 
 @inlined
 def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child: Int, stack: Any, depth: Int) -> Any:
-    """Append the value at `at` to the node `child`; return what `_end_containers` returns.
+    """Append the value at `at` to the node `child`; return the innermost open container, and a position.
 
-    A container that is not empty is only begun: its first value or key is at the returned position. If `child` is -1,
-    the value is checked and not appended.
+    Both are as in the result of `_end_containers`. A container that is not empty is only begun: its first value or key
+    is at the returned position. If `child` is -1, the value is checked and not appended.
     """
     byte = data[at]
     if (byte == 123 or byte == 91) if child < 0 else byte == plan[child, OPENING]:

@@ -48,7 +48,10 @@ class Shape:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether alternatives cannot make the column a text, because properties or a type are declared."""
+        """Return whether the column has its own type, which no alternatives change to text.
+
+        This is so if simple types or properties are declared, and alternatives do not need columns of different types.
+        """
         simple = self.names is not None and not self.names & {"object", "array"}
         return not self.is_union and (simple or bool(self.fields))
 
@@ -64,7 +67,7 @@ def both(first: Shape, second: Shape) -> Shape:
 
 
 def filled(declared: Shape, alternatives: Shape) -> Shape:
-    """Return the shape `declared` with what only `alternatives` describes.
+    """Return the shape `declared`, completed by the facts that only `alternatives` has.
 
     A condition on some values never changes a declared type, because the condition need not hold for all values.
     """
@@ -110,7 +113,10 @@ def _common_names(first: frozenset[str] | None, second: frozenset[str] | None) -
 
 
 def _merged(first: Shape, second: Shape, names: frozenset[str] | None, join: _Join) -> Shape:
-    """Return a shape with the facts of both shapes. `join` joins the shapes of a property, or of items."""
+    """Return a shape with the types `names`, and with the other facts of both shapes.
+
+    `join` joins the two shapes of a property, or of items.
+    """
     texts = [shape.text for shape in (first, second) if shape.text is not None]
     new = {name: shape for name, shape in second.fields.items() if name not in first.fields}
     known = {name: join(shape, second.fields.get(name, ANY)) for name, shape in first.fields.items()}
@@ -130,7 +136,7 @@ def _either(first: Shape | None, second: Shape | None, join: _Join) -> Shape | N
 
 
 def kind_of(shape: Shape) -> pa.DataType:
-    """Return the type of the column for values of a shape: null if no value is anything else.
+    """Return the type of the column for values of a shape. If all values are null, it is Arrow's null type.
 
     Integer and number become double. A string has the JSON text of values that may have several types.
     """
@@ -142,7 +148,7 @@ def kind_of(shape: Shape) -> pa.DataType:
 
 
 def _single(kinds: set[pa.DataType]) -> pa.DataType | None:
-    """Return the type of a column for values of all `kinds`, or None if they have no common type but text."""
+    """Return the type of a column that has values of all `kinds`; None: only a text could have them all."""
     if kinds == {pa.int64(), pa.float64()}:
         return pa.float64()
     return None if len(kinds) > 1 else next(iter(kinds), pa.null())
@@ -163,7 +169,7 @@ def unions_of(shape: Shape, path: str = "") -> Iterator[str]:
 
 
 def column_kind(shape: Shape) -> pa.DataType:
-    """Return the type of a column for values of a shape, which is a string if no value is anything but null."""
+    """Return the type of a column for values of a shape. If all values are null, it is string."""
     kind = kind_of(shape)
     return pa.string() if pa.types.is_null(kind) else kind
 
@@ -281,7 +287,7 @@ class _Reader:
             raise ConfigurationError(f"the JSON Schema has more than {_MAX_TYPES} types when written out")
 
     def shape(self, schema: Any, location: _Location) -> Shape:
-        """Return what `schema` states of its values. A condition adds properties, but never changes a type."""
+        """Return the shape that `schema` gives its values. A condition adds properties, but never changes a type."""
         self._count(location)
         if not isinstance(schema, dict):
             if isinstance(schema, bool):
@@ -362,7 +368,7 @@ def _joined(base: str, name: str) -> str:
 
 
 def _list(schema: dict[str, Any], word: str, location: _Location) -> list[Any]:
-    """Return the value of a keyword, a list that is not empty; [] without the keyword."""
+    """Return the value of the keyword `word`, which must be a list that is not empty; [] without the keyword."""
     items = schema.get(word, [])
     if not isinstance(items, list) or (word in schema and not items):
         raise location.error(f"{word!r} is a list of one or more")
@@ -386,7 +392,10 @@ def _names(schema: dict[str, Any], location: _Location) -> frozenset[str] | None
 
 
 def _alternatives(schema: dict[str, Any], location: _Location) -> Iterator[list[Any]]:
-    """Yield the lists of schemas of which one describes a value, but not all of them."""
+    """Yield each list of alternative schemas, of which one or more describe a value, but not always all.
+
+    The keywords are `anyOf` and `oneOf`, `then` with `else`, and `dependentSchemas`.
+    """
     for word in ("anyOf", "oneOf"):
         if options := _list(schema, word, location):
             yield options

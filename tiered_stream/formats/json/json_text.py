@@ -91,7 +91,7 @@ def double_text(number: float) -> str:
 
 
 def write_json(value: Any) -> str:
-    """Return a parsed value as Jackson's generator writes it: without blanks, and with numbers as Java writes them."""
+    """Return a value from `parse_json` as JSON text, as Jackson writes it: without blanks, and with Java's numbers."""
     match value:
         case None:
             return "null"
@@ -115,12 +115,15 @@ def _string(text: str) -> str:
 
 
 def plain_json(value: Any) -> bytes:
-    """Return Python values as JSON: bytes as texts, or `{"base64": …}` if they are no UTF-8, and decimals as texts."""
+    """Return Python values as JSON. Decimals become strings.
+
+    Bytes become strings, too, or `{"base64": …}` if they are not UTF-8.
+    """
     return orjson.dumps(plain(value), default=plain)
 
 
 def plain(value: Any) -> Any:
-    """Return bytes and decimals as `plain_json` writes them, and other values unchanged."""
+    """Return a decimal or bytes as the string or dict that `plain_json` writes, and any other value unchanged."""
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -154,7 +154,7 @@ def string_end(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def is_text(data: Any, at: Int, stop: Int, text: Any, text_at: Int, size: Int) -> Any:
-    """Return whether the bytes at `at` equal the `size` bytes of `text` at `text_at`.
+    """Return whether the bytes of `data` at `at` equal the `size` bytes of `text` at `text_at`.
 
     In `text`, at least 8 more bytes must follow the compared bytes.
     """
@@ -185,7 +185,10 @@ def literal_end(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def _digits(data: Any, at: Int, stop: Int, value: Int) -> Any:
-    """Append decimal digits to `value`; return the value, which may overflow, and the position after the digits."""
+    """Read the decimal digits at `at`, and append them to the number `value`.
+
+    Returns the new value, which may overflow, and the position after the digits.
+    """
     while at < stop:
         digit = np.int64(data[at]) - 48
         if digit < 0 or digit > 9:
@@ -231,7 +234,7 @@ def read_number(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def _two(data: Any, at: Int) -> Int:
-    """Return the number that the two bytes at `at` write in decimal, or -10000 if a byte is not a digit."""
+    """Return the number that the two decimal digits at `at` write, or -10000 if a byte is not a digit."""
     tens, ones = np.int64(data[at]) - 48, np.int64(data[at + 1]) - 48
     return tens * 10 + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else np.int64(-10000)
 

@@ -74,10 +74,10 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
 
 
 def _without_extensions(part: _FilePart) -> _FilePart:
-    """Remove the extensions of a file or of a message in it, and return it.
+    """Remove the extensions from a file's or message's descriptor, and return the descriptor.
 
-    Extensions have no columns, as in Spark. The library checks the extensions that it knows, but the kernel reads none,
-    so that a value would decode or not by who decodes it.
+    Extensions have no columns, as in Spark. Google's library checks known extensions, but the kernel does not. Without
+    extensions, both accept the same values.
     """
     part.ClearField("extension")
     for message in part.message_type if isinstance(part, descriptor_pb2.FileDescriptorProto) else part.nested_type:
@@ -108,7 +108,10 @@ def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int
 
 
 def _field_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int]) -> pa.DataType | None:
-    """Return the type of a field's column, or None if the field is of a message without fields and has no column."""
+    """Return the type of a field's column; None: the field has a message without fields, and so no column.
+
+    `above` are the names of the messages around the field, and `left` has the number of fields that are still allowed.
+    """
     if is_map(field):
         pair = field.message_type.fields_by_name
         value = _single_type(pair["value"], above, left)
@@ -279,7 +282,10 @@ class ProtobufDecoder(SlicesDecoder):
         return Decoded(self._with_keys(column, self._class.DESCRIPTOR) if self._keys else column, reasons)
 
     def _with_keys(self, column: pa.StructArray, message: Descriptor) -> pa.StructArray:
-        """Return a column of messages in which the fields `keys` without presence are not null."""
+        """Return a column of messages, with 0, '' or false in place of nulls in `keys`.
+
+        Only fields in `keys` that have no presence are changed.
+        """
         children = []
         for at, part in enumerate(column.type):
             field, child = message.fields_by_name[part.name], pc.struct_field(column, [at])
@@ -355,7 +361,10 @@ def _converter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
 
 
 def _text(field: FieldDescriptor, value: str | bytes) -> str:
-    """Return a string. If a schema does not ask for UTF-8, as in proto2, the library gives other bytes as they are."""
+    """Return `value` if it is a string; raise CorruptDataError for bytes, which are not UTF-8.
+
+    Google's library gives bytes if a schema does not require UTF-8, as in proto2.
+    """
     if isinstance(value, bytes):
         raise CorruptDataError(f"{field.full_name}: a string is not UTF-8")
     return value

@@ -155,7 +155,7 @@ def _mark_fields(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: I
 
 @inlined
 def _integer(value: Any, codec: Int) -> Int:
-    """Return the signed integer that a number from the wire, given as a uint64, has by the field's codec."""
+    """Return the signed integer that `value`, a uint64 from the wire, stands for in a field with the codec `codec`."""
     if codec == SINT32:
         low = np.int64(np.uint32(value))
         return (low >> 1) ^ -(low & 1)

@@ -46,10 +46,11 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         """Prepare to read values as values of the schema `reader`.
 
         `referenced` are texts of schemas whose named types `reader` uses. `header` is the name of the record header
-        that names schemas. With `evolution`, `kind` gets the fields that only a writer's schema has, and with
-        `Evolution.WIDEN` also wider number types. `column` is the type of the table's column. Number types of `reader`
-        become as wide as in `column`. Without `evolution`, `kind` gets those fields of writers' schemas that the type
-        `older` has. `columns` has the choices of columns.
+        that names schemas. `columns` states which columns some Avro types become.
+
+        With `evolution`, `kind` gets the fields that only a writer's schema has, and with `Evolution.WIDEN` also wider
+        number types. `column` is the type of the table's column. Number types of `reader` become as wide as in
+        `column`. Without `evolution`, `kind` gets the fields of writers' schemas that the type `older` has.
 
         Raises:
             ConfigurationError: the settings or a schema are invalid.
@@ -132,7 +133,7 @@ def _parsed(columns: AvroColumns, schema: RegisteredSchema) -> AvroType:
 
 
 def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:
-    """Return the values of all `parts` in one column; the values of `parts[i]` come into the rows `groups[i]`.
+    """Return the values of all `parts` in one column; the values of `parts[i]` get the row indexes `groups[i]`.
 
     Without parts, the column is empty and has the type `kind`.
     """

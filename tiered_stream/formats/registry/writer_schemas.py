@@ -140,7 +140,7 @@ _NOT_REQUESTED = f"its schema's id was not asked for: the registry lacks {_MAX_U
 
 
 class NamingDecoder(ValueDecoder, Generic[T]):
-    """Decoder of values that name their schemas in a registry. One thread uses it, for any number of batches.
+    """Decoder of values that name their schemas in a registry. Only one thread may use it, for any number of batches.
 
     It caches parsed schemas, by their ids and GUIDs.
     """

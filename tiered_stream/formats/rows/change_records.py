@@ -55,8 +55,8 @@ def unwrapped_type(kind: pa.DataType) -> pa.StructType:
     The type has the fields of `after`, and then the added columns (`ADDED`) whose fields the envelope has.
 
     Raises:
-        ConfigurationError: `kind` is not an envelope, `op` is no text, or `after` has a field with the name of an added
-            column.
+        ConfigurationError: `kind` is not an envelope, `op` is not a text, or `after` has a field with the name of an
+            added column.
     """
     inner = kind.field("payload").type if _has(kind, "payload") else kind
     if not (_has(inner, "after") and _has(inner, "op") and pa.types.is_struct(inner.field("after").type)):
@@ -77,7 +77,7 @@ def unwrapped_type(kind: pa.DataType) -> pa.StructType:
 
 
 def check_flattened(kind: pa.DataType) -> None:
-    """Raise ConfigurationError if rows of the type `kind` do not say which of them are deletes."""
+    """Raise ConfigurationError if rows of the type `kind` lack the field `__deleted`, which marks deletes."""
     if not _has(kind, DELETED_FIELD):
         raise ConfigurationError(
             f"the value's schema has no field {DELETED_FIELD}: set the connector's delete.handling.mode (or "
@@ -133,7 +133,7 @@ class UnavailableValues:
         self._sizes = {len(form.encode()) for form in forms}
 
     def of(self, rows: pa.RecordBatch) -> pa.ListArray:
-        """Return for each row the names of its columns with a placeholder, as the column `UNAVAILABLE` has them."""
+        """Return the column `UNAVAILABLE` for `rows`: for each row, the names of its columns with a placeholder."""
         found = {
             field.name.lower(): flags
             for field, column in zip(rows.schema, rows.columns, strict=True)
@@ -177,15 +177,15 @@ class UnavailableValues:
 
 
 def unavailable_names(rows: pa.RecordBatch) -> pa.ListArray:
-    """Return the hidden column `UNAVAILABLE` of rows from `ChangeRecords.apply`; without placeholders, nulls."""
+    """Return the hidden column `UNAVAILABLE` of rows from `ChangeRecords.apply`; if they lack it, a column of nulls."""
     at = find_column(rows.schema, UNAVAILABLE)
     return pa.nulls(rows.num_rows, NAMES) if at < 0 else rows.column(at)
 
 
 def unavailable_flags(names: pa.ListArray | pa.ChunkedArray) -> dict[str, _Flags]:
-    """Return by column, for a column `UNAVAILABLE`, whether each row has a placeholder there.
+    """Return, by column name, a flag for each row: True if the row has a placeholder in the column.
 
-    The result has only columns with a placeholder in any row.
+    `names` is a column `UNAVAILABLE`. The result has only columns with a placeholder in at least one row.
     """
     if names.null_count == len(names):
         return {}
@@ -197,7 +197,7 @@ def unavailable_flags(names: pa.ListArray | pa.ChunkedArray) -> dict[str, _Flags
 
 
 def _where(column: pa.Array, sizes: Collection[int], test: Callable[[pa.Array], _Flags]) -> _Flags:
-    """Return for each value whether it is not null, has one of the `sizes`, and meets `test`.
+    """Return a flag for each value: True if the value is not null, has one of the `sizes`, and meets `test`.
 
     A size is the number of bytes of a text or of bytes, or the number of items of a list or of a map.
     """
@@ -233,7 +233,7 @@ Reasons = dict[int, str]
 
 
 def named_column(fields: Iterable[pa.Field], name: str) -> str | None:
-    """Return the name of a column as `fields` have it, because Delta ignores case; None: there is no such column."""
+    """Return a column's name as `fields` spell it, because Delta ignores case; None: there is no such column."""
     return next((field.name for field in fields if field.name.lower() == name.lower()), None)
 
 
@@ -277,7 +277,7 @@ class ChangeRecords:
     def apply(
         self, records: pa.RecordBatch, rows: pa.RecordBatch, key: pa.Array, value: pa.Array
     ) -> tuple[pa.RecordBatch, Reasons]:
-        """Return the rows with their keys and hidden columns, and the reasons of rows that change nothing.
+        """Return the rows with their keys and hidden columns and, by index, the reasons of records that change no row.
 
         The hidden columns are `DELETED` and, if there is a placeholder, `UNAVAILABLE`.
 
@@ -313,14 +313,17 @@ class ChangeRecords:
     def _with_deletes(
         self, deleted: pa.BooleanArray, is_delete: pa.BooleanArray, value: pa.StructArray, reasons: Reasons
     ) -> pa.BooleanArray:
-        """Return `deleted` or `is_delete`, and add to `reasons` deletes that have no value of the ordering column."""
+        """Return a boolean for each record: True if `deleted` or `is_delete` is True.
+
+        Records with `is_delete` that lack the value of the ordering column are added to `reasons`.
+        """
         is_delete = pc.fill_null(is_delete, False)
         for at in pc.indices_nonzero(pc.and_(is_delete, self._is_order_unknown(value))).to_pylist():
             reasons.setdefault(at, f"it is a delete that lacks the row's {self._order_by}: {_OF_DELETE}")
         return pc.or_(deleted, is_delete)
 
     def _is_order_unknown(self, value: pa.StructArray) -> pa.BooleanArray:
-        """Return for each image of a deleted row whether Debezium may have made up its value of the ordering column.
+        """Return a boolean for each deleted row's image: True if Debezium may have made up the ordering column's value.
 
         PostgreSQL logs only the key of a deleted row, unless the table has REPLICA IDENTITY FULL. Debezium then fills
         columns that are NOT NULL with 0 or '', and the others with null. An image with any other value counts as
@@ -334,7 +337,7 @@ class ChangeRecords:
 
     @staticmethod
     def _with_key(rows: pa.RecordBatch, name: str, key: pa.Array) -> pa.RecordBatch:
-        """Return the rows with the column `name` filled from the field of this name in the decoded keys."""
+        """Return the rows with nulls in the column `name` replaced by the field of this name in the decoded keys."""
         at = rows.schema.get_field_index(name)
         column = rows.column(at)
         if not column.null_count:
@@ -357,7 +360,7 @@ def _note(reasons: Reasons, rows: pa.RecordBatch, name: str, deleted: pa.Array, 
 
 
 def _is_blank(column: pa.Array) -> pa.BooleanArray:
-    """Return for each value whether Debezium may have filled it in: whether it is null, 0, '', false or the epoch."""
+    """Return a boolean for each value: True if Debezium may have filled it in, such as null, 0, '' or the epoch."""
     types, kind = pa.types, column.type
     if types.is_string(kind):
         blank = pc.match_substring_regex(column, _BLANK_TEXTS)

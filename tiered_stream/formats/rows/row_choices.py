@@ -62,7 +62,7 @@ class LargeDecimals(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AvroColumns:
-    """Choices of columns for Avro types."""
+    """User's choices of the columns that some Avro types become."""
 
     large_decimals: LargeDecimals = LargeDecimals.DECIMAL
     has_named_times: bool = False
@@ -70,7 +70,7 @@ class AvroColumns:
 
 
 AS_SPARK = AvroColumns()
-"""Columns of Spark's `from_avro`."""
+"""Choices with which Avro types become the columns of Spark's `from_avro`."""
 
 
 class Envelope(StrEnum):

@@ -71,7 +71,7 @@ class PartFormat:
 
     @property
     def is_of_topic(self) -> bool:
-        """Return whether the schema must still be requested from a registry, by a subject that contains the topic."""
+        """Return whether the schema is not known yet and depends on the topic, which is part of its subject's name."""
         return self.registered and not self.schema and TOPIC_IN_SUBJECT in (self.subject or TOPIC_IN_SUBJECT)
 
     def subject_for(self, topic: str, name: str) -> str:

@@ -18,7 +18,7 @@ from tiered_stream.formats.sql.sql_values import Bound, as_array
 
 DAYS = "days"
 FACTORS = {"seconds": 1_000_000, "millis": 1000, "micros": 1}
-"""Microseconds of a unit."""
+"""Number of microseconds in each unit."""
 Times = Sequence[tuple[str, str]]
 """Names of columns, each with the unit of its numbers."""
 
@@ -43,9 +43,9 @@ def with_time_types(kind: pa.StructType, times: Times) -> pa.StructType:
 
 
 def with_times(column: pa.StructArray, times: Times) -> tuple[pa.StructArray, dict[int, str]]:
-    """Return the rows with dates and timestamps in the columns `times`, and reasons of rows without a column's type.
+    """Return the rows with dates and timestamps in the columns `times` and, by index, the reasons of rows out of range.
 
-    A row has a reason if its number is beyond the range of the type. Its date or timestamp is null then.
+    If a number is beyond the range of its column's type, the row's date or timestamp is null.
     """
     reasons: dict[int, str] = {}
     arrays = [pc.struct_field(column, [number]) for number in range(column.type.num_fields)]
@@ -75,8 +75,8 @@ class RowQuery:
         zone: the session's time zone.
 
     Raises:
-        ConfigurationError: a column is unknown, the list does not have an expression for its types, or a column of the
-            result has no type or the name of another.
+        ConfigurationError: a column is unknown, or an operation does not support the types of its arguments. Or a
+            column of the result has no type, or has the same name as another one.
     """
 
     def __init__(self, query: SqlQuery, decoded: pa.Schema, zone: str) -> None:
@@ -111,7 +111,10 @@ class RowQuery:
         return pa.schema([pa.field(field.name, field.type) for field in fields])
 
     def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that meet the condition, with the selected columns and hidden columns for the position."""
+        """Return the rows that meet the condition, with the selected columns, and with the offset and timestamp.
+
+        If the select list leaves out the offset or the timestamp, it is a hidden column.
+        """
         return self._selected(rows if self._where is None else filtered(rows, self._where))
 
     def _selected(self, rows: pa.RecordBatch) -> pa.RecordBatch:

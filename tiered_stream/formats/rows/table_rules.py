@@ -4,8 +4,8 @@ A length counts characters (code points). As in Delta (`CharVarcharConstraint`),
 even if the last characters are blanks. A text of `CHAR(n)` is padded with blanks to n characters. Spark also pads texts
 of `CHAR(n)` when it reads the table, and when it runs an UPDATE.
 
-A check is SQL of the list, whose results no setting of Spark changes. As in Delta (`CheckDeltaInvariant`), a row passes
-if a check is true, so it does not pass if the check is NULL.
+A CHECK constraint is evaluated only if `formats.sql` supports its SQL and no setting of Spark changes its result. As in
+Delta (`CheckDeltaInvariant`), a row passes if the constraint is true, so it does not pass if the constraint is NULL.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ NO_RULES = TableRules()
 
 
 class UncertainCheckError(ValueError):
-    """Error of a table rule that may have another meaning here than in Spark."""
+    """Error for a table rule that cannot be checked here, or may have another meaning here than in Spark."""
 
 
 def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
@@ -295,13 +295,13 @@ class RowRules:
 
 
 def parse_check(text: str, schema: pa.Schema) -> tuple[_Check, Collection[str]]:
-    """Return a function that evaluates the CHECK constraint `text` for a batch with the columns of `schema`.
+    """Return a function that evaluates the CHECK constraint `text`, and the names of the columns that it uses.
 
-    With it come the names of the columns that the constraint has. The function returns a boolean array with one entry
-    for each row. Null stands for SQL's NULL.
+    The function takes a batch with the columns of `schema`, and returns a boolean array with one entry for each row.
+    Null stands for SQL's NULL.
 
     Raises:
-        UncertainCheckError: `text` is not SQL of the list, or depends on the session.
+        UncertainCheckError: `text` is not supported by `formats.sql`, or its result depends on the session's settings.
     """
     try:
         tree = parse_condition(text)

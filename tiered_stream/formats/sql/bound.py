@@ -32,7 +32,7 @@ from tiered_stream.formats.sql.sql_values import Bound, as_array, is_floating, i
 
 _REORDERED = (TRY_NAMES["+"], TRY_NAMES["*"])
 _SIGNED = frozenset({"negative", "*", "/", TRY_NAMES["*"], TRY_NAMES["/"]})
-"""Operations that can make -0.0 of other numbers."""
+"""Operations whose result can be -0.0 although no argument is -0.0."""
 _CASES = frozenset({"lower", "upper"})
 _BRANCHES = frozenset({"case", "if", "coalesce", "nvl", "ifnull", "nullif"})
 """Operations whose result is the value of one of their arguments."""
@@ -46,10 +46,10 @@ class Columns:
     zone: str
 
     def find(self, name: str) -> pa.Field:
-        """Return the column with this name, in upper or lower case.
+        """Return the column with this name; upper and lower case are the same.
 
         Raises:
-            SqlTypeError: there is no such column.
+            SqlTypeError: there is no such column, or more than one.
         """
         return _find(self.schema, name, "column")
 
@@ -69,10 +69,12 @@ def _find(fields: Iterable[pa.Field], name: str, what: str) -> pa.Field:
 
 
 def bind(text: str, tree: Tree, columns: Columns) -> Bound:
-    """Return the expression `tree` with its types. `text` is the expression as the user wrote it, for errors.
+    """Return the parsed expression `tree`, bound to `columns`: with its type, and ready to be evaluated.
+
+    `text` is the expression as the user wrote it, for errors.
 
     Raises:
-        ConfigurationError: a column is unknown, or the list does not have the expression for these types.
+        ConfigurationError: a column is unknown, or an operation does not support the types of its arguments.
     """
     try:
         return _bound(tree, columns)
@@ -81,7 +83,7 @@ def bind(text: str, tree: Tree, columns: Columns) -> Bound:
 
 
 def bind_condition(text: str, tree: Tree, columns: Columns) -> Bound:
-    """Return the condition `tree` with its types. `text` is the condition as the user wrote it, for errors.
+    """Return the parsed condition `tree`, bound to `columns`. `text` is the condition as the user wrote it, for errors.
 
     Raises:
         ConfigurationError: as in `bind`, or the expression is not BOOLEAN.
@@ -93,7 +95,7 @@ def bind_condition(text: str, tree: Tree, columns: Columns) -> Bound:
 
 
 def filtered(rows: pa.RecordBatch, condition: Bound) -> pa.RecordBatch:
-    """Return the rows that meet a condition; a null does not meet it."""
+    """Return the rows for which the condition is true; rows for which it is null are left out."""
     meets = pc.coalesce(as_array(condition.values(rows), rows.num_rows).cast(BOOLEAN), pa.scalar(False))
     return rows.filter(meets) if meets.false_count else rows
 
@@ -125,10 +127,11 @@ def _bound(tree: Tree, columns: Columns) -> Bound:
 
 
 def _check_order(op: str, inner: frozenset[str], args: list[Bound]) -> None:
-    """Raise SqlTypeError if Spark's optimizer may compute `op` over the operations `inner` in another way.
+    """Raise SqlTypeError if Spark's optimizer may rewrite the operation `op` so that its result changes.
 
-    It changes the order of sums and products, with other overflows (Spark: `ReorderAssociativeOperator`), and leaves
-    out a change of case below another one (Spark: `SimplifyCaseConversionExpressions`).
+    `inner` are the operations in its arguments `args`. Spark reorders sums and products of integers, so that other
+    numbers overflow (Spark: `ReorderAssociativeOperator`). It drops the inner one of two nested changes of case (Spark:
+    `SimplifyCaseConversionExpressions`).
     """
     if op in _CASES and inner & _CASES:
         raise SqlTypeError(
@@ -143,7 +146,7 @@ def _check_order(op: str, inner: frozenset[str], args: list[Bound]) -> None:
 
 
 def _is_constant(tree: Tree) -> bool:
-    """Return whether Spark's optimizer may find that an expression has one value in all rows."""
+    """Return whether Spark's optimizer may find that an expression has the same value in all rows, other than NULL."""
     if tree.op in sql.LITERALS:
         return tree.op != sql.NULL
     if tree.op in _BRANCHES:
@@ -152,9 +155,10 @@ def _is_constant(tree: Tree) -> bool:
 
 
 def _check_zero(tree: Tree) -> None:
-    """Raise SqlTypeError if Spark's optimizer may find that an expression is the constant -0.0.
+    """Raise SqlTypeError if the expression may be a constant that is -0.0.
 
-    It takes -0.0 for 0.0 where both are branches of one condition (Spark: `SimplifyConditionals`).
+    Spark's optimizer does not distinguish -0.0 from 0.0 if both are branches of one condition (Spark:
+    `SimplifyConditionals`).
     """
     texts = [each.text for each in tree.all() if each.op in sql.LITERALS] if all(map(_is_constant, tree.args)) else []
     zeros = list(filter(_is_zero, texts))
@@ -171,9 +175,9 @@ def _is_zero(text: str) -> bool:
 
 
 def _is_far_constant(tree: Tree) -> bool:
-    """Return whether an integer may be a constant for which the start or the end of its day has no TIMESTAMP.
+    """Return whether `tree` may be a constant TIMESTAMP, in microseconds, whose day exceeds the range of TIMESTAMP.
 
-    A literal within 2 days of the ends of BIGINT is, and so may each computed constant be.
+    The result is True for a literal within 2 days of the ends of BIGINT, and for each computed constant.
     """
     if tree.op == sql.INTEGER:
         return abs(int(tree.text)) > (1 << 63) - 2 * DAY_MICROS

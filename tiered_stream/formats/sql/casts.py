@@ -1,4 +1,4 @@
-"""SQL's CAST, where it cannot fail, and TRY_CAST, which gives NULL for a value that does not fit."""
+"""SQL's CAST for types between which it cannot fail, and TRY_CAST, which gives NULL for a value that does not fit."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 
 
 def kind_of(name: str) -> pa.DataType:
-    """Return the type of the name in a cast.
+    """Return the Arrow type for the type's name in a CAST or TRY_CAST.
 
     Raises:
-        SqlTypeError: the type is not on the list.
+        SqlTypeError: the type is not supported.
     """
     kind = parse_type(name)
     if kind not in _KINDS and not is_decimal(kind):
@@ -70,10 +70,11 @@ def kind_of(name: str) -> pa.DataType:
 
 
 def cast(arg: Bound, name: str, zone_is_utc: bool, *, tries: bool = False) -> Bound:
-    """Return the value as the type of this name. If `tries` is True, a value that does not fit is null.
+    """Return the expression `CAST(arg AS name)` or, if `tries` is True, `TRY_CAST(arg AS name)`.
 
     Raises:
-        SqlTypeError: the type is not on the list, or not every value of the argument's type fits.
+        SqlTypeError: the cast is not supported. CAST is supported only if every value of the type of `arg` fits, or if
+            `arg` is a literal that fits.
     """
     kind = kind_of(name)
     if arg.kind in (kind, NULL):
@@ -91,7 +92,7 @@ def cast(arg: Bound, name: str, zone_is_utc: bool, *, tries: bool = False) -> Bo
 
 
 def _certain(arg: Bound, kind: pa.DataType, zone_is_utc: bool) -> Bound | None:
-    """Return the cast if each value of the argument's type fits `kind`, else None."""
+    """Return the expression `CAST(arg AS kind)`; None: the cast can fail, or is not supported."""
     source = arg.kind
     if _is_literal_of(arg, kind):  # such as 3Y
         return literal(arg.literal, kind)
@@ -124,7 +125,7 @@ def _is_literal_of(arg: Bound, kind: pa.DataType) -> bool:
 
 
 def _tried(arg: Bound, kind: pa.DataType) -> Bound | None:
-    """Return the cast that gives null for a value that does not fit, or None if it is not on the list."""
+    """Return the expression `TRY_CAST(arg AS kind)`; None: the cast is not supported."""
     source = arg.kind
     function: Callable[[pa.Array], pa.Array] | None = None
     if is_integer(kind):
@@ -148,7 +149,7 @@ def _of_arrays(function: Callable[[pa.Array], pa.Array]) -> Callable[[Values], V
 
 
 def _where(fits: pa.Array, values: pa.Array) -> pa.Array:
-    """Return the values, and null where `fits` is false or null."""
+    """Return `values` with null where `fits` is false or null."""
     return pc.if_else(pc.coalesce(fits, pa.scalar(False)), values, pa.scalar(None, values.type))
 
 
@@ -163,7 +164,10 @@ def _within(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
 
 
 def _truncated(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
-    """Cast DOUBLE or FLOAT, as Spark's `DoubleExactNumeric`: 2 to the 63 gives the largest BIGINT."""
+    """Cast DOUBLE or FLOAT to the integer type `kind`: fractions are cut off, and numbers beyond its range become null.
+
+    As in Spark (`DoubleExactNumeric`), 2 to the 63 becomes the largest BIGINT.
+    """
     wide, largest = numbers.cast(DOUBLE), _largest(kind)
     fits = pc.and_(pc.less_equal(pc.floor(wide), float(largest)), pc.greater_equal(pc.ceil(wide), float(-largest - 1)))
     whole = pc.trunc(_where(fits, wide))
@@ -173,7 +177,7 @@ def _truncated(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
 
 
 def _rounded(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
-    """Cast DECIMAL to DECIMAL, rounded half up."""
+    """Cast DECIMAL numbers to the DECIMAL `kind`, rounded half up; numbers beyond its range become null."""
     source, limit = numbers.type, 10 ** (kind.precision - kind.scale)
     if kind.scale < source.scale:
         if source.precision == MAX_PRECISION:
@@ -226,7 +230,7 @@ def _doubles_of_texts(texts: pa.Array) -> pa.Array:
 
 
 def _exact_double(text: str) -> float | None:
-    """Return the DOUBLE of a text as `java.lang.Double.parseDouble` and Spark's special names give it."""
+    """Return a text as a DOUBLE, as Java's `parseDouble` or Spark's special names (such as `inf`) read it, or None."""
     trimmed = text.strip(_JAVA_BLANKS)
     if _DOUBLE.fullmatch(trimmed):
         return float(trimmed.rstrip("fFdD"))

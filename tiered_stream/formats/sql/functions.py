@@ -1,7 +1,7 @@
-"""List of the functions and operators of expressions and conditions.
+"""Functions and operators that SQL expressions and conditions may have, with a description for the documentation.
 
-Each gives the same result as Spark's SQL for all values, and fails for none. So a batch gives the same rows in both
-lanes, with any value of `spark.sql.ansi.enabled`.
+Each of them gives the same result as Spark's SQL for all values, and never fails. So a batch gives the same rows in
+both lanes, with any value of `spark.sql.ansi.enabled`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ Bind = Callable[[str, Sequence[Bound], bool], Bound]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """Function or operator of the list.
+    """Function or operator that SQL may have.
 
-    `forms` are its forms for the docs, in the order of `group`, and `meaning` says what it gives. `bind` takes the
-    name, the bound arguments, and whether the session's time zone is UTC. It raises SqlTypeError if the types are not
-    on the list. A call has at least `least` and at most `most` arguments (None: any number).
+    For the documentation, `forms` shows how to write it, `group` is the heading, and `meaning` says what it gives.
+    `bind` takes the name, the bound arguments, and whether the session's time zone is UTC. It returns the bound
+    expression, or raises SqlTypeError if the types of the arguments are not supported. A call has at least `least` and
+    at most `most` arguments (None: any number).
     """
 
     group: str
@@ -64,7 +65,10 @@ def _is_nan(arg: Bound) -> Bound:
 
 
 def _listed(group: str, *rows: tuple[str, str, str, Bind, int, int | None]) -> Iterator[tuple[str, Function]]:
-    """Yield the functions of `rows`: names, forms (`{}`: the name), meaning, binding, numbers of arguments."""
+    """Yield (name, function) for each name in `rows`. All functions are in the group `group`.
+
+    A row is (names separated by blanks, forms in which `{}` stands for the name, meaning, `bind`, `least`, `most`).
+    """
     for names, forms, meaning, bind, least, most in rows:
         for name in names.split():
             yield name, Function(group, forms.replace("{}", name), meaning, bind, least, most)

@@ -1,10 +1,13 @@
 """SQL's operators and conditions: arithmetic that cannot fail, and comparisons with Spark's order of values.
 
-By `spark.sql.ansi.enabled`, Spark stops a query or wraps the number around if an integer is too large. So arithmetic is
-of DOUBLE, FLOAT, and DECIMAL with room for each result. Integers have the `try_` functions, which give NULL.
+If an integer overflows, Spark fails or wraps the number around, depending on `spark.sql.ansi.enabled`. So `+`, `-` and
+`*` are supported only for DOUBLE, FLOAT, and DECIMAL with room for each result. For integers, there are the `try_`
+functions, which give NULL.
 
-Spark's NaN equals NaN and is larger than all other numbers. Texts and bytes are ordered by their bytes. Conditions have
-three-valued logic.
+In Spark, NaN equals NaN and is larger than all other numbers. Texts and bytes are ordered by their bytes. Conditions
+have three-valued logic.
+
+The functions return bound expressions, and raise SqlTypeError if the operation is not supported for the arguments.
 """
 
 from __future__ import annotations
@@ -59,10 +62,10 @@ _TRIED: dict[str, tuple[str, Callable[..., Values], Callable[[Any, Any], Any]]] 
 
 
 def arithmetic(left: Bound, right: Bound, op: str) -> Bound:
-    """Return the sum, difference or product of two numbers.
+    """Return the expression `left op right`, where `op` is `+`, `-` or `*`.
 
     Raises:
-        SqlTypeError: an argument is no number, or the operation can fail.
+        SqlTypeError: an argument is not a number, or the result can overflow.
     """
     left, right = _both_numbers(op, left, right)
     if is_decimal(left.kind) or is_decimal(right.kind):
@@ -77,7 +80,7 @@ def arithmetic(left: Bound, right: Bound, op: str) -> Bound:
 
 
 def _both_numbers(what: str, left: Bound, right: Bound) -> tuple[Bound, Bound]:
-    """Return both numbers; if one is a DECIMAL and the other a DOUBLE or FLOAT, both are DOUBLE."""
+    """Return both arguments, which must be numbers: both as DOUBLE if one is DECIMAL and the other DOUBLE or FLOAT."""
     if not (is_number(left.kind) and is_number(right.kind)):
         hint = ": give NULL a type by CAST(NULL AS …)" if NULL in (left.kind, right.kind) else ""
         raise SqlTypeError(f"{what} needs numbers, but has {type_names([left, right])}{hint}")
@@ -109,9 +112,10 @@ def _of_decimals(op: str, left: Bound, right: Bound) -> Bound:
 
 
 def tried(left: Bound, right: Bound, name: str) -> Bound:
-    """Return the sum, difference or product of two integers, or null if it does not fit their wider type.
+    """Return the expression `name(left, right)`, where `name` is `try_add`, `try_subtract` or `try_multiply`.
 
-    Numbers of other types are as in `arithmetic`.
+    The result of two integers has the wider of their types, and is null if it overflows. Other numbers are computed as
+    in `arithmetic`.
     """
     op, checked, exact = _TRIED[name]
     if not (is_integer(left.kind) and is_integer(right.kind)):
@@ -139,10 +143,10 @@ def tried(left: Bound, right: Bound, name: str) -> Bound:
 
 
 def divided(left: Bound, right: Bound) -> Bound:
-    """Return the quotient of a number and a literal as DOUBLE.
+    """Return the expression `left / right`, a DOUBLE.
 
     Raises:
-        SqlTypeError: a side is a DECIMAL, or the divisor is no literal or is zero.
+        SqlTypeError: a side is a DECIMAL or not a number, or `right` is not a literal or is zero.
     """
     left, right = _dividend_and_divisor("/", left, right)
     if not (right.is_literal and right.literal):
@@ -151,10 +155,10 @@ def divided(left: Bound, right: Bound) -> Bound:
 
 
 def tried_quotient(left: Bound, right: Bound) -> Bound:
-    """Return the quotient of two numbers as DOUBLE, or null if the divisor is zero.
+    """Return the expression `try_divide(left, right)`, a DOUBLE that is null if `right` is zero.
 
     Raises:
-        SqlTypeError: a side is a DECIMAL.
+        SqlTypeError: a side is a DECIMAL or not a number.
     """
     left, right = _dividend_and_divisor("try_divide", left, right)
     zero, none = pa.scalar(0.0), pa.scalar(None, DOUBLE)
@@ -169,7 +173,7 @@ def _dividend_and_divisor(what: str, left: Bound, right: Bound) -> tuple[Bound, 
 
 
 def remainder(left: Bound, right: Bound) -> Bound:
-    """Return the remainder of an integer and a positive literal, with the sign of the integer."""
+    """Return the expression `left % right` for an integer and a positive integer literal, with the sign of `left`."""
     if not (is_integer(left.kind) and is_integer(right.kind) and right.is_literal and (right.literal or 0) > 0):
         raise SqlTypeError("% is listed for an integer and a literal above 0")
     kind = _common("%", left, right)
@@ -181,12 +185,12 @@ def remainder(left: Bound, right: Bound) -> Bound:
 
 
 def negative(arg: Bound) -> Bound:
-    """Return the number with the other sign."""
+    """Return the expression `-arg`."""
     return _of_sign("-", arg, pc.negate)
 
 
 def absolute(arg: Bound) -> Bound:
-    """Return the number without its sign."""
+    """Return the expression `abs(arg)`."""
     return _of_sign("abs", arg, pc.abs)
 
 
@@ -201,7 +205,7 @@ def _of_sign(what: str, arg: Bound, function: Callable[[Values], Values]) -> Bou
 _EXACT_IN_FLOAT = 1 << 24
 _ORDERED = (BOOLEAN, STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ)
 FIXED_SET = 4
-"""Number of literals in an IN list from which on a hash table is used."""
+"""Minimum number of literals in an IN list for which a hash table is used."""
 
 
 def _equal_floats(left: Values, right: Values) -> Values:
@@ -221,10 +225,12 @@ def _same(left: Values, right: Values, equal: Callable[[Values, Values], Values]
 
 
 def sides(left: Bound, right: Bound, what: str, zone_is_utc: bool) -> tuple[Bound, Bound]:
-    """Return both sides of a comparison in the type in which Spark compares them.
+    """Return both sides of a comparison, each converted to the type in which Spark compares them.
+
+    `what` is the operator, for errors.
 
     Raises:
-        SqlTypeError: the types cannot be compared, or have no common type on the list.
+        SqlTypeError: the types cannot be compared, or have no supported common type.
     """
     for one, other in ((left, right), (right, left)):
         if one.kind in (DATE, TIMESTAMP, BINARY) and other.kind == STRING and other.is_literal:
@@ -240,7 +246,7 @@ def sides(left: Bound, right: Bound, what: str, zone_is_utc: bool) -> tuple[Boun
 
 
 def _check_reach(number: Bound, limit: Bound, what: str) -> None:
-    """Raise SqlTypeError if an integer is compared with a literal that its type cannot reach.
+    """Raise SqlTypeError if `number` is an integer and `limit` is a literal beyond the range of its type.
 
     Spark then removes the comparison, and can give false in place of null (`UnwrapCastInBinaryComparison`).
     """
@@ -281,7 +287,7 @@ def _equality(kind: pa.DataType) -> Callable[[Values, Values], Values]:
 
 
 def compared(left: Bound, right: Bound, op: str, zone_is_utc: bool) -> Bound:
-    """Return the comparison `op` of two values: `=`, `<>`, `<`, `<=`, `>`, `>=` or `<=>`."""
+    """Return the expression `left op right`, where `op` is `=`, `<>`, `<`, `<=`, `>`, `>=` or `<=>`."""
     left, right = sides(left, right, op, zone_is_utc)
     equal, floats = _equality(left.kind), is_floating(left.kind)
     less, less_equal = (_less_floats, _less_equal_floats) if floats else (pc.less, pc.less_equal)
@@ -298,7 +304,7 @@ def compared(left: Bound, right: Bound, op: str, zone_is_utc: bool) -> Bound:
 
 
 def is_in(name: str, args: Sequence[Bound], zone_is_utc: bool) -> Bound:
-    """Return whether the first value equals one of the others."""
+    """Return the expression `a IN (b, …)`, where `args` are a, b and so on. `name` is not used."""
     value, *others = args
     if {TIMESTAMP, STRING} <= {arg.kind for arg in args}:
         raise SqlTypeError(
@@ -321,12 +327,12 @@ def is_in(name: str, args: Sequence[Bound], zone_is_utc: bool) -> Bound:
 
 
 def true_or_null(values: Values) -> Values:
-    """Return true for each value, and null for each null."""
+    """Return Arrow values: true in place of each value that is not null, and null in place of each null."""
     return pc.if_else(pc.is_valid(values), pa.scalar(True), pa.scalar(None, BOOLEAN))
 
 
 def _conditions(args: Sequence[Bound], what: str) -> list[Bound]:
-    """Return the arguments as BOOLEAN; NULL is a BOOLEAN, too."""
+    """Return the arguments, which must be BOOLEAN or NULL; a NULL becomes a BOOLEAN."""
     if any(arg.kind not in (BOOLEAN, NULL) for arg in args):
         raise SqlTypeError(f"{what} needs BOOLEAN, but has {type_names(args)}")
     return [literal(None, BOOLEAN) if arg.kind == NULL else arg for arg in args]
@@ -345,17 +351,17 @@ def negated(arg: Bound) -> Bound:
 
 
 def is_true(arg: Bound) -> Bound:
-    """Return whether a condition is true, which a null is not."""
+    """Return the expression `arg IS TRUE`, which is false for null."""
     return call(BOOLEAN, lambda values: pc.coalesce(values, pa.scalar(False)), *_conditions([arg], "IS TRUE"))
 
 
 def is_false(arg: Bound) -> Bound:
-    """Return whether a condition is false, which a null is not."""
+    """Return the expression `arg IS FALSE`, which is false for null."""
     return is_true(negated(arg))
 
 
 def case(*args: Bound) -> Bound:
-    """Return the value after the first condition that is true; `args` are as in `Tree`."""
+    """Return a CASE expression. `args` are condition, value, condition, value, …, and perhaps the value of ELSE."""
     pairs, rest = args[: len(args) // 2 * 2], args[len(args) // 2 * 2 :]
     conditions = _conditions(pairs[::2], "CASE")
     *values, otherwise = common([*pairs[1::2], *(rest or [literal(None, NULL)])], "CASE")
@@ -370,12 +376,12 @@ def case(*args: Bound) -> Bound:
 
 
 def first_valid(*args: Bound) -> Bound:
-    """Return the first value that is not null."""
+    """Return the expression `coalesce(…)`: the first of the arguments that is not null."""
     values = common(args, "COALESCE")
     return call(values[0].kind, pc.coalesce, *values)
 
 
 def null_if(left: Bound, right: Bound, zone_is_utc: bool) -> Bound:
-    """Return the first value, or null if it equals the second."""
+    """Return the expression `nullif(left, right)`: `left`, or null where both are equal."""
     equal, none = equals(left, right, "NULLIF", zone_is_utc), pa.scalar(None, left.kind)
     return call(left.kind, lambda condition, values: if_else(condition, none, values), equal, left)

@@ -1,8 +1,8 @@
-"""Parser of SQL expressions and conditions, by the precedence of Spark's own grammar, to trees.
+"""Parser of SQL expressions and conditions to trees, with the operator precedence of Spark's grammar.
 
-The grammar is the part of Spark's `SqlBaseParser.g4` that the list needs. A text that is not of this part is refused.
-So nothing reaches a table or a file before each of its functions and operators was found in the list. The driver parses
-the texts once, and tasks receive the trees as JSON.
+The grammar is the part of Spark's `SqlBaseParser.g4` for the functions and operators in `functions.py`. A text outside
+this grammar is refused. So nothing is written to a table or a file before each function and operator is known to be
+supported. The driver parses the texts once, and tasks receive the trees as JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COLUMN, FIELD, CASE, CAST, TRY_CAST = "column", "field", "case", "cast", "try_ca
 NULL, BOOLEAN, INTEGER, DECIMAL, DOUBLE, STRING = (
     "null", "boolean", "integer", "decimal", "double", "string"
 )  # fmt: skip
-"""Operations of literals. `INTEGER` takes the smallest type that holds the number, as in Spark."""
+"""Operations (`Tree.op`) of literals. As in Spark, an `INTEGER` is INT or, if it does not fit, BIGINT or DECIMAL."""
 LITERALS = frozenset({NULL, BOOLEAN, INTEGER, DECIMAL, DOUBLE, STRING})
 
 
@@ -42,7 +42,7 @@ class Tree:
     text: str = ""
 
     def all(self) -> Iterator[Tree]:
-        """Yield the tree itself, and all trees within it."""
+        """Yield the tree itself and all trees within it."""
         yield self
         for arg in self.args:
             yield from arg.all()
@@ -80,23 +80,23 @@ _RESERVED = frozenset(
         "some", "system_user", "then", "true", "try_cast", "user", "when",
     )
 )  # fmt: skip
-"""Words that are no names unless they are in back quotes, because Spark reads some of them by its settings."""
+"""Words that can be names only in back quotes, because for some of them it depends on Spark's settings."""
 _POWERS = {
     **dict.fromkeys(("=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>"), 1), **dict.fromkeys(("+", "-", "||"), 2),
     **dict.fromkeys(("*", "/", "%"), 3),
 }  # fmt: skip
-"""Operators by precedence: the larger number binds first. Operators of one precedence bind from left to right."""
+"""Precedence of binary operators: a larger number binds tighter, and equal numbers bind from left to right."""
 _OPERATIONS = {"==": "=", "!=": "<>", "||": "concat"}
 _INTEGERS = {"L": "BIGINT", "S": "SMALLINT", "Y": "TINYINT"}
-"""Types of literal integers, by the letter at their ends."""
+"""Type of an integer literal, by the letter that ends the literal, as in `3L`."""
 _TIMES = ("DATE", "TIMESTAMP")
 
 
 def parse_query(select: str | None, where: str | None) -> SqlQuery | None:
-    """Return a parsed select list and a parsed condition, or None if neither is given.
+    """Return the parsed select list and condition, or None if neither is given. A missing list means all columns.
 
     Raises:
-        ConfigurationError: a text is no SQL, or has a function or operator that is not on the list.
+        ConfigurationError: a text is not SQL, or has a function or operator that is not supported.
     """
     if select is None and where is None:
         return None
@@ -108,7 +108,7 @@ def parse_condition(text: str) -> Tree:
     """Return the tree of a condition, or of any other expression.
 
     Raises:
-        ConfigurationError: the text is no SQL, or has a function or operator that is not on the list.
+        ConfigurationError: the text is not SQL, or has a function or operator that is not supported.
     """
     return _parsed(text, _Parser.expression)
 
@@ -124,7 +124,7 @@ def _parsed(text: str, parse: Callable[[_Parser], T]) -> T:
 
 
 class _Parser(SqlReader):
-    """Recursive descent parser. A method that returns a `Tree` consumes the tokens of the tree."""
+    """Recursive descent parser. A method that returns a `Tree` parses one part of SQL and consumes its tokens."""
 
     MAX_DEPTH = MAX_DEPTH
     HAS_COMMENTS = False
@@ -141,7 +141,7 @@ class _Parser(SqlReader):
         self._text = text
 
     def items(self) -> tuple[SelectItem, ...]:
-        """Return the items of a select list: `*`, or an expression with its name."""
+        """Parse a select list, and return its items: each is `*`, or an expression with its name."""
         items = [self._item()]
         while self.takes(","):
             items.append(self._item())
@@ -214,7 +214,7 @@ class _Parser(SqlReader):
     # Values (Spark: valueExpression, primaryExpression)
 
     def _value(self, least: int = 1) -> Tree:
-        """Return the value of operators whose precedence is at least `least`."""
+        """Parse an expression whose binary operators have at least the precedence `least` (`_POWERS`)."""
         tree = self._signed()
         while self.now.kind == TokenKind.MARK and (power := _POWERS.get(self.now.text, 0)) >= least:
             op = self.next().text
@@ -308,7 +308,7 @@ class _Parser(SqlReader):
         return Tree(name, tuple(args))
 
     def _arguments(self) -> list[Tree]:
-        """Return at least one expression, and consume the closing parenthesis after the last one."""
+        """Parse at least one expression, separated by commas, and the closing parenthesis; return the expressions."""
         trees = [self._either()]
         while self.takes(","):
             trees.append(self._either())

@@ -1,8 +1,8 @@
-"""SQL's tokens, and its names of types and of columns.
+"""Tokens of SQL, and SQL's names of types and lists of columns.
 
 `SqlReader` reads lists of columns, such as `id BIGINT NOT NULL, tags ARRAY<STRING>`. Columns have the Arrow types that
-pyspark gives them (`to_arrow_schema`). TIMESTAMP is an instant. Types without an Arrow type there, such as VARCHAR(n),
-INTERVAL and VARIANT, are refused.
+pyspark gives them (`to_arrow_schema`). TIMESTAMP is an instant. Types for which pyspark has no Arrow type, such as
+VARCHAR(n), INTERVAL and VARIANT, are refused.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class TokenKind(StrEnum):
 
 
 class SqlError(ValueError):
-    """Text that is no SQL of the part that is read here; the message is a clause for an error's end."""
+    """Error for a text that is not SQL, or is SQL that this package does not read. The message ends a sentence."""
 
 
 class SqlTypeError(SqlError):
-    """SQL whose types are not on the list, or a type that is not known."""
+    """Error for SQL with an unknown type or column, or with types that an operation does not support."""
 
 
 class Token(NamedTuple):
@@ -67,9 +67,10 @@ class Token(NamedTuple):
 
 
 class SqlReader:
-    """Reader of the tokens of a text.
+    """Reader of a text's tokens, one after another.
 
-    Methods named after a part of SQL consume its tokens, and raise SqlError if other tokens follow.
+    Methods named after a part of SQL, such as `columns`, return that part and consume its tokens. They raise SqlError
+    if the next tokens are not such a part.
     """
 
     MAX_DEPTH = 64
@@ -78,7 +79,7 @@ class SqlReader:
 
     def __init__(self, text: str) -> None:
         self.tokens = _tokens(text, self.HAS_COMMENTS)
-        """Tokens, of which the last one is the end of the text."""
+        """Tokens of the text; the last one marks the end of the text."""
         self._at = 0
         self._depth = 0
 
@@ -88,7 +89,7 @@ class SqlReader:
 
     @property
     def ahead(self) -> Token:
-        """Return the token after the next one."""
+        """Return the token after the next token (`now`)."""
         return self.tokens[min(self._at + 1, len(self.tokens) - 1)]
 
     def next(self) -> Token:
@@ -96,7 +97,7 @@ class SqlReader:
         return self.tokens[self._at - 1]
 
     def takes(self, word: str) -> bool:
-        """Return whether the next token is this word or mark, in lower case, and consume the token if it is."""
+        """Return whether the next token is `word` (a word in lower case, or a mark), and consume the token if it is."""
         found = self.now.kind in (TokenKind.NAME, TokenKind.MARK) and self.now.text.lower() == word
         self._at += found
         return found
@@ -116,7 +117,7 @@ class SqlReader:
 
     @contextmanager
     def within(self) -> Iterator[None]:
-        """Count a level of nesting for the length of the block."""
+        """Count the block as one level of nesting; raise SqlTypeError if it exceeds `MAX_DEPTH`."""
         self._depth += 1
         if self._depth > self.MAX_DEPTH:
             raise SqlTypeError(f"it is nested more than {self.MAX_DEPTH} levels deep")
@@ -215,16 +216,16 @@ def _tokens(text: str, has_comments: bool) -> list[Token]:
 
 
 def unquoted(token: Token) -> str:
-    """Return the name that a token writes, perhaps in back quotes."""
+    """Return the name that a token stands for, without back quotes."""
     return token.text[1:-1].replace("``", "`") if token.kind == TokenKind.QUOTED else token.text
 
 
 def parse_spark_schema(text: str) -> pa.Schema:
-    """Return the Arrow schema of a list of columns, of one STRUCT, or of Spark's JSON of a struct.
+    """Return the Arrow schema that `text` describes: a list of columns, one STRUCT<…>, or Spark's JSON of a struct.
 
     Raises:
-        ConfigurationError: a type is one that needs Spark, or the types are nested too deep.
-        ValueError: the text is no schema.
+        ConfigurationError: a type is not supported, or the types are nested too deep.
+        ValueError: the text is not a schema.
     """
     try:
         if text.lstrip().startswith("{"):
@@ -239,7 +240,7 @@ def parse_spark_schema(text: str) -> pa.Schema:
 
 
 def parse_type(text: str) -> pa.DataType:
-    """Return the type of this name; raise SqlError if there is none."""
+    """Return the Arrow type for SQL's name of a type, such as `ARRAY<INT>`; raise SqlError if there is no such type."""
     reader = SqlReader(text)
     kind = reader.type()
     reader.expect_end()
@@ -270,7 +271,7 @@ def _list_of(kind: pa.DataType, nullable: bool = True) -> pa.DataType:
 
 
 def sql_name(kind: pa.DataType) -> str:
-    """Return Spark's name of a type."""
+    """Return Spark SQL's name of an Arrow type."""
     if pa.types.is_decimal128(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     if pa.types.is_struct(kind):
@@ -281,7 +282,7 @@ def sql_name(kind: pa.DataType) -> str:
 
 
 def sql_columns(fields: Iterable[pa.Field]) -> str:
-    """Return a list of columns as SQL text, without NOT NULL."""
+    """Return the fields as the SQL text of a list of columns, without NOT NULL."""
     return ", ".join(f"{_written(field.name)} {sql_name(field.type)}" for field in fields)
 
 

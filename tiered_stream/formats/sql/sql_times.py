@@ -1,6 +1,8 @@
-"""SQL's functions of dates and times. The parts of a TIMESTAMP are listed for sessions in UTC alone.
+"""SQL's functions of dates and times. Parts of a TIMESTAMP, such as its hour, are supported for sessions in UTC only.
 
 Arrow's own functions have years of 16 bits, so the parts are computed from the number of days.
+
+The functions return bound expressions, and raise SqlTypeError if the function does not support the argument.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ _TIMESTAMP_TEXT = re.compile(
 
 
 def _of_numbers(function: Callable[[_Numbers], _Numbers], kind: pa.DataType) -> Callable[[Values], Values]:
-    """Return a function of Arrow values that applies `function` to their numbers (64 bits); nulls stay null."""
+    """Return a function of Arrow values that applies `function` to their 64-bit numbers and returns values of `kind`.
+
+    Nulls stay null.
+    """
 
     def values(arg: Values) -> Values:
         array = as_array(arg, 1)
@@ -63,7 +68,10 @@ def _in_utc(arg: Bound, what: str, zone_is_utc: bool) -> None:
 
 
 def part_of(arg: Bound, what: str, zone_is_utc: bool) -> Bound:
-    """Return the `year`, `month`, `day`, `hour`, `minute` or `second` of a time; the first three of a DATE, too."""
+    """Return the expression `what(arg)`: the year, month, day, hour, minute or second of a TIMESTAMP.
+
+    Only the first three are supported for a DATE.
+    """
     _in_utc(arg, what, zone_is_utc)
     if what in _PARTS_OF_DATE:
         days = arg if arg.kind == DATE else date_of(arg, zone_is_utc)
@@ -75,7 +83,7 @@ def part_of(arg: Bound, what: str, zone_is_utc: bool) -> Bound:
 
 
 def date_of(arg: Bound, zone_is_utc: bool) -> Bound:
-    """Return the date of a time."""
+    """Return the expression `to_date(arg)`: the DATE of a TIMESTAMP."""
     if arg.kind not in (TIMESTAMP, TIMESTAMP_NTZ):
         raise SqlTypeError(f"a DATE is made of TIMESTAMP, not of {sql_name(arg.kind)}")
     _in_utc(arg, "the DATE", zone_is_utc)
@@ -84,7 +92,7 @@ def date_of(arg: Bound, zone_is_utc: bool) -> Bound:
 
 
 def unix_time(arg: Bound, what: str) -> Bound:
-    """Return a TIMESTAMP as seconds, milliseconds or microseconds since 1970."""
+    """Return the expression `what(arg)`, where `what` is `unix_seconds`, `unix_millis` or `unix_micros`."""
     if arg.kind != TIMESTAMP:
         raise SqlTypeError(f"{what} needs TIMESTAMP, but has {sql_name(arg.kind)}")
     size = {"unix_seconds": 1_000_000, "unix_millis": 1_000, "unix_micros": 1}[what]
@@ -92,17 +100,17 @@ def unix_time(arg: Bound, what: str) -> Bound:
 
 
 def timestamp_of_micros(arg: Bound) -> Bound:
-    """Return the TIMESTAMP of a number of microseconds since 1970."""
+    """Return the expression `timestamp_micros(arg)`: the TIMESTAMP at this number of microseconds since 1970."""
     if not is_integer(arg.kind):
         raise SqlTypeError(f"timestamp_micros needs an integer, but has {sql_name(arg.kind)}")
     return call(TIMESTAMP, lambda values: pc.cast(values, TIMESTAMP), widened(arg, BIGINT))
 
 
 def time_literal(text: str, kind: pa.DataType, zone_is_utc: bool) -> Bound:
-    """Return the DATE or TIMESTAMP that a literal's text names.
+    """Return the literal of the type `kind` (DATE or TIMESTAMP) that `text` states.
 
     Raises:
-        SqlTypeError: the text has another form, is no date or time, or its time depends on the session's time zone.
+        SqlTypeError: the text has another form, is not a valid date or time, or depends on the session's time zone.
     """
     match = _TIMESTAMP_TEXT.fullmatch(text) if kind == TIMESTAMP else None
     if match is not None and match[4] is None and not zone_is_utc:

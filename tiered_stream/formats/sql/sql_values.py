@@ -1,4 +1,7 @@
-"""Bound SQL expressions: their types, and the conversions between types that Spark makes by itself."""
+"""Bound SQL expressions with their types, and the type conversions that Spark makes implicitly.
+
+Most functions of this package take and return bound expressions (`Bound`), not values.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,11 @@ _DIGITS = {pa.int8(): 3, pa.int16(): 5, INT: 10, BIGINT: 20}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """Expression with its type, ready to be evaluated.
+    """SQL expression with its type, ready to be evaluated.
 
-    `values` returns the values for a batch of decoded rows. `literal` is the Python value of a literal; the attribute
-    has no meaning unless `is_literal` is True. `ops` are the operations of which Spark's optimizer may make the
-    expression one, such as `upper` for `if(a, upper(b), c)`, because `a` may be known to it.
+    `values` returns the expression's values for a batch of decoded rows. `literal` is the Python value of a literal;
+    the attribute has no meaning unless `is_literal` is True. `ops` are the operations that may remain at the top after
+    Spark's optimizer has simplified the expression. For example, it may simplify `if(a, upper(b), c)` to `upper(b)`.
     """
 
     kind: pa.DataType
@@ -82,12 +85,15 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def digits(kind: pa.DataType) -> int:
-    """Return the precision of the DECIMAL that Spark makes of an integer type."""
+    """Return the precision of the DECIMAL to which Spark converts the integer type `kind`."""
     return _DIGITS[kind]
 
 
 def as_decimal(arg: Bound) -> Bound:
-    """Return an integer as the DECIMAL that Spark makes of it next to a DECIMAL; a DECIMAL is returned unchanged."""
+    """Return an integer expression, converted to the DECIMAL that Spark uses next to a DECIMAL operand.
+
+    A DECIMAL is returned unchanged.
+    """
     if is_decimal(arg.kind):
         return arg
     if arg.is_literal and arg.literal is not None:
@@ -96,7 +102,7 @@ def as_decimal(arg: Bound) -> Bound:
 
 
 def widened(arg: Bound, kind: pa.DataType) -> Bound:
-    """Return `arg` as the type `kind`, which holds all its values, or is a DOUBLE or FLOAT next to them."""
+    """Return `arg` converted to `kind`: a type that has all values of `arg`, or a DOUBLE or FLOAT, which may round."""
     if arg.kind == kind:
         return arg
     if arg.is_literal:
@@ -112,9 +118,10 @@ def widened(arg: Bound, kind: pa.DataType) -> Bound:
 
 
 def common_number(left: Bound, right: Bound) -> pa.DataType | None:
-    """Return the type in which Spark adds two numbers, both of which are no DECIMAL; None: not on the list.
+    """Return the type in which Spark computes with two numbers, neither of which is a DECIMAL.
 
-    A FLOAT and an integer have no common type here, because Spark's depends on `spark.sql.ansi.enabled`.
+    Returns None if they have no supported common type. A FLOAT and an integer have none, because Spark's common type
+    depends on `spark.sql.ansi.enabled`.
     """
     kinds = {left.kind, right.kind}
     if all(map(is_integer, kinds)):
@@ -125,12 +132,12 @@ def common_number(left: Bound, right: Bound) -> pa.DataType | None:
 
 
 def common(args: Sequence[Bound], what: str) -> list[Bound]:
-    """Return values of one type, as Spark makes them of the branches of `what` or of the sides of a comparison.
+    """Return `args`, all converted to one type, as Spark converts the branches of CASE or the sides of a comparison.
 
-    NULL gets the type of the others.
+    NULL gets the type of the other arguments. `what` is the name of the SQL operation, for errors.
 
     Raises:
-        SqlTypeError: the types have no common type on the list.
+        SqlTypeError: all arguments are NULL, or their types have no supported common type.
     """
     typed = [arg for arg in args if arg.kind != NULL]
     if not typed:
@@ -159,7 +166,7 @@ def _common(left: Bound, right: Bound, what: str) -> pa.DataType:
 
 
 def as_array(values: Values, rows: int) -> pa.Array:
-    """Return the values of `rows` rows as an array, also if they are a scalar."""
+    """Return `values` as an array. A scalar is repeated `rows` times."""
     if isinstance(values, pa.Scalar):
         return pa.repeat(values, rows)
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -1,7 +1,9 @@
 """SQL's functions of texts.
 
 Spark 4.2 takes upper and lower case from ICU 78, which has Unicode 17. Python's own tables are older (Python 3.11:
-Unicode 14), so this module has the letters that Unicode got later.
+Unicode 14), so this module adds the letters of later versions.
+
+The functions of expressions (`Bound`) raise SqlTypeError if the SQL function `what` does not support the argument.
 """
 
 from __future__ import annotations
@@ -20,18 +22,18 @@ _PAIRS = (
     (0xA7D2, 0xA7D2, 0xA7D3), (0xA7D4, 0xA7D4, 0xA7D5), (0xA7DA, 0xA7DA, 0xA7DB), (0xA7DC, 0xA7DC, 0x19B),
     (0x10D50, 0x10D65, 0x10D70), (0x16EA0, 0x16EB8, 0x16EBB),
 )  # fmt: skip
-"""First and last upper case letter, and lower case of the first one, for letters that Unicode got in 15 to 17."""
+"""New letters of Unicode 15 to 17, in ranges: first and last upper case letter, and the lower case of the first one."""
 _IGNORED = (
     "897 ECE 1ACF-1ADD 1AE0-1AEB A7F1 10D4E 10D69-10D6D 10D6F 10EC5 10EFA-10EFF 11241 113BB-113C0 113CE 113D0 113D2",
     "113E1-113E2 11B60 11B62-11B64 11B66 11DD9 11F00-11F01 11F36-11F3A 11F40 11F42 11F5A 13439-13440 13447-13455",
     "1611E-16129 1612D-1612F 16D40-16D42 16D6B-16D6C 16FF2-16FF3 1E030-1E06D 1E08F 1E4EB-1E4EF 1E5EE-1E5EF 1E6E3",
     "1E6E6 1E6EE-1E6EF 1E6F5 1E6FF",
 )
-"""Marks and the like of Unicode 15 to 17 (`Case_Ignorable`): a word goes on after them."""
+"""Marks that Unicode 15 to 17 added, and after which a word continues (`Case_Ignorable`)."""
 _CASED = ("1C89-1C8A A7CB-A7CF A7D2 A7D4 A7DA-A7DC 10D50-10D65 10D70-10D85 16EA0-16EB8 16EBB-16ED3 1DF25-1DF2A",)
-"""Letters of Unicode 15 to 17 that have a case (`Cased`)."""
+"""Letters that have a case (`Cased`), and that Unicode 15 to 17 added."""
 _OTHERS = ("295", "1171E")
-"""Characters that were a letter with a case and a mark in Unicode 14, and are neither in Unicode 17."""
+"""Two characters that had a case (`Cased`) or were a mark in Unicode 14, and are neither in Unicode 17."""
 _SIGMA, _MARK = "Σ", "\u0301"
 
 
@@ -50,7 +52,7 @@ _STAND_INS = {
     **dict.fromkeys(_code_points(_OTHERS), "-"),
     ord("İ"): "a",  # Python makes two characters of it
 }
-"""Characters that each Python knows, in place of newer characters, for the form of a sigma next to them."""
+"""Characters that all Pythons know, by the newer characters for which they stand when a Σ near them gets lower case."""
 _NEWER = re.compile("[" + "".join(map(chr, _STAND_INS)) + "]")
 
 
@@ -68,14 +70,14 @@ def to_lower(text: str) -> str:
 
 
 _MAX_INT = (1 << 31) - 1
-"""Length of a substring without a length in Spark."""
+"""Length of a substring in Spark if the call gives no length."""
 
 
 def text(arg: Bound, what: str) -> Bound:
-    """Return `arg` if it is a STRING.
+    """Return the expression `arg` unchanged.
 
     Raises:
-        SqlTypeError: it is no STRING.
+        SqlTypeError: `arg` is not a STRING. The message names the SQL function `what`.
     """
     if arg.kind != STRING:
         hint = ", or decode the bytes by the format string" if arg.kind == BINARY else ""
@@ -84,16 +86,16 @@ def text(arg: Bound, what: str) -> Bound:
 
 
 def literal_text(arg: Bound, what: str) -> str:
-    """Return the text of a literal; raise SqlTypeError if `arg` is no literal text."""
+    """Return the text of a literal; raise SqlTypeError if `arg` is not a literal STRING."""
     if arg.kind != STRING or not arg.is_literal:
         raise SqlTypeError(f"{what} needs a literal text there")
     return str(arg.literal)
 
 
 def _of_letters(ascii_form: Callable[[Values], Values], any_form: Callable[[str], str]) -> Callable[[Values], Values]:
-    """Return a function that changes the case of texts; other texts than ASCII are changed one by one.
+    """Return a function that changes the case of Arrow texts: by `ascii_form` if a text is ASCII, else by `any_form`.
 
-    Arrow changes single letters only, but Unicode makes `SS` of `ß`.
+    Arrow's own functions change single letters only, but in Unicode, for example, `ß` becomes `SS`.
     """
 
     def one(value: str | None) -> str | None:
@@ -116,18 +118,18 @@ _CASES = {"lower": _of_letters(pc.ascii_lower, to_lower), "upper": _of_letters(p
 
 
 def changed_case(arg: Bound, what: str) -> Bound:
-    """Return the text in lower (`lower`) or upper case (`upper`)."""
+    """Return the expression `lower(arg)` or `upper(arg)`, as `what` says."""
     return call(STRING, _CASES[what], text(arg, what))
 
 
 def trimmed(arg: Bound, what: str) -> Bound:
-    """Return the text without blanks at both ends (`trim`), at its start (`ltrim`), or at its end (`rtrim`)."""
+    """Return the expression `trim(arg)`, `ltrim(arg)` or `rtrim(arg)`, as `what` says."""
     function = {"trim": pc.utf8_trim, "ltrim": pc.utf8_ltrim, "rtrim": pc.utf8_rtrim}[what]
     return call(STRING, lambda texts: function(texts, characters=" "), text(arg, what))
 
 
 def length(arg: Bound) -> Bound:
-    """Return the number of characters of a text, or of bytes."""
+    """Return the expression `length(arg)`: the number of characters of a STRING, or of bytes of a BINARY."""
     if arg.kind == BINARY:
         return call(INT, pc.binary_length, arg)
     return call(INT, pc.utf8_length, text(arg, "length"))
@@ -144,7 +146,10 @@ def _is_small(kind: pa.DataType) -> bool:
 
 
 def part(whole: Bound, *numbers: Bound) -> Bound:
-    """Return the characters of a text from a position on, which counts from 1, or from the end if it is below 0."""
+    """Return the expression `substring(whole, …)`. `numbers` are literals: the position, and perhaps the length.
+
+    A position counts from 1; a negative position counts from the end.
+    """
     if not all(_is_small(number.kind) and number.is_literal and number.literal is not None for number in numbers):
         raise SqlTypeError(
             f"substring needs literals for position and length that are INT, but has {type_names([whole, *numbers])}"
@@ -168,14 +173,14 @@ def replaced(whole: Bound, *literals: Bound) -> Bound:
 
 
 def found(whole: Bound, literal: Bound, what: str) -> Bound:
-    """Return whether the text starts with (`startswith`), ends with (`endswith`) or has (`contains`) a literal."""
+    """Return the expression `what(whole, literal)`, where `what` is `startswith`, `endswith` or `contains`."""
     function = {"startswith": pc.starts_with, "endswith": pc.ends_with, "contains": pc.match_substring}[what]
     wanted = literal_text(literal, what)
     return call(BOOLEAN, lambda texts: function(texts, wanted), text(whole, what))
 
 
 def like(arg: Bound, pattern: Bound) -> Bound:
-    """Return whether the text matches a literal pattern with `%` and `_`, as a whole."""
+    """Return the expression `arg LIKE pattern`, where `pattern` is a literal without a backslash."""
     of_text, wanted = text(arg, "LIKE"), literal_text(pattern, "LIKE")
     if "\\" in wanted:
         raise SqlTypeError("LIKE with a backslash in its pattern is not on the list")
