@@ -12,7 +12,7 @@ Files that other packages import:
 - `open_store`: function that opens the object store that a storage URI names
 - `read_ahead`: read-ahead, which sends several of a task's ranged GETs at once, and yields their bytes in order
 - `request_window`: choice of the number and the size of GETs to have in flight
-- `s3`: service of `cloud_store` for S3: it opens a bucket's client
+- `s3`: access of `cloud_store` to an S3 bucket: obstore's clients with their credentials, and errors
 - `s3_client`: credentials, region and URL of an S3 bucket by AWS's own rules, from boto3
 - `segment_places`: search of a bucket or folder for segments, for errors about wrong settings
 - `throttle`: limit of bytes, or of requests, a second: a token bucket whose balance of bytes may become negative
@@ -20,8 +20,8 @@ Files that other packages import:
 Files of this package alone:
 
 - `attempts`: time limits of the attempts of a request, and the errors of a request whose attempts fail
-- `azure`: service of `cloud_store` for Azure Blob Storage
+- `azure`: access of `cloud_store` to an Azure Blob Storage container
 - `file_store`: a folder as an object store (`file:///folder`): each object is a file
-- `gcs`: service of `cloud_store` for Google Cloud Storage
+- `gcs`: access of `cloud_store` to a Google Cloud Storage bucket
 - `local_layout`: fetcher for the layout of Kafka's `LocalTieredStorage`
 """

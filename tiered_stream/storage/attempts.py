@@ -35,7 +35,7 @@ _MOST_RETRY_AFTER = 20.0
 """Seconds that a service can make one request wait by `Retry-After`, at most, before all attempts together."""
 
 _process: int | None = None
-"""Id of the process that sent the first request, and has the library's threads. A fork inherits the value."""
+"""Id of the process that sent the first request, and has the storage library's threads. A fork inherits the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,9 @@ class AttemptError(Exception):
 
     `status` is the HTTP status; 0: there was no response with an error status. `code` is the service's own error code
     in an XML body, and `region` the bucket's region that S3 names there; empty: the response has none. `denied` is the
-    permission that the service names as missing, such as `kms:Decrypt on arn:…`, or says why there are no credentials.
-    `retry_after` is the time in seconds after which the service wants to be asked again (header `Retry-After`).
+    permission that the service names as missing, such as `kms:Decrypt on arn:…`. If the failure is that there are no
+    credentials, `denied` is the reason. `retry_after` is the time in seconds after which the service wants to be asked
+    again (header `Retry-After`).
     """
 
     kind: FailureKind
@@ -118,12 +119,14 @@ class Attempts:
     ) -> T:
         """Return the result of `attempt`, which is called with the seconds that are left for the request.
 
-        After a failure that may pass, `attempt` is called again. It is also called again if `learns_from` returns True
-        for a failure; this happens only once.
+        After a failure that may pass, `attempt` is called again after a wait. If `learns_from` returns True for a
+        failure of any kind, `attempt` is called again at once, but only once.
 
         Args:
             name: full name of the object.
             attempt: sends the request once, and raises AttemptError if it fails.
+            learns_from: returns whether the failure has shown that the next attempt needs other settings, such as
+                another region.
 
         Raises:
             StorageUnavailableError: the last attempt failed by a failure that may pass.
@@ -177,7 +180,11 @@ class Attempts:
 
 
 def check_process() -> None:
-    """Check that the storage library's threads are in this process, or not started yet."""
+    """Check that the storage library's threads are in this process, or not started yet.
+
+    Raises:
+        StorageError: this process was forked from a process that has sent a request.
+    """
     global _process
     if _process is None:
         _process = os.getpid()

@@ -1,4 +1,4 @@
-"""Service of `cloud_store` for Azure Blob Storage."""
+"""Access of `cloud_store` to an Azure Blob Storage container: obstore's clients with their credentials, and errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiered_stream.storage.identity.access_tokens import token_source
 
 
 class AzureContainer(Service):
-    """One container as a service of `cloud_store`."""
+    """Access to one Azure Blob Storage container, as `CloudStore` and `CloudUploader` need it."""
 
     client_class, endpoint_option = AzureStore, "azure.endpoint.url"
     bucket_kind, missing_code = "container", "ContainerNotFound"

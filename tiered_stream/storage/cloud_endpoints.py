@@ -37,9 +37,10 @@ _AZURE_HOST = re.compile(r"(?P<name>[^:]+)\.(?:dfs|blob)\.(?P<domain>[a-z0-9.:-]
 
 @dataclass(frozen=True, slots=True)
 class StoreUse:
-    """Purpose for which a store is used; error messages name its settings and its role.
+    """Purpose for which a store is used (segments or tables), with the names of its settings and roles for errors.
 
     `place` is the setting that names the bucket or container. `prefix` is the prefix of the settings for access.
+    `azure_role` and `google_role` are the clouds' roles that grant the access.
     """
 
     place: str
@@ -47,15 +48,18 @@ class StoreUse:
     azure_role: str
     google_role: str
     otherwise: str = ""
-    """Words for further settings of the same access, such as ` or the session's fs.azure.*`."""
+    """Text for messages that names further settings of the same access, such as ` or the session's fs.azure.*`."""
     may_be_new: bool = False
     """True if a missing folder in HDFS is no error, because it is created with its first file."""
     follows_endpoints: bool = True
-    """True if the S3 endpoint may come from AWS's configuration. Only Spark's session says where a table is."""
+    """True if the S3 endpoint may come from AWS's configuration.
+
+    It is false for tables, because only Spark's session says where a table is.
+    """
 
 
 SEGMENTS = StoreUse("option remote.storage.uri", "remote.storage.", "Storage Blob Data Reader", "Storage Object Viewer")
-"""Words for segments whose place is named by `remote.storage.uri`."""
+"""Purpose of a store with segments whose place the option `remote.storage.uri` names."""
 TABLES = StoreUse(
     "setting ingest.table", "ingest.storage.", "Storage Blob Data Contributor", "Storage Object User",
     " or in the settings of Spark's session (fs.s3a.*, fs.azure.*, fs.gs.*)", may_be_new=True, follows_endpoints=False,
@@ -63,9 +67,9 @@ TABLES = StoreUse(
 
 
 def segments_use(options: StorageOptions) -> StoreUse:
-    """Return the words for errors about the segments' storage, with the names of the settings that the user wrote.
+    """Return the `StoreUse` of the segments' storage, with the names of the settings that the user wrote.
 
-    If the plugin's properties name the place, these are the plugin's properties, and otherwise our options.
+    If the plugin's properties name the place, the settings are the plugin's properties; otherwise they are our options.
     """
     name = place_property(options.layout, options.rsm_config, options.uri)
     prefix = options.plugin_prefix
@@ -75,8 +79,8 @@ def segments_use(options: StorageOptions) -> StoreUse:
 class AzurePlace(NamedTuple):
     """Container, its account, the URL of the account's blob service, and the identity that authorizes requests.
 
-    `names_endpoint` is the name of the setting that has the URL, without its prefix; empty: the URL follows from the
-    account.
+    `names_endpoint` is the name (without its prefix) of the setting that has the URL. It is empty if no setting has
+    the URL, so that the URL follows from the account.
     """
 
     container: str
@@ -123,9 +127,10 @@ def azure_place(options: StorageOptions, use: StoreUse = SEGMENTS) -> AzurePlace
 
 
 def bucket_and_path(uri: str) -> tuple[str, str]:
-    """Return the bucket or container in a URI, and the path in it without slashes at its ends.
+    """Return the bucket or container that a URI names, and the path below it without slashes at its ends.
 
-    The ARN of an access point in S3 is in place of the bucket, and has a slash or a colon before the point's name.
+    In an S3 URI, the ARN of an access point may stand in place of the bucket. A slash or a colon precedes the access
+    point's name.
     """
     parts = urlsplit(uri)
     bucket, path = parts.netloc, parts.path.strip("/")
@@ -162,7 +167,7 @@ def access_point_region(name: str) -> str | None:
 
 
 def region_of_host(endpoint: str | None) -> str | None:
-    """Return the region in the host of an endpoint of AWS, or None if the endpoint is another one, or has no region."""
+    """Return the region in the host of an S3 endpoint, or None if the host is not AWS's, or names no region."""
     url = endpoint or ""
     match = _AWS_HOST.fullmatch(urlsplit(url if "://" in url else f"//{url}").hostname or "")
     return match["region"] if match else None
@@ -176,7 +181,7 @@ def container_and_host(uri: str) -> tuple[str, str]:
 
 
 def blob_host(host: str) -> str:
-    """Return the host of the blob service of the account that `host` names: an account, or a host of one service."""
+    """Return the host of a storage account's blob service; `host` is the account, or a host of its other services."""
     match = _AZURE_HOST.fullmatch(host)
     if match is None:
         return f"{host.partition('.')[0]}.blob.{_AZURE_DOMAIN}"
@@ -184,12 +189,16 @@ def blob_host(host: str) -> str:
 
 
 def google_endpoint(options: StoreAccess) -> str:
-    """Return the URL of Google's storage service, or the URL in the option `gcs.endpoint.url`."""
+    """Return the URL in the option `gcs.endpoint.url`, or without this option the URL of Google's storage service."""
     return options.gcs_endpoint_url or _GOOGLE
 
 
 def _the_account(named: Mapping[str, str | None]) -> str:
-    """Return the storage account that the settings name, or '' if there is none; `named` has accounts by setting."""
+    """Return the storage account that the settings name, or '' if none names one; `named` has accounts by setting.
+
+    Raises:
+        ConfigurationError: two settings name different accounts.
+    """
     given = [(setting, account) for setting, account in named.items() if account]
     for setting, account in given[1:]:
         if account != given[0][1]:
@@ -201,16 +210,16 @@ def _the_account(named: Mapping[str, str | None]) -> str:
 
 
 def _account_of_host(endpoint: str) -> str | None:
-    """Return the storage account to which Azure's own host in the URL belongs, or None if the URL has another host."""
+    """Return the storage account that the host of the URL `endpoint` names, or None if the host is not Azure's own."""
     match = _AZURE_HOST.fullmatch(urlsplit(endpoint).hostname or "")
     return match["name"].partition(".")[0].removesuffix("-secondary") if match else None
 
 
 def _connection_endpoint(parts: Mapping[str, str], account: str, host: str, setting: str) -> str | None:
-    """Return the URL of the blob service that the parts of a connection string name, or None.
+    """Return the URL of the blob service that a connection string names, or None if it names none.
 
     Args:
-        parts: values by name.
+        parts: values in the connection string, by name.
         account: the storage account.
         host: the host in the container's URI, or empty.
         setting: the setting that has the connection string, for the error.

@@ -75,7 +75,9 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Service(ABC):
-    """Part of a store that differs between the services: it opens clients, and builds errors.
+    """Access to one bucket or container: it opens obstore's clients, and builds errors.
+
+    There is a subclass for each of the clouds: S3, Google Cloud Storage and Azure Blob Storage.
 
     Args:
         scheme: scheme of `uri`.
@@ -92,19 +94,22 @@ class Service(ABC):
     missing_code = "NoSuchBucket"
     """Error code by which the service says that the bucket or container does not exist."""
     endpoint_option: ClassVar[str]
-    """Name of the option that sets `endpoint`, without the prefix of `use`."""
+    """Name of the option that sets `endpoint`, without `use.prefix`."""
     access_codes: ClassVar[Collection[str]] = ()
     """Error codes of refused access, in addition to the statuses 401 and 403."""
 
     orders: ClassVar[Sequence[Callable[[str], Any]]] = (str,)
-    """Functions that return sort keys of object keys, one of which the service's listings follow.
+    """Functions from an object's key to a sort key: the cloud lists a bucket in the order of one of these sort keys.
 
-    Most services compare whole keys.
+    Most clouds compare whole keys.
     """
     can_sign: bool = True
     """True if a signed URL alone is enough to read an object."""
     credential_provider: Any = None
-    """Function that returns valid credentials for `client_class`; None: `config` has them, or where to find them."""
+    """Function that returns valid credentials for `client_class`.
+
+    None: `config` has the credentials, or says where to find them.
+    """
 
     def __init__(
         self, options: StorageOptions, scheme: str, bucket: str, endpoint: str, use: StoreUse,
@@ -119,11 +124,11 @@ class Service(ABC):
         self.config = config or {}
 
     def signing_seconds_left(self) -> float:
-        """Return the seconds until the credentials end that sign URLs, if the URLs end with them; else infinity."""
+        """Return the seconds until the credentials of signed URLs end; infinity: no signed URL ends with them."""
         return inf
 
     def prepare(self, client: ClientConfig) -> None:  # noqa: B027 - there may be nothing to prepare
-        """Set `config`, `credential_provider` and `client`, obstore's options of a new client, as they are now.
+        """Set `config`, `credential_provider` and obstore's options `client` to the current values for a new client.
 
         Raises:
             StorageAccessError: there are no credentials.
@@ -144,7 +149,7 @@ class Service(ABC):
             "connect_timeout": timedelta(milliseconds=self.timeouts.connect_ms),
             "timeout": timedelta(seconds=seconds),
         }
-        if not retries:  # of an upload, it would count from the start
+        if not retries:  # during an upload, the read timeout would count from the start
             client["read_timeout"] = timedelta(milliseconds=self.timeouts.read_ms)
         self.prepare(client)
         more = {} if self.credential_provider is None else {"credential_provider": self.credential_provider}
@@ -183,9 +188,9 @@ class Service(ABC):
             raise self.refused(failure, self.uri, listing=False) from None
 
     def before_signing(self) -> bool:
-        """Find out what the signature of a URL needs, if it is not known yet; other requests learn it by failures.
+        """Ask the cloud for settings that signed URLs need, such as the bucket's region, if they are not known yet.
 
-        Return whether this has shown that clients need other settings.
+        Other requests find these settings out by failures. Return whether clients need other settings than before.
         """
         return False
 
@@ -200,18 +205,21 @@ class Service(ABC):
 
     @abstractmethod
     def access_hint(self) -> str:
-        """Return advice on the credentials for refused access."""
+        """Return advice on the credentials, for an error about refused access."""
 
     def grant_hint(self, failure: AttemptError, name: str, *, listing: bool) -> str:
-        """Return advice on the permission that may be missing for the object `name`, in front of `access_hint`."""
+        """Return advice on the permission that may be missing for the object `name`; may be empty.
+
+        The error message has it in front of `access_hint`.
+        """
         return ""
 
     def refused(self, failure: AttemptError, name: str, *, listing: bool) -> errors.StorageError:
-        """Return the error for a response with an error status, if another attempt would get the same response.
+        """Return the error for `failure`, an error status or missing credentials, if another attempt would fail, too.
 
         Args:
             name: full name of the object.
-            listing: the request was to list keys.
+            listing: true if the request was to list keys.
         """
         if failure.kind is FailureKind.CREDENTIALS:
             hint = self.access_hint()
@@ -242,7 +250,12 @@ class Service(ABC):
 
 
 class CloudStore(ObjectStore):
-    """Object store over the objects of `service` whose keys begin with `root` (empty, or ending in a slash)."""
+    """Object store over the objects in one bucket or container whose keys begin with `root`.
+
+    Args:
+        service: access to the bucket or container.
+        root: beginning of the objects' keys; it is empty or ends with a slash.
+    """
 
     def __init__(self, service: Service, root: str) -> None:
         self._service = service
@@ -310,7 +323,7 @@ class CloudStore(ObjectStore):
                         return
 
     def _path(self, key: str) -> str:
-        """Return the object's key in the bucket."""
+        """Return the object's key in the bucket. Raises ConfigurationError if obstore cannot read such a key."""
         path = self._root + key
         if "" in path.split("/"):
             raise errors.ConfigurationError(
@@ -350,7 +363,7 @@ class CloudStore(ObjectStore):
         limit = self._seconds
         while limit > seconds and limit > self._seconds / _SMALLEST_SHARE:
             limit /= 2
-        clients = self._clients  # if a lesson replaces them meanwhile, the new client is for this attempt alone
+        clients = self._clients  # if another thread replaces them meanwhile, the new client is for this attempt alone
         if limit not in clients:
             clients[limit] = self._service.connect(limit)
         return clients[limit]
@@ -363,7 +376,7 @@ class CloudStore(ObjectStore):
         """Return the result of `request`, which is called with a client for each attempt.
 
         If `Service.learns_from` returns True for a failure, `request` is called again with a new client. It is also
-        called again if another thread has learned since the attempt began.
+        called again if another thread has replaced the clients since the attempt began.
         """
         check_process()
         self.before_request()
@@ -435,10 +448,10 @@ class _UnfitAnswerError(errors.StorageError):
 
 
 class _Seen:
-    """Progress of a listing whose order is one of `orders`: the keys that were listed show which one.
+    """Progress of a listing. Its order is not known at first, and the listed keys show it more and more.
 
     Args:
-        orders: functions that return sort keys.
+        orders: possible orders, as functions from a key to its sort key.
         after: key after which the listing begins.
     """
 
@@ -448,7 +461,10 @@ class _Seen:
         self._has_listed = False
 
     def is_new(self, key: str) -> bool:
-        """Return whether the next key is to be listed, and was not yet; a listing that begins again repeats keys."""
+        """Return whether the next key comes after `after`, and was not listed already.
+
+        Keys come again if the listing was started again after an error.
+        """
         rising = [order for order in self._orders if order(key) > order(self._last)]
         if rising:
             self._orders = rising if self._has_listed else self._orders
@@ -456,13 +472,14 @@ class _Seen:
         return bool(rising) and any(order(key) > order(self._after) for order in self._orders)
 
     def is_beyond(self, prefix: str) -> bool:
-        """Return whether all keys that begin with `prefix` come before the last key, in every possible order."""
+        """Return whether the last listed key comes after all keys that begin with `prefix`, in every possible order."""
         return all(order(self._last) > order(prefix) for order in self._orders)
 
 
 def _just_before(prefix: str) -> str:
-    """Return a key that sorts before all keys that begin with `prefix`, and after keys below it; empty: there is none.
+    """Return a key that sorts just before all keys that begin with `prefix`, to begin a listing after it.
 
-    A listing of a folder, which has a slash at its end, needs none.
+    The result is empty if `prefix` is empty or a folder (with a slash at its end), because the listing then begins
+    there anyway.
     """
     return "" if prefix.endswith("/") else prefix and prefix[:-1] + chr(ord(prefix[-1]) - 1) + "\U0010ffff"

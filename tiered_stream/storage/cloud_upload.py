@@ -30,7 +30,7 @@ class CloudUploader:
     """
 
     def __init__(self, service: Service) -> None:
-        """Raise StorageAccessError if there are no credentials."""
+        """Open a client, without sending a request. Raises StorageAccessError if there are no credentials."""
         self._service = service
         self._connect = partial(service.connect, UPLOAD_SECONDS, ATTEMPTS - 1)
         self._client = self._connect()
@@ -54,9 +54,9 @@ class CloudUploader:
 
     @contextmanager
     def _own_errors(self, key: str) -> Iterator[None]:
-        """Raise StorageError in place of obstore's error, whose own text may have signatures.
+        """Raise StorageError in place of an error of obstore in the `with` block; obstore's text may have signatures.
 
-        If the credentials were replaced, later requests have the new ones.
+        If the error shows that other credentials or another region are needed, later requests use them.
         """
         try:
             yield

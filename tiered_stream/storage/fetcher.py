@@ -104,7 +104,7 @@ class RemoteStorageFetcher(ABC):
         return None
 
     def signing_seconds_left(self) -> float:
-        """Return the seconds until the credentials end by which `signed_location` signs, if they end; else infinity."""
+        """Return the seconds until the credentials of `signed_location` end; infinity: no signed URL ends with them."""
         return inf
 
     def busy_answers(self) -> int:

@@ -53,9 +53,9 @@ class FileStore(ObjectStore):
         return keys_below(self._entries, prefix, after)
 
     def _entries(self, folder: str) -> Iterable[str]:
-        """Return the names in a folder, without links to folders, and with a slash at the ends of names of folders.
+        """Return the names in a folder; names of folders end with a slash, and links to folders are left out.
 
-        A folder that is missing, or that this process's user cannot read, has none.
+        The result is empty if the folder is missing, or this process's user cannot read it.
         """
         try:
             with os.scandir(self._root / folder) as entries:

@@ -1,4 +1,4 @@
-"""Service of `cloud_store` for Google Cloud Storage."""
+"""Access of `cloud_store` to a Google Cloud Storage bucket: obstore's clients with their credentials, and errors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class GoogleBucket(Service):
-    """One bucket as a service of `cloud_store`."""
+    """Access to one Google Cloud Storage bucket, as `CloudStore` and `CloudUploader` need it."""
 
     client_class, endpoint_option = GCSStore, "gcs.endpoint.url"
 
     def __init__(self, options: StorageOptions, bucket: str, use: StoreUse = SEGMENTS) -> None:
         self._options = options
         self._key_file: tuple[str, object] = ("", None)
-        """Path of the file of the last client's credentials, and the file's state at that time."""
+        """Path of the file with the last client's credentials, and the file's state when the client was made."""
         super().__init__(options, "gs", bucket, google_endpoint(options), use)
 
     def prepare(self, client: ClientConfig) -> None:

@@ -44,7 +44,7 @@ _OF_DATA_NODES = ("DataTransferError", "OperationFailed")
 _ENDED_BY_NAME_NODE = "RPC listener disconnected"
 _BUSY = ("StandbyException", "RetriableException", "SafeModeException")
 _WRITE_BYTES = 4 << 20
-"""Maximum bytes that the client writes at once. It takes `bytes` alone, no memory map, and copies them."""
+"""Maximum bytes that the client writes at once. The client accepts only `bytes`, no memory map, and copies them."""
 
 
 class HdfsStore(ObjectStore):
@@ -125,7 +125,7 @@ class HdfsStore(ObjectStore):
         self._send(key, lambda client, seconds: self._soon(seconds, lambda: client.delete(self._path(key))))
 
     def _write(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
-        """Write a file, and return True; return False if there is one that must not be overwritten."""
+        """Write a file, and return True. Return False if the file exists and `overwrite` is false."""
 
         def write(client: Client) -> bool:
             from hdfs_native import WriteOptions
@@ -153,7 +153,7 @@ class HdfsStore(ObjectStore):
         return f"{self._service}{self._root}/{key}"
 
     def _path(self, key: str) -> str:
-        """Return the absolute path of a key."""
+        """Return the absolute path of a key. Raises StorageAccessError if the key leads out of the root."""
         if key.startswith("/") or {".", ".."}.intersection(key.split("/")):
             root = self.describe("")
             raise errors.StorageAccessError(f"the object key {key!r} leads out of the folder {root}: refused")
@@ -202,11 +202,17 @@ class HdfsStore(ObjectStore):
         return hadoop.new_files(self._settings)
 
     def _soon(self, seconds: float, call: Callable[[], T]) -> T:
-        """Call the name node, and return the result. The call has the time limit of a connection without responses."""
+        """Return the result of `call`, a request to the name node. Raises TimeoutError if it takes too long.
+
+        The time limit is `seconds`, but at most the time limits to connect and to read, added together.
+        """
         return _within(min(seconds, self._silence), call)
 
     def _send(self, key: str, request: Callable[[Client, float], T], attempts: Attempts | None = None) -> T:
-        """Return the result of `request`, which is called for each attempt, with the seconds that are left."""
+        """Return the result of `request`, which is called for each attempt with the client and the seconds left.
+
+        `attempts` sends the request; None: with the time limits of a read.
+        """
         check_process()
         self.before_request()
 
@@ -224,7 +230,10 @@ class HdfsStore(ObjectStore):
             raise errors.StorageError(f"the request for {self.describe(key)} failed: {failure.code}") from None
 
     def _failure(self, error: BaseException, key: str) -> Exception:
-        """Return the failure of an attempt, or the error if another attempt would fail in the same way."""
+        """Return the exception for `error`, with which an attempt ended.
+
+        It is an AttemptError, or the final error if another attempt would fail in the same way.
+        """
         if isinstance(error, TimeoutError):
             return AttemptError(FailureKind.TIMEOUT)
         if isinstance(error, FileNotFoundError | IsADirectoryError):
@@ -246,7 +255,7 @@ class HdfsStore(ObjectStore):
         return AttemptError(FailureKind.OTHER, code=code)
 
     def _hint(self, parts: ClientError) -> str:
-        """Return what to do if nodes may have ended connections because the settings ask for no login; else empty."""
+        """Return advice if the settings may lack Kerberos for the name node, or SASL for the data nodes; else empty."""
         if parts.text == _ENDED_BY_NAME_NODE and not hadoop.asks_for_kerberos(self._settings):
             return f"; if the name node asks for Kerberos, {self._ask_for_kerberos()}"
         if parts.kind not in _OF_DATA_NODES or not hadoop.asks_for_kerberos(self._settings):
@@ -260,7 +269,7 @@ class HdfsStore(ObjectStore):
         return f"set {hadoop.AUTHENTICATION}=kerberos in {files}"
 
     def _not_found(self, key: str) -> errors.StorageError:
-        """Return the error for a missing file, or for a missing root."""
+        """Return the error for the missing file `key`, or for the root folder if the whole root is missing."""
         root = self.describe("")
         missing = errors.StorageObjectNotFoundError(f"{self.describe(key)} does not exist")
         if self._use.may_be_new:
@@ -292,7 +301,7 @@ class HdfsStore(ObjectStore):
 
 
 def _within(seconds: float, call: Callable[[], T]) -> T:
-    """Return the result of `call`."""
+    """Return the result of `call`, which runs in a separate thread. Raises TimeoutError if it takes over `seconds`."""
     result: Future[T] = Future()
 
     def run() -> None:

@@ -85,7 +85,7 @@ class ObjectStore(ABC):
         return None
 
     def signing_seconds_left(self) -> float:
-        """Return the seconds until the credentials end by which `signed_url` signs, if they end; else infinity."""
+        """Return the seconds until the credentials of `signed_url` end; infinity: no signed URL ends with them."""
         return inf
 
     def busy_answers(self) -> int:
@@ -94,14 +94,17 @@ class ObjectStore(ABC):
 
 
 def in_one_buffer(chunks: Iterable[bytes], size: int, name: str) -> memoryview:
-    """Return the chunks of a body in one buffer, which has fewer than `size` bytes if they do.
+    """Return the chunks of a body, joined in one buffer.
 
     Clients in Rust would join a large body while they hold Python's lock, or copy it several times into memory that the
     kernel has to give each time. NumPy copies each chunk without the lock.
 
     Args:
-        size: maximum size of the body in bytes.
+        size: maximum size of the body in bytes. The result is shorter if the body is.
         name: full name of the object.
+
+    Raises:
+        StorageError: the body has more than `size` bytes.
     """
     buffer, end = np.empty(size, np.uint8), 0
     for chunk in chunks:
@@ -129,10 +132,13 @@ def too_short(name: str, byte_range: ByteRange, size: int) -> CorruptDataError:
 def keys_below(
     entries: Callable[[str], Iterable[str]], prefix: str, after: str, folder: str | None = None
 ) -> Iterator[str]:
-    """Yield the keys that `ObjectStore.list` yields, from a tree of folders, and read only folders that may have some.
+    """Yield the keys in a tree of folders that begin with `prefix` and come after `after`, as `ObjectStore.list` does.
+
+    Only folders that may have such keys are read.
 
     Args:
-        entries: returns the names in a folder, which is empty or ends with a slash; a folder's name ends with a slash.
+        entries: returns the names in a folder; names of folders end with a slash. Its argument is the folder's path,
+            which is empty or ends with a slash.
         folder: folder to begin in; None: the folder of `prefix`.
     """
     folder = prefix[: prefix.rfind("/") + 1] if folder is None else folder

@@ -43,7 +43,7 @@ def _misplacement(options: StorageOptions, segment: RemoteLogSegment) -> Misplac
 
 
 def fetcher_over(store: ObjectStore, options: StorageOptions) -> RemoteStorageFetcher:
-    """Return a new fetcher of the options' layout over `store`, which the fetcher closes.
+    """Return a new fetcher that reads objects of the options' layout from `store`.
 
     Raises:
         ConfigurationError: the layout is unknown, or a private key for it cannot be loaded.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -> ObjectStore:
-    """Open a new store for `options.uri`. `use` has words for the store's errors; None: the words for segments.
+    """Open a new store for `options.uri`. `use` has names of settings for errors; None: the names for segments.
 
     Raises:
         ConfigurationError: `options.uri` is missing or malformed, or its scheme is unknown.
@@ -57,7 +57,8 @@ def open_uploader(options: StorageOptions, use: endpoints.StoreUse) -> CloudUplo
     """Return a new writer of files to the bucket, container or root of HDFS that `options.uri` names.
 
     Raises:
-        ConfigurationError: as for `open_service`.
+        ConfigurationError: the name of the bucket or the endpoint is malformed, or the URI names no storage account of
+            Azure's.
         StorageAccessError: there are no credentials.
     """
     if urlsplit(options.uri or "").scheme in endpoints.HDFS_SCHEMES:
@@ -70,7 +71,9 @@ def open_uploader(options: StorageOptions, use: endpoints.StoreUse) -> CloudUplo
 
 
 def open_service(options: StorageOptions, use: endpoints.StoreUse | None = None) -> Service:
-    """Return the service of the bucket or container that `options.uri` names; `use` is as for `open_store`.
+    """Return the access (`Service`) to the bucket or container that `options.uri` names.
+
+    `use` has names of settings for errors; None: the names for segments.
 
     Raises:
         ConfigurationError: the name of the bucket or the endpoint is malformed, or the URI names no storage account of

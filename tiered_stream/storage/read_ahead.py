@@ -103,7 +103,7 @@ class _BytesAhead:
         self.requested = self.released = 0
 
     def has_room(self, size: int) -> bool:
-        """Return whether the limits of bytes allow to send another request of `size` bytes now."""
+        """Return whether a request of `size` more bytes would keep to the limits of requested, unreleased bytes."""
         ahead, limit = self.requested - self.released, self._options.memory_bytes
         if self.released < self._before_pause - self._options.request_bytes:
             limit = min(self._before_pause - self.released, limit)

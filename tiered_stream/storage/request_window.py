@@ -17,8 +17,8 @@ FIRST_REQUESTS = 8
 _SPARE_REQUESTS = 3
 """Number of requests in addition to the number that keeps the decoder busy.
 
-Two of their responses wait for the decoder, because speeds vary. The third request is the next one. There is one less
-if requests have twice the usual size, because each waiting response uses twice the memory.
+Two of their responses wait for the decoder, because speeds vary. The third request is the next one. If requests have
+twice the usual size, there is one request less, because each waiting response uses twice the memory.
 """
 _QUICK = 2
 """Ratio of the times of storage and decoder below which the storage is quick, so that requests have twice the usual
@@ -80,10 +80,7 @@ class RequestWindow:
         return self._usual if (ratio + _SPARE_REQUESTS) * self._usual <= self._memory else self._usual // 2
 
     def _ratio(self) -> float | None:
-        """Return how many times as long as the decoder a request takes for its bytes.
-
-        The result is None if nothing is known yet.
-        """
+        """Return a request's time for one byte, divided by the decoder's time for one byte; None: not known yet."""
         if not self._work or not self._responses:
             return None
         decoded = sum(seconds for _, seconds in self._work) / max(sum(size for size, _ in self._work), 1)

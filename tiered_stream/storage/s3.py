@@ -1,4 +1,4 @@
-"""Service of `cloud_store` for S3: it opens a bucket's client."""
+"""Access of `cloud_store` to an S3 bucket: obstore's clients with their credentials, and errors."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _ELSEWHERE = (301, 307, 400, 403)
 
 _EXPIRED = "ExpiredToken"
 _SECONDS_TO_ASK_AGAIN = 60
-"""Seconds after which AWS is asked again for the bucket's region, if it has not said it."""
+"""Seconds after which AWS is asked again for the bucket's region, if its last response did not name the region."""
 _WRONG_KEYS = {
     "InvalidAccessKeyId": "aws.access.key.id",
     "XAdminUserNotFound": "aws.access.key.id",  # versitygw's code, with status 404
     "SignatureDoesNotMatch": "aws.secret.access.key",
 }
-"""Options that are wrong, without their prefix, by the codes for credentials that the service refuses."""
+"""Options (without their prefix) whose values are wrong, by the service's error code for refused credentials."""
 _DENIALS = ("AccessDenied", "")
 """Codes of S3 for a permission that is missing; a response without a body has no code."""
 
 
 class S3Bucket(Service):
-    """One bucket, or an access point of one, as a service of `cloud_store`."""
+    """Access to one S3 bucket, or to an access point of a bucket, as `CloudStore` and `CloudUploader` need it."""
 
     client_class, endpoint_option = S3Store, "s3.endpoint.url"
     # AWS answers 403 with most of these codes, but 400 to an expired or malformed token or a wrong region.

@@ -47,19 +47,20 @@ OF_DELTALAKE = (
     "SERVER_SIDE_ENCRYPTION", "SSE_KMS_KEY_ID", "SSE_CUSTOMER_KEY_BASE64", "SSE_BUCKET_KEY_ENABLED", "PROXY_URL",
     "ALLOW_INVALID_CERTIFICATES",
 )  # fmt: skip
-"""Environment variables that deltalake reads without the prefix `AWS_`, too, and that its options cannot unset."""
+"""Environment variables that deltalake reads with and without the prefix `AWS_`. Its options cannot unset them."""
 _OF_OBJECT_STORE = [f"AWS_{name}" for name in OF_DELTALAKE]
 """Environment variables that the crate `object_store` reads, and that its settings cannot unset."""
 _SHOWN = ("provider", "profile", "endpoint_url", "cred_var")
 """Fields of botocore's errors that say which source of credentials failed. Others may have a program's output."""
 WAITS_FOR_CREDENTIALS = 4
-"""Number of times that a request for credentials can wait: two attempts, which connect and read."""
+"""Number of waits in a request for credentials: two attempts, each of which waits to connect and to read."""
 _NO_CREDENTIALS = (aws.BotoCoreError, aws.ClientError, OSError, ValueError, LookupError, RuntimeError)
-"""Errors of botocore if there are no credentials; it raises RuntimeError if new ones have ended already."""
+"""Errors of botocore if there are no credentials; RuntimeError means that new credentials have expired already."""
 _UNREACHABLE = (aws.ConnectionError, aws.HTTPClientError, aws.MetadataRetrievalError, aws.NoCredentialsError)
-"""Errors of botocore that may pass.
+"""Errors of botocore after which another attempt may succeed.
 
-The third one is of the services of tasks and pods. The last one hides an outage of an instance's metadata service.
+MetadataRetrievalError comes from the services that give tasks and pods their credentials. NoCredentialsError may hide
+an outage of an instance's metadata service.
 """
 _ATTEMPTS = 2
 """Maximum number of attempts to find credentials that time out."""
@@ -77,7 +78,7 @@ _CREDENTIALS_LIFETIME = timedelta(minutes=10)
 
 
 class S3Session:
-    """Access to one bucket: the only place that asks AWS's configuration, and that says where and how requests go.
+    """Region, URL and credentials of one bucket, from the options and from AWS's configuration.
 
     obstore, deltalake and boto3 get each value from here, so that no library finds another one in the environment.
     `region` and `bucket_url` are the region and the URL to use now. Endpoints that AWS's configuration names
@@ -89,7 +90,7 @@ class S3Session:
 
         Args:
             bucket: name of the bucket, or ARN of an access point. `access.s3_access_point` takes precedence.
-            timeout_ms: time limit of a request for credentials, in milliseconds, with its second attempt.
+            timeout_ms: time limit of a request for credentials, in milliseconds, including its second attempt.
 
         Raises:
             ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
@@ -102,10 +103,10 @@ class S3Session:
         """botocore's name of the provider that the credentials come from; empty before `credentials` has found some."""
         self._credentials: Credentials | None = None
         self._ends: tuple[tuple[datetime, datetime], ...] = ()
-        """For credentials that end: when clients ask for others, and when they end."""
+        """For credentials that end: the time until which clients use them, and the time at which they end."""
         self._failure: tuple[float, StorageAccessError] | None = None
         self._moving = Lock()
-        """Held while `region` and `bucket_url` change, so that no configuration has one of them new and one old."""
+        """Lock while `region` and `bucket_url` change, so that no client gets the new region with the old URL."""
         try:
             with muted(*LOGGERS_WITH_SECRETS):
                 self._session = _session(access, self._timeout)
@@ -156,7 +157,7 @@ class S3Session:
         return url.removesuffix(f"/{_ANY_KEY}")
 
     def _style(self) -> Literal["path", "virtual", "auto"]:
-        """Return botocore's addressing style.
+        """Return botocore's addressing style, which says whether the bucket is in the URL's path or in its host.
 
         `auto` would lead to AWS's global host, which newer regions refuse, or to the FIPS endpoint of us-east-1. At
         an endpoint of one's own, it puts the bucket in the path, which almost all services accept. Tables are
@@ -249,7 +250,9 @@ class S3Session:
             return ""
 
     def credentials(self) -> S3Credential:
-        """Return credentials that are valid now. botocore renews those that expire; others are looked for again.
+        """Return credentials that are valid now.
+
+        botocore renews credentials that expire. Other credentials are looked for again at each call.
 
         Raises:
             StorageAccessError: no credentials are found, or a provider of the chain fails.
@@ -290,12 +293,12 @@ class S3Session:
         }
 
     def credentials_seconds_left(self) -> float:
-        """Return the seconds until the first credentials end that a client may still use; infinity: none end."""
+        """Return the seconds until the first of the credentials end that clients may still use; infinity: none end."""
         now = datetime.now(UTC)
         return min(((end - now).total_seconds() for until, end in self._ends if until > now), default=inf)
 
     def _find_credentials(self) -> tuple[Credentials, ReadOnlyCredentials]:
-        """Return botocore's credentials, and the key that they have now. Raise an error of `_NO_CREDENTIALS`."""
+        """Return botocore's credentials, and their current keys. Raises an error in `_NO_CREDENTIALS`."""
         with muted(*LOGGERS_WITH_SECRETS):
             found = self._credentials  # of this thread: others may look for credentials, or forget them
             if not isinstance(found, RefreshableCredentials):
@@ -312,7 +315,7 @@ class S3Session:
         self._credentials = None
 
     def load_credentials(self) -> RefreshableCredentials:
-        """Return `credentials` in the form of botocore's clients, which ask again when half of the time is over."""
+        """Return the result of `credentials` for botocore's clients, which ask for another one at its `expires_at`."""
         renew = self._for_botocore
         return RefreshableCredentials.create_from_metadata(renew(), renew, "", advisory_timeout=0, mandatory_timeout=0)
 
@@ -326,7 +329,7 @@ class S3Session:
         }
 
     def _without_credentials(self, error: Exception) -> str:
-        """Return the error message for credentials that cannot be had. It has no text of the user's own programs."""
+        """Return the message for `error`, which gave no credentials; it has no output of the user's own programs."""
         known = getattr(error, "kwargs", {})
         says = " ".join(str(known[name]) for name in _SHOWN if name in known)
         if isinstance(error, aws.ClientError):
@@ -343,7 +346,7 @@ class S3Session:
         return f"no credentials for s3://{self._bucket}{reason}: {self.access_hint()}"
 
     def access_hint(self) -> str:
-        """Return advice for missing or refused credentials, about their origin alone if it is known."""
+        """Return advice for missing or refused credentials; if their origin is known, the advice is only about it."""
         use, keys = self._use, f"{self._use.prefix}aws.access.key.id and {self._use.prefix}aws.secret.access.key"
         origin = f"the provider {self.provider} of AWS's credential chain"
         if self.provider == _ENVIRONMENT:
@@ -393,15 +396,20 @@ def load_models() -> None:
 
 
 def _ignoring(ignored: bool) -> dict[str, Any]:
-    """Return the setting by which `AWS_ENDPOINT_URL` and the like do not count, which botocore-stubs lacks."""
+    """Return botocore's setting, which botocore-stubs lacks, to ignore endpoints in AWS's configuration.
+
+    Such endpoints are, for example, in `AWS_ENDPOINT_URL`. If `ignored` is false, they count.
+    """
     return {"ignore_configured_endpoint_urls": ignored}
 
 
 def check_environment(variables: Collection[str]) -> None:
-    """Check that the environment has none of these variables, in any case, which no setting of a library overrides.
+    """Check that none of these environment variables is set, because no setting of a library overrides them.
+
+    `variables` has names in upper case; a variable whose name is in lower case counts, too.
 
     Raises:
-        ConfigurationError: it has one.
+        ConfigurationError: a variable is set.
     """
     if found := next((name for name in os.environ if name.upper() in variables and os.environ[name]), None):
         raise ConfigurationError(
@@ -411,9 +419,9 @@ def check_environment(variables: Collection[str]) -> None:
 
 
 def _session(access: S3Access, timeout: float) -> botocore.session.Session:
-    """Return a session with the configured credentials, or with the credentials of AWS's chain.
+    """Return a botocore session with the configured credentials, or with the credentials of AWS's chain.
 
-    `timeout` is the time limit of a request for credentials in seconds, with its second attempt.
+    `timeout` is the time limit of a request for credentials in seconds, including its second attempt.
     """
     session = botocore.session.get_session()
     session.register_component("data_loader", _models_in(session.get_config_variable("data_path")))

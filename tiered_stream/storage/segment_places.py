@@ -187,7 +187,10 @@ def _root(storage: StorageOptions) -> str:
 
 
 def _listed_places(storage: StorageOptions, root: str) -> Iterator[Place]:
-    """List `root` page by page, and yield the places of the segments in it, the same place only once in a row."""
+    """List `root`, and yield the place of each segment in it; segments of one place in a row yield it only once.
+
+    At most `_MAX_LISTINGS` listing requests are sent.
+    """
     store, after, known = open_store(replace(storage, uri=root)), "", ""
     for _ in range(_MAX_LISTINGS):
         count = 0
@@ -223,7 +226,7 @@ def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
     Return None if the manifest cannot be read, or describes another segment.
 
     Args:
-        path: the part that the keys of the segment's objects have in common, with the prefix.
+        path: key of the segment's manifest, without the suffix that it has as a manifest.
     """
     with suppress(StorageError, CorruptDataError, UnsupportedDataError):
         segment = parse_manifest(store.get(path + _MANIFEST, limit), path).segment
@@ -233,5 +236,5 @@ def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
 
 
 def _after_prefix(prefix: str) -> str:
-    """Return a key that sorts after all keys that begin with `prefix`, which is not empty, and before later keys."""
+    """Return a key that sorts after all keys that begin with `prefix` (not empty), and before all keys after these."""
     return f"{prefix}\U0010ffff" if prefix.endswith("/") else prefix[:-1] + chr(ord(prefix[-1]) + 1)

@@ -116,14 +116,20 @@ def chunk_count(original_chunk_size: int, original_file_size: int) -> int:
 
 
 def fixed_sizes(count: int, size: int, final_size: int) -> npt.NDArray[np.int64]:
-    """Return the transformed sizes of `count` chunks: `size` for each, and `final_size` for the last."""
+    """Return the transformed (compressed, encrypted) sizes of `count` chunks.
+
+    The size is `final_size` for the last chunk, and `size` for each other chunk.
+    """
     sizes = np.full(count, size, np.int64)
     sizes[-1:] = final_size
     return sizes
 
 
 def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
-    """Return the transformed sizes of all chunks in bytes. The module's docstring describes the packed list."""
+    """Return the transformed (compressed, encrypted) sizes in bytes of all chunks, from the packed list `packed`.
+
+    The module's docstring describes the packed list.
+    """
     try:
         (count,) = _INT.unpack_from(packed)
         if not 0 <= count <= MAX_CHUNKS:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tiered_stream import kerberos_codes as codes
 
 _RUST_ERROR = re.compile(r'(?P<kind>\w+)\((?:"(?P<java>[\w.$]+)", )?"?(?P<text>.*?)(?:\\n|"?\)$|$)', re.DOTALL)
-"""An error of the client as text: its kind, and for an error of a node Java's class and message."""
+"""Form of the text of a client's error: its kind, the Java class if a node has sent the error, and the message."""
 _GSSAPI = re.compile(r'GSSAPIError\(.*?raw: "0x(?P<major>\w+)".*?\}, (?P<minor>\d+), "(?P<text>.*)"\)$', re.DOTALL)
 _UNSPECIFIED = re.compile(r"^.*?Minor code may provide more information: |^No credentials were supplied, .*?: ")
 _DATA_NODES = re.compile(r'ip_addr: \\?"(?P<host>[^"\\]+)\\?".*?xfer_port: (?P<port>\d+)')
@@ -21,7 +21,10 @@ _NO_LIBRARY = "Failed to load libgssapi_krb"
 
 
 class ClientError(NamedTuple):
-    """Parts of an error: the client's kind, the short name of Java's class if a node sent it, and one line of text."""
+    """Parts of a client's error: its `kind`, and one line of `text`.
+
+    `java` is the short name of the error's Java class, if a node has sent the error; otherwise it is empty.
+    """
 
     kind: str
     java: str
@@ -32,7 +35,7 @@ class ClientError(NamedTuple):
 
 
 def parts_of(error: BaseException) -> ClientError:
-    """Return the parts of an error of the client. Its text has at most 300 characters."""
+    """Return the parts of an error of the client, whose own text is cut to 300 characters."""
     text = str(error)
     if isinstance(error, RuntimeError) and (match := _RUST_ERROR.match(text)):
         first = _addresses_in(text) or match["text"][:300]
@@ -41,7 +44,7 @@ def parts_of(error: BaseException) -> ClientError:
 
 
 def _addresses_in(text: str) -> str:
-    """Return in words which data nodes failed; empty: the error is another one."""
+    """Return a text with the addresses of the data nodes that failed; empty: `text` is not such an error."""
     if not text.startswith('DataTransferError("All DataNodes failed'):
         return ""
     return "all data nodes failed: " + ", ".join(
@@ -52,13 +55,13 @@ def _addresses_in(text: str) -> str:
 def login_fault(
     error: BaseException, principal: str | None, keytab: str | None, prefix: str
 ) -> codes.KerberosFault | None:
-    """Return the fault of a Kerberos login that failed on this machine or at the KDC. `advice` has the reason, too.
+    """Return the fault of a Kerberos login that failed on this machine or at the KDC; None: `error` is another error.
 
-    None: the error is another one.
+    The fault's `advice` has the user, the reason and the fix.
 
     Args:
         principal: name of the user; None: the user of the default ticket cache.
-        keytab: path of its key table.
+        keytab: path of the user's key table; None: there is none.
         prefix: prefix of the options, for the message.
     """
     if not isinstance(error, RuntimeError):

@@ -37,7 +37,10 @@ _VARIABLE, _MAX_SUBSTITUTIONS = re.compile(r"\$\{(?:env\.([^}:\-]+)(?:(:?-)([^}]
 
 
 class NewFiles(NamedTuple):
-    """Properties of a new file, which Hadoop's client chooses. None: the name node chooses."""
+    """Properties of a new file that the client chooses: number of replicas, block size in bytes, and permission bits.
+
+    None: the name node chooses.
+    """
 
     replication: int | None
     block_bytes: int | None
@@ -45,11 +48,11 @@ class NewFiles(NamedTuple):
 
 
 def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
-    """Return Hadoop's settings from the files and properties in the options, which override HADOOP_CONF_DIR.
+    """Return Hadoop's settings by name: files and properties in the options override the files in HADOOP_CONF_DIR.
 
-    The plugin's `storage.hdfs.conf.*` override its files. Their names are in lower case, as all names of options are.
-    The settings in HADOOP_CONF_DIR are in the result, too, because the client itself follows neither variables nor
-    included files, and takes no blanks in lists of name nodes.
+    The plugin's properties `storage.hdfs.conf.*` override the files in the options. The properties' names are in lower
+    case, as all names of options are. The result includes the settings in HADOOP_CONF_DIR, because the client itself
+    replaces no variables, reads no included files, and allows no blanks in lists of name nodes.
 
     Raises:
         ConfigurationError: a file cannot be read.
@@ -68,10 +71,10 @@ def hadoop_settings_of(options: StorageOptions) -> dict[str, str]:
 
 
 def default_file_system(given: str | None = None) -> str:
-    """Return the URI of the file system of paths without a scheme (`fs.defaultFS`), as Spark's JVM has it.
+    """Return the URI of the file system in which paths without a scheme are (`fs.defaultFS`), as for Spark's JVM.
 
-    `given` comes first, and then the value in HADOOP_CONF_DIR, which Spark's launcher puts on the class path. The
-    default is `file:///`.
+    `given` takes precedence over the value in HADOOP_CONF_DIR, which Spark's launcher puts on the class path. Without
+    both, the result is `file:///`.
 
     Raises:
         ConfigurationError: a file in HADOOP_CONF_DIR cannot be read.
@@ -81,9 +84,10 @@ def default_file_system(given: str | None = None) -> str:
 
 
 def offer_key_table(options: StorageOptions) -> None:
-    """Let libraries of this process that have no option for a key table log in by the one in the options.
+    """Set the environment variable KRB5_CLIENT_KTNAME to the key table in the options, unless it is set already.
 
-    They use it if the ticket cache has no valid ticket. A key table that the process has been given already stays.
+    It is for libraries of this process that have no option for a key table. They log in by the key table if the ticket
+    cache has no valid ticket.
     """
     if options.hdfs_keytab is not None:
         path = Path(options.hdfs_keytab.removeprefix("FILE:")).absolute()
@@ -91,7 +95,7 @@ def offer_key_table(options: StorageOptions) -> None:
 
 
 def new_files(settings: Mapping[str, str]) -> NewFiles:
-    """Return the properties of new files by the settings that Hadoop's client follows, and hdfs-native does not.
+    """Return the properties of new files, by settings that Hadoop's client applies and hdfs-native ignores.
 
     Raises:
         ConfigurationError: a setting has a form that is not understood.
@@ -115,16 +119,18 @@ def new_files(settings: Mapping[str, str]) -> NewFiles:
 
 
 def asks_for_kerberos(settings: Mapping[str, str]) -> bool:
-    """Return whether the client logs in by Kerberos or a delegation token."""
+    """Return whether the settings ask for a login by Kerberos or a delegation token."""
     return (settings.get(AUTHENTICATION) or "simple") != "simple"
 
 
 def name_node_url(service: str, settings: Mapping[str, str]) -> str:
-    """Return the URL of a name node with what the client needs in it: a port, and the address in a delegation token.
+    """Return the URL of a name node, in which the client needs a port, and the address in a delegation token.
 
-    The client takes a host without a port for a name service. For Hadoop, it is one if `dfs.ha.namenodes.HOST` is set,
-    and otherwise a name node at port 8020. A host that cannot be resolved gets no port, so that the client's error
-    says that there is no such name service. `service` is as for `with_address_of_token`.
+    The client takes a host without a port for a name service. In Hadoop, the host is a name service only if
+    `dfs.ha.namenodes.HOST` is set; otherwise it is a name node at port 8020. A host that cannot be resolved gets no
+    port, so that the client's error says that there is no such name service.
+
+    `service` is a URL without a path, such as `hdfs://namenode`. Without a host, it stands for the default file system.
     """
     place = urlsplit(service if urlsplit(service).netloc else settings.get(DEFAULT_FS, ""))
     host = place.netloc
@@ -136,11 +142,11 @@ def name_node_url(service: str, settings: Mapping[str, str]) -> str:
 
 
 def with_address_of_token(service: str, settings: Mapping[str, str]) -> str:
-    """Return the URL of a name node, with its IP address if a delegation token has the address and not the name.
+    """Return the URL `service` of a name node, with its IP address if a delegation token has only the IP address.
 
     Hadoop names a token's name node by its IP address (`hadoop.security.token.service.use_ip`), and the client looks
-    for a token with the text of its URL. `service` is a URL without a path, such as `hdfs://namenode:8020`. Without an
-    authority, it stands for the default file system.
+    for a token with the text of its URL. `service` is a URL without a path, such as `hdfs://namenode:8020`. Without a
+    host, it stands for the default file system.
     """
     place = urlsplit(service)
     if not place.netloc:
@@ -158,7 +164,7 @@ def with_address_of_token(service: str, settings: Mapping[str, str]) -> str:
 
 
 def conf_dir_advice() -> str:
-    """Return what to do if the client lacks a setting, without a period at the end."""
+    """Return advice about HADOOP_CONF_DIR for an error about a missing setting, without a period at the end."""
     if folder := os.environ.get("HADOOP_CONF_DIR"):
         files = ", ".join(file.name for file in _files_in_conf_dir()) or "neither core-site.xml nor hdfs-site.xml"
         return f"HADOOP_CONF_DIR is {folder}, which has {files}: add the settings of this name service there"
@@ -166,7 +172,10 @@ def conf_dir_advice() -> str:
 
 
 def _files_in_conf_dir() -> list[Path]:
-    """Return the files with settings in HADOOP_CONF_DIR; a file overrides the files after it."""
+    """Return the files with settings in HADOOP_CONF_DIR; a file overrides the files after it.
+
+    Without HADOOP_CONF_DIR, the folder is `etc/hadoop` in HADOOP_HOME.
+    """
     home = os.environ.get("HADOOP_HOME")
     folder = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
     files = [Path(folder, file) for file in ("hdfs-site.xml", "core-site.xml")] if folder else []
@@ -174,7 +183,7 @@ def _files_in_conf_dir() -> list[Path]:
 
 
 def _in_conf_dir() -> dict[str, str]:
-    """Return the settings in the files of HADOOP_CONF_DIR, with their variables."""
+    """Return the settings in the files of HADOOP_CONF_DIR, by name; variables in the values are not replaced."""
     return {name: value for file in reversed(_files_in_conf_dir()) for name, value in _settings_in(file).items()}
 
 
@@ -186,7 +195,7 @@ def _settings_in(file: Path) -> Mapping[str, str]:
 
 
 def _pairs_in(element: ElementTree.Element, file: Path, left: int) -> Iterator[tuple[str, str]]:
-    """Yield the settings below an element, in order. Included files come in place of their element, as in Hadoop.
+    """Yield (name, value) of the settings below an element, in order. An included file replaces its element.
 
     (Hadoop: `Configuration.Parser`.) `left` is the number of levels of included files that are still allowed.
     """

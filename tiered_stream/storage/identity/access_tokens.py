@@ -1,7 +1,8 @@
 """Access tokens of Azure's and Google's identities: requested from a token service, and kept until they expire.
 
-obstore could request them itself. But its waiting requests would then ask a silent token service one after the other,
-each for its whole time limit. And variables in the environment would override the identity that the settings name.
+obstore could request the tokens itself. But if the token service were silent, obstore's waiting requests would ask it
+one after the other, each for its whole time limit. And variables in the environment would override the identity that
+the settings name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Identity with which requests to Azure Blob Storage are authorized, in full and for both libraries.
+"""Identity with which requests to Azure Blob Storage are authorized, as settings for obstore and for deltalake.
 
 obstore and deltalake are built on versions of the Rust crate `object_store`. Each of them reads many environment
 variables by itself, and mixes them with given settings in its own way. So both get explicit values, which override the
@@ -23,7 +23,7 @@ _MACHINE = "http://169.254.169.254/metadata/identity/oauth2/token"
 _RESOURCE = "https://storage.azure.com"
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 NO_PROXY_FOR_ANY = "*,0.0.0.0/0,::/0"
-"""Value of `proxy_excludes` by which deltalake ignores the proxy in variables that are `object_store`'s alone."""
+"""Value of `proxy_excludes` by which deltalake ignores proxies in variables that only `object_store` reads."""
 
 
 class Kind(StrEnum):
@@ -66,7 +66,7 @@ _VARIABLES = {
     "msi_resource_id": ("AZURE_MSI_RESOURCE_ID",),
     "use_azure_cli": ("AZURE_USE_AZURE_CLI",),
 }
-"""Environment variables of Azure's chain of credentials, by setting of `object_store`; the first one set counts."""
+"""Environment variables of Azure's chain of credentials, by `object_store`'s setting; the first with a value counts."""
 _CHAIN: tuple[tuple[Kind, tuple[str, ...], tuple[str, ...]], ...] = (
     (Kind.TOKEN, ("bearer_token",), ()),
     (Kind.KEY, ("access_key",), ()),
@@ -76,7 +76,10 @@ _CHAIN: tuple[tuple[Kind, tuple[str, ...], tuple[str, ...]], ...] = (
     (Kind.COMMAND, ("use_azure_cli",), ()),
     (Kind.MACHINE, (), ("client_id", "object_id", "msi_resource_id", "msi_endpoint")),
 )
-"""Azure's chain: kinds of identities, the settings that each one needs, and further settings of the kind."""
+"""Azure's chain: each kind of identity, with the settings that it needs and the settings that it may have.
+
+The first kind with all settings that it needs is chosen.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class AzureIdentity:
     is_named: bool = True
 
     def for_obstore(self) -> dict[str, str]:
-        """Return the settings by which obstore uses this identity, whatever the environment has.
+        """Return obstore's settings for this identity, which override environment variables.
 
         If `token_request` returns a request, obstore needs a source of tokens, too.
 
@@ -109,10 +112,10 @@ class AzureIdentity:
         return {**own, "credential_type": self.kind, "use_emulator": "false", "skip_signature": "false"}
 
     def for_deltalake(self) -> dict[str, str]:
-        """Return the settings by which deltalake uses this identity, whatever the environment has.
+        """Return deltalake's settings for this identity, which override environment variables.
 
         Raises:
-            ConfigurationError: an environment variable would replace the identity (`overriding_variable`).
+            ConfigurationError: an environment variable would replace the identity (`why_not_deltalake`).
         """
         if (why := self.why_not_deltalake()) is not None:
             raise ConfigurationError(f"{why}: remove it from the driver's environment")
@@ -123,7 +126,7 @@ class AzureIdentity:
         }  # fmt: skip
 
     def why_not_deltalake(self) -> str | None:
-        """Return the reason why deltalake cannot use this identity, which names a variable, or None if it can."""
+        """Return why deltalake cannot use this identity, as text with an environment variable's name; None: it can."""
         found = next(filter(os.environ.__contains__, _KEY_VARIABLES), None)  # an empty value would count, too
         if self.kind is not Kind.FABRIC and all(map(os.environ.__contains__, _FABRIC_VARIABLES)):
             found = _FABRIC_VARIABLES[0]
@@ -137,7 +140,7 @@ class AzureIdentity:
     def token_request(self) -> TokenRequest | None:
         """Return the request for this identity's access tokens.
 
-        The result is None if it needs none, or a library requests them.
+        The result is None if the identity needs no token, or if obstore and deltalake request its tokens themselves.
         """
         if self.kind is Kind.MACHINE:
             return self._machine_request()
@@ -176,7 +179,7 @@ class AzureIdentity:
 
 
 def azure_identity(options: StoreAccess, key: str | None, signature: str | None) -> AzureIdentity:
-    """Return the identity that the settings name, or without one the identity of Azure's own chain of credentials.
+    """Return the identity that the settings name; if they name none, Azure's own chain of credentials finds it.
 
     An account key takes precedence over a shared access signature, and both over credentials of Microsoft Entra ID.
 
@@ -208,7 +211,7 @@ def azure_identity(options: StoreAccess, key: str | None, signature: str | None)
 def _of_environment(given: Mapping[str, str]) -> AzureIdentity:
     """Return the identity of Azure's own chain of credentials, from the environment of this process.
 
-    `given` has settings that name an identity without its secret. They override the environment.
+    `given` has settings without a secret (client id, tenant and authority). They override the environment.
     """
     if all(map(os.environ.get, _FABRIC_VARIABLES)):
         return AzureIdentity(Kind.FABRIC, {}, is_named=False)

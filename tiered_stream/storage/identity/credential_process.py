@@ -33,7 +33,7 @@ def bound_programs(session: Session, seconds: float) -> None:
 
 
 class _Program(subprocess.Popen[bytes]):
-    """A program in a group of its own."""
+    """Process in a separate process group, which is killed as a whole if the process runs longer than `seconds`."""
 
     def __init__(self, command: list[str], seconds: float, **pipes: Any) -> None:
         self._seconds = seconds

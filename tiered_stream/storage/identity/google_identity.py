@@ -1,7 +1,7 @@
-"""Identity with which requests to Google Cloud Storage are authorized, in full and for both libraries.
+"""Identity with which requests to Google Cloud Storage are authorized, as settings for obstore and for deltalake.
 
 As `azure_identity` says, obstore and deltalake read environment variables by themselves. Google's own variable is
-`GOOGLE_APPLICATION_CREDENTIALS`; the others are known to these libraries alone, and are refused.
+`GOOGLE_APPLICATION_CREDENTIALS`. Other variables with credentials, which only these libraries read, are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tiered_stream.storage.identity.azure_identity import NO_PROXY_FOR_ANY
 from tiered_stream.storage.identity.token_request import TokenRequest
 
 _NO_ACCOUNT = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
-"""Service account that sends no credentials; with `skip_signature`, `object_store` would still look for some."""
+"""Service account that sends no credentials. With only `skip_signature`, `object_store` would still look for some."""
 _FILE_NAME = "application_default_credentials.json"
 _METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
 _CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -30,7 +30,7 @@ _KEY_VARIABLE, _TOKEN_VARIABLE, _OBSTORES_PATH = "GOOGLE_SERVICE_ACCOUNT_KEY", "
 
 
 class Kind(StrEnum):
-    """Kind of an identity; the values of credentials in files are their `type`."""
+    """Kind of an identity. If a file can have such credentials, the value is the field `type` in the file."""
 
     SERVICE_ACCOUNT = "service_account"
     USER = "authorized_user"
@@ -56,7 +56,7 @@ class GoogleIdentity:
     text: str = field(default="", repr=False)
 
     def for_obstore(self) -> dict[str, str]:
-        """Return the settings by which obstore uses this identity, whatever the environment has.
+        """Return obstore's settings for this identity, which override environment variables.
 
         Raises:
             ConfigurationError: an environment variable would replace the identity, and no setting overrides it.
@@ -73,7 +73,7 @@ class GoogleIdentity:
         return credentials
 
     def for_deltalake(self) -> dict[str, str]:
-        """Return the settings by which deltalake uses this identity, whatever the environment has.
+        """Return deltalake's settings for this identity, which override environment variables.
 
         Raises:
             ConfigurationError: deltalake cannot use the identity (`why_not_deltalake`).
@@ -126,7 +126,7 @@ class GoogleIdentity:
         return f"the credentials of the type {self.kind}{f' in {self.path}' if self.path else ''}"
 
     def _credentials(self) -> dict[str, str]:
-        """Return the settings of `object_store` that have the credentials, if they can."""
+        """Return the settings of `object_store`, with the credentials unless `tokens` returns a source of tokens."""
         if self.kind is Kind.NOBODY:
             return {"service_account_key": _NO_ACCOUNT, "skip_signature": "true"}
         name = {Kind.SERVICE_ACCOUNT: "service_account", Kind.USER: "application_credentials"}.get(self.kind)
@@ -137,7 +137,7 @@ class GoogleIdentity:
 
 
 def google_identity(options: StoreAccess, prefix: str) -> GoogleIdentity:
-    """Return the identity that the settings name; without one, it is Google's application default credentials.
+    """Return the identity that the settings name; if they name none, Google's application default credentials.
 
     A file of credentials is read. `prefix` is the prefix of the settings, for errors.
 

@@ -24,8 +24,8 @@ class TokenRequest:
         fix: advice for a refused request.
         headers: headers of the request.
         form: fields of a form, for a POST; empty: the request is a GET.
-        secret_file: field of the form, and the file whose content is its value.
-        proxied: true if a proxy in the environment leads to the service.
+        secret_file: name of a field of the form, and path of the file whose content is the field's value.
+        proxied: true if the request uses a proxy that the environment names.
     """
 
     identity: str

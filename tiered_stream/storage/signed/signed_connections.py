@@ -79,7 +79,11 @@ class _Connection(HTTPConnection):
         raise failure or NameResolutionError(name, self, socket.gaierror("no address"))
 
     def _addresses(self) -> Iterator[str]:
-        """Return at most `_MAX_ADDRESSES` addresses of the connection's host."""
+        """Look up at most `_MAX_ADDRESSES` addresses of the connection's host, check all of them, and return them.
+
+        Raises:
+            SignedLocationError: an address is refused.
+        """
         host = self.host.strip("[]")
         try:
             infos = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)[:_MAX_ADDRESSES]

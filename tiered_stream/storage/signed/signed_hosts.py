@@ -90,7 +90,8 @@ class SignedHosts:
         origins: allowed hosts as `scheme://host:port`; a host that starts with `*.` stands for all its subdomains.
         aws_bucket: bucket whose S3 host names at AWS are allowed too. Empty: the host names of any bucket. None: no
             host names of AWS.
-        google_bucket: bucket whose host names and paths at Google are allowed too; empty and None as for `aws_bucket`.
+        google_bucket: bucket whose host names and paths at Google are allowed too. Empty: the host names of any bucket.
+            None: no host names of Google.
     """
 
     origins: tuple[str, ...]
