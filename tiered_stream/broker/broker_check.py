@@ -1,6 +1,6 @@
-"""Check of the brokers at the start of a query or a command: wrong addresses and wrong protocols are found out soon.
+"""Check of the brokers at the start of a query or a command, which soon reports wrong addresses and wrong protocols.
 
-Later calls have more patience, because brokers that have responded before will probably be back.
+Later calls wait longer, because brokers that have responded before will probably be back.
 
 If a listener does not respond as expected, it may speak HTTP, TLS, or want a login. To find out, `mismatch` sends
 Kafka's request SaslHandshake, which any listener responds to before a login. The request's text has empty lines, so
@@ -50,7 +50,8 @@ _MECHANISM = re.compile(r"[A-Z0-9_-]{1,20}")
 def meet_brokers(client: BrokerClient, *, advertised: bool = True) -> None:
     """Wait until brokers respond, at the start of a query or a command; do nothing if they have responded before.
 
-    If `advertised` is false, only a bootstrap server has to respond.
+    A bootstrap server has to respond. If `advertised` is true, a broker also has to respond at the address that it
+    advertises.
 
     If every address is unknown or refuses connections, give up after `BrokerConfig.start_timeout_ms`. If no broker
     responds within 1 s, or a login is refused, find out what else listens at the bootstrap servers. After 3 s, log a
@@ -86,8 +87,8 @@ def meet_brokers(client: BrokerClient, *, advertised: bool = True) -> None:
 def check_brokers(options: Mapping[str, str], *, topics: bool) -> None:
     """Check the brokers that the source's options name, before Spark is started. Do nothing for an archive.
 
-    If `topics` is true, also check that the topics exist which the options name, unless the user has changed
-    `fetchOffset.numRetries` to wait for them.
+    If `topics` is true, also check that the topics that the options name exist. Topics are not checked if the user has
+    changed `fetchOffset.numRetries` to wait for them.
     """
     given = GivenOptions(options)
     if given.read(LOCATOR) is LocatorName.ARCHIVE or not given.read(BOOTSTRAP_SERVERS):
@@ -101,9 +102,9 @@ def check_brokers(options: Mapping[str, str], *, topics: bool) -> None:
 
 
 def wrong_listeners(config: BrokerConfig, seconds: float) -> str:
-    """Return what speaks at the bootstrap servers, and the fix, if the settings say otherwise; empty: all is right.
+    """Return a text about bootstrap servers whose protocol contradicts the settings: what they speak, and the fix.
 
-    The result is also empty if one of the bootstrap servers may be right. Servers that cannot be reached do not count.
+    The text is empty if one of the bootstrap servers may be right. Servers that cannot be reached do not count.
 
     Args:
         seconds: time limit for the examination of all servers, which runs in parallel.
@@ -227,7 +228,10 @@ def _exchange(connection: socket.socket, deadline: float) -> bytes:
 
 
 def _wanted(received: bytes) -> int:
-    """Return the size of the response that begins with `received`; at most `_MOST_BYTES`."""
+    """Return the size of the response that begins with `received`; 0: it is larger than `_MOST_BYTES`.
+
+    As long as the size field is not received as a whole, the result is the field's size.
+    """
     size = 4 + int.from_bytes(received[:4], "big") if len(received) >= 4 else 4
     return size if size <= _MOST_BYTES else 0
 

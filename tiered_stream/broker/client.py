@@ -57,7 +57,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         weakref.finalize(self, _close, self._connections, os.getpid()).atexit = False
         self._topics: dict[str, tuple[float, TopicMetadata]] = {}
         self.has_met_brokers = False
-        """True if brokers have responded to `meet`."""
+        """True if a broker has responded to `meet` at its advertised address."""
         self.trouble: str = ""
         """Reason why a request about partitions is being repeated; empty: none is. The network thread sets it."""
         self.cluster_id: str | None = None
@@ -156,7 +156,14 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
     async def _ask_several(
         self, nodes: Callable[[], list[Any]], build: Callable[[], Any], deadline: Deadline, soon: Deadline
     ) -> Any:
-        """Send a request to some of the nodes at once, again and again, and return the first response."""
+        """Send a request to at most `_ASKED_AT_ONCE` of the nodes at once, and return the first response.
+
+        Repeat this with nodes chosen at random until one of them responds.
+
+        Raises:
+            BrokerUnavailableError: nobody responded before `deadline`, or before `soon` if every node that was asked
+                last is absent (AbsentBrokerError).
+        """
         begin, attempt = time.monotonic(), 0
         while True:
             known = nodes()
@@ -173,7 +180,10 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
     def _nobody_responded(
         self, last: BrokerUnavailableError, since: float, deadline: Deadline
     ) -> BrokerUnavailableError:
-        """Return the error for a request that no broker has responded to; its class is the class of `last`."""
+        """Return the error for a request that no broker has responded to; its class is the class of `last`.
+
+        `last` is the error of the last attempt. `since` is the time of the first attempt (`time.monotonic`).
+        """
         servers = f"kafka.bootstrap.servers = {self.config.bootstrap_servers!r}"
         reasons = self._connections.unanswered(since) or str(last)
         if isinstance(last, AbsentBrokerError):

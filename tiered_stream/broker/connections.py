@@ -79,7 +79,7 @@ class Connections:
             self._manager = ConnectionManager(self._net, **config.net)
         self._closed = False
         self._closing = threading.RLock()  # reentrant: the garbage collector may call `close` in a thread that holds it
-        """Lock held from the check of `_closed` until the event loop has the work: an ended loop runs no work."""
+        """Lock held from the check of `_closed` until the event loop has the work, because an ended loop runs none."""
         self._last_fault: dict[Any, tuple[float, BrokerUnavailableError]] = {}
         """Time and error of the last failed request by node id; removed when a request to the node succeeds."""
         self._net.start()
@@ -117,8 +117,8 @@ class Connections:
 
         The other coroutines go on until their own ends, and their outcomes are dropped.
 
-        Raises: if all fail, an error that the same request would get again, or else an error that is no
-            AbsentBrokerError, or else an AbsentBrokerError.
+        Raises: if all coroutines fail, one of their errors. A permanent error comes first, then a
+            BrokerUnavailableError that is no AbsentBrokerError, then an AbsentBrokerError.
         """
         outcome: Future = Future()
         errors: list[BaseException] = []
@@ -225,6 +225,10 @@ class Connections:
         """Wait for the token, the credentials or the ticket of a login, if a new connection to the node needs them.
 
         A token, credentials or a ticket may take longer to come than a connection may take to be set up.
+
+        Raises:
+            BrokerUnavailableError: nothing came before `deadline`. Errors of the request for a token, credentials or a
+                ticket are raised, too.
         """
         login = self._config.renewed_login
         broker = self._manager.cluster.broker_metadata(node_id)

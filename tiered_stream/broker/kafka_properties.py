@@ -86,7 +86,7 @@ INTEGERS = {
          "Shortest time between a request and the token's end. Both times hold if the lifetime is long enough."),
     )
 }  # fmt: skip
-"""Honoured properties that are whole numbers: their options, by name without the `kafka.` prefix."""
+"""Supported properties that are whole numbers: their options, by name without the `kafka.` prefix."""
 
 CLIENT_DNS_LOOKUP = option(
     "kafka.client.dns.lookup", types.word(DnsLookup, any_case=False), DnsLookup.ALL,
@@ -158,7 +158,7 @@ _TEXTS = {
     "Password of a JKS or PKCS12 trust store. As in Java, a JKS store is not checked without it.",
     "ssl.truststore.certificates": "The trusted certificates themselves, in PEM.",
 }  # fmt: skip
-"""Honoured properties that are texts without a default: their descriptions in the documentation, by name."""
+"""Supported properties that are texts without a default: their descriptions in the documentation, by name."""
 _NO_EFFECT = {
     "no consumer group is joined": """
         auto.commit.interval.ms group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms

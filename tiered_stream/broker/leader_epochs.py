@@ -38,7 +38,7 @@ def leader_epoch_end_offsets(
 
     The end offset is exclusive. The leader's newest epoch ends at the log end. If the epoch in `epochs` is newer than
     all epochs of the leader, the result is (-1, -1). If the epoch in `epochs` is older than all epochs of the leader,
-    the result is that older epoch. Its end is then the start offset of the leader's first epoch.
+    the result is this epoch itself. Its end is then the start offset of the leader's first epoch.
 
     `patience_ms` None: `default.api.timeout.ms`.
 

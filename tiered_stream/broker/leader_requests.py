@@ -204,10 +204,13 @@ async def _ask_once(
 
 
 def _joined(reasons: Mapping[TopicPartition, str], earlier: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
-    """Return, by partition, the newest reason to repeat the request, and after it the last reason that was different.
+    """Return one text by partition: the newest reason to repeat the request, then the last earlier reason that differs.
 
-    The newest reason alone may only be that time ran out. `reasons` has the newest reasons by partition. `earlier` has
-    the result for the attempts before; an empty text stands for no reason.
+    The newest reason alone may only be that time ran out.
+
+    Args:
+        reasons: newest reasons, by partition.
+        earlier: results of this function for the attempts before; an empty text: there was no attempt before.
     """
     joined: dict[TopicPartition, str] = {}
     for partition, reason in reasons.items():
@@ -233,7 +236,10 @@ def _unavailable(
 
 
 def _first(request: LeaderRequest[A], reasons: Mapping[TopicPartition, str], before: str = "") -> str:
-    """Return a text with the first partition, the number of other partitions, `before`, and the partition's reason."""
+    """Return an error text: the first partition, the number of other partitions, `before`, and the partition's reason.
+
+    `reasons` has the reason to repeat the request, by partition. `before` is text that comes before the reason.
+    """
     partition, reason = min(reasons.items())
     others = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     return f"{request.subject(partition)}{others}: {before}{reason or 'no attempt was made'}"

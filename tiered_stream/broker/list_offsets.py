@@ -194,8 +194,8 @@ class BrokerOffsetReader(OffsetReader):
 
         Every offset is requested twice. A broker searches for a timestamp in remote storage first and then on its own
         disk (`RemoteLogOffsetReader`). If a segment moves to remote storage between the two searches, the broker misses
-        it, and returns a later offset or none. By the second request the segment is in remote storage. No response is
-        too early, so the earlier offset is returned.
+        the segment, and responds with a later offset or none. By the second request the segment is in remote storage.
+        No response is too early, so the earlier of the two offsets is returned.
         """
         first, second = (self._list(timestamps) for _ in range(2))
         earlier = {partition: _earlier(first[partition], second[partition]) for partition in timestamps}
@@ -254,7 +254,10 @@ class BrokerOffsetReader(OffsetReader):
 async def list_offsets(
     client: BrokerClient, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel, deadline: Deadline
 ) -> dict[TopicPartition, int]:
-    """Return the offset that `ListOffsets` gives for each partition. Runs on the network thread."""
+    """Request the offset for each partition's timestamp from its leader, and return it by partition; -1: none exists.
+
+    Runs on the network thread. Special timestamps, such as EARLIEST, are described at `ListOffsets`.
+    """
     request = ListOffsets(timestamps, isolation, client.config.request_timeout_ms)
     return await ask_leaders(client, request, timestamps, deadline)
 

@@ -54,8 +54,8 @@ class OffsetReader(ABC):
     def tiered_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return, by partition, the offset (exclusive) up to which the brokers have tiered the log.
 
-        Partitions that are not tiered or whose brokers do not know it are left out. This default implementation knows
-        none.
+        A partition is left out if it is not tiered, or if its brokers do not know the offset. The implementation in
+        this class leaves out all partitions.
         """
         return {}
 
@@ -70,7 +70,8 @@ class OffsetReader(ABC):
     def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str]]:
         """Return, by topic, the values of the settings in `names` that the reader can read, by setting name.
 
-        Topics of which the reader can read no settings are left out. This default implementation can read none.
+        Topics of which the reader can read no settings are left out. The implementation in this class leaves out all
+        topics.
         """
         return {}
 

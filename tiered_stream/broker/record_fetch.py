@@ -42,8 +42,8 @@ class FetchedRecords:
     """Records and log ends that one Fetch returned for a partition, from `fetch_offset` on.
 
     Args:
-        records: record batches as they are in the log. The first may begin below `fetch_offset`, the last may be cut
-            off. If they are large (64 KiB or more), they are a read-only view of the broker's response. Under
+        records: record batches as they are in the log. The first batch may begin below `fetch_offset`, and the last
+            batch may be cut off. Records of 64 KiB or more are a read-only view of the broker's response. Under
             read_committed they end below `last_stable_offset`.
         aborted_transactions: pairs of producer id and first offset for the aborted transactions in `records`; empty
             under read_uncommitted.
@@ -66,12 +66,12 @@ class FetchTerms:
     """Settings of a Fetch.
 
     Args:
-        max_bytes: the limit of the records of one partition (Kafka: `max.partition.fetch.bytes`).
+        max_bytes: the maximum of record bytes of one partition (Kafka: `max.partition.fetch.bytes`).
         max_wait_ms: the longest time that the broker waits for `min_bytes` (Kafka: `fetch.max.wait.ms`).
         min_bytes: the number of record bytes that the broker waits for (Kafka: `fetch.min.bytes`).
         topic_id: the id that the topic must have; the Fetch of another topic with this name raises TopicRecreatedError.
             None: any id.
-        response_bytes: the limit of the records of all partitions in a response; 0: `max_bytes`.
+        response_bytes: the maximum of record bytes of all partitions in a response; 0: `max_bytes`.
     """
 
     isolation: IsolationLevel
@@ -103,9 +103,10 @@ def fetch_records(
 async def fetch(
     client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, deadline: Deadline
 ) -> FetchedRecords:
-    """Fetch records of a partition from an offset on, as `fetch_records` does.
+    """Fetch records of a partition from an offset on, and return the result of one Fetch.
 
-    Runs on the network thread.
+    Runs on the network thread. Failed attempts are repeated until `deadline`. The result and the errors are described
+    at `fetch_records`.
     """
     request = RecordFetch(client, {partition: offset}, terms, client.config.client_rack)
     if terms.topic_id is not None and terms.topic_id != client.topic_id(partition.topic):

@@ -285,8 +285,8 @@ register_sasl_mechanism("AWS_MSK_IAM", _MskIam, overwrite=True)
 class _NoCredentialsError(ConfigurationError):
     """Error: AWS's chain has no credentials.
 
-    The request is repeated, because botocore finds no credentials either while the service that issues them does not
-    respond.
+    The request is repeated after this error, because botocore also finds no credentials if the service that issues them
+    does not respond for a while.
     """
 
 

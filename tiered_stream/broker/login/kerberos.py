@@ -54,14 +54,16 @@ _UNKNOWN = codes.KerberosFault(codes.Culprit.USER, "see the KDC's log, and krb5.
 
 @dataclass(frozen=True, slots=True)
 class KerberosIdentity:
-    """User of the logins. All three are None: the user of the default ticket cache or the default client key table.
+    """User of the logins.
+
+    If all fields are None, it is the user of the default ticket cache or of the default client key table. If both a
+    ticket cache and a key table are named, the key table is used only if the ticket cache has no valid ticket. If only
+    a key table is named, no ticket cache is used.
 
     Args:
         principal: name of the user, with or without the realm.
         keytab: path of the key table to get tickets with; None: no key table is named.
-        ticket_cache: ticket cache, such as a file's path; empty: the default ticket cache; None: it is not used.
-
-    If both are named, the ticket cache goes first, and the key table is used where the cache has no valid ticket.
+        ticket_cache: ticket cache, such as a file's path; empty: the default ticket cache; None: none is named.
     """
 
     principal: str | None
@@ -128,7 +130,7 @@ class KerberosLogin:
         self._lock = threading.Lock()
         self._running: dict[str, Future[None]] = {}
         self._prepared: dict[str, tuple[Any, bytes, float]] = {}
-        """By host: a context, its first message, and the time of the monotonic clock when it was made."""
+        """By host: a context, its first message, and the time of the monotonic clock when the context was made."""
 
     def usable(self, host: str) -> bool:
         """Return whether a context for a login at `host` is ready."""
@@ -185,7 +187,7 @@ class KerberosLogin:
             return context, context.step(None)
 
     def _credentials(self) -> Any:
-        """Return the user's credentials. The library gets a ticket for a key table, and gets it again in time."""
+        """Return the user's credentials. With a key table, the library gets the ticket, and renews it in time."""
         identity = self.identity
         if identity.keytab is not None and identity.ticket_cache is not None:
             with suppress(self._gssapi.exceptions.GSSError):  # as for Java, the key table is next

@@ -135,8 +135,8 @@ class RenewedLogin(Generic[T]):
         The token or the credentials are for every host, so `host` makes no difference.
 
         If a renewal is running, return its future, and start no thread. A renewal that still runs after 120 s has hung,
-        for example in a user's function or on a file of a dead server. Then start another renewal. It counts as hung
-        after twice that time, so that few threads hang.
+        for example in a user's function or on a file of a dead server. Then another renewal is started. Each further
+        renewal counts as hung only after twice the time of the one before, so that few threads hang.
 
         If the request fails while the last token is still valid, that token stays in use, and the future has no error.
         """

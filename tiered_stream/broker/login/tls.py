@@ -55,7 +55,12 @@ def _limit_versions(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def _limit_suites(context: ssl.SSLContext, values: ConfigValues) -> None:
-    """Limit `context` to `ssl.cipher.suites`. Python offers either all suites of TLS 1.3 or no TLS 1.3."""
+    """Limit `context` to the cipher suites in `ssl.cipher.suites`, if this property is set.
+
+    Raises:
+        ConfigurationError: the property names only some suites of TLS 1.3, because Python offers all or none of them.
+            Or a suite is unknown, or `ssl.enabled.protocols` allows none of the suites.
+    """
     listed = values.text("ssl.cipher.suites")
     names = {name.strip() for name in listed.split(",") if name.strip()}
     if not names:

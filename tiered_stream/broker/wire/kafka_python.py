@@ -1,8 +1,9 @@
 """Use of kafka-python's network layer and connections beyond its public interface.
 
-kafka-python's generated decoders take time that grows with the square of the length of an overlong varint. They also
-copy the rest of the message for each section of tagged fields: a response of 600 KB took half a minute. Our connections
-read responses with kafka-python's decoders that are not generated, which have neither problem.
+kafka-python has two decoders of a message: code that it generates from the message's schema, which it uses itself, and
+an interpreter of the schema. The generated code takes time that grows with the square of the length of an overlong
+varint. It also copies the rest of the message for each section of tagged fields: a response of 600 KB took half a
+minute. Our connections decode responses with the interpreter, which has neither problem.
 
 We change kafka-python in three places. A new connection gets our class, with our protocol and our read of the socket.
 Our mechanisms for SCRAM, AWS_MSK_IAM (`aws_login`) and GSSAPI (`kerberos`) are registered in place of kafka-python's,
@@ -71,7 +72,7 @@ class OwnRequest(ABC):
 
     kafka-python's connections choose the version (`BrokerVersionData.api_version`), ask the request for its bytes
     (`KafkaProtocol.send_request`), and decode the response by the request's header (`KafkaProtocol.receive_bytes`).
-    Flexible versions only (KIP-482).
+    Only flexible versions (KIP-482) are supported.
     """
 
     API_KEY: ClassVar[int]
@@ -115,7 +116,11 @@ class OwnRequest(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """Header of an `OwnRequest`. kafka-python also uses it as response class and as the response's header."""
+    """Header of an `OwnRequest`.
+
+    kafka-python asks a request's header for the class that decodes the response, and this class for the response's
+    header. An object of this class stands for all three.
+    """
 
     request: OwnRequest
     correlation_id: int
@@ -186,9 +191,7 @@ def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes,
 
 
 class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
-    """Protocol of a connection that caches Metadata responses.
-
-    It reads responses with kafka-python's decoders that are not generated.
+    """Protocol of a connection, which decodes responses with kafka-python's interpreter, and caches Metadata responses.
 
     Decoding the Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes stay the same, and the
     response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time,
@@ -222,9 +225,10 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class _PlainHeader:
-    """Header of a kafka-python request whose response is decoded with decoders that are not generated.
+    """Header of a kafka-python request whose response is decoded with the interpreter, not with generated code.
 
-    kafka-python also uses it as the response's class.
+    kafka-python asks a request's header for the class that decodes the response. This object stands for that class,
+    too.
     """
 
     header: Any
