@@ -51,10 +51,12 @@ class Locator(ABC):
     storage_check: StorageCheck | None = None
     """Check of the storage, which `locate` makes before it returns the first locations; None: no check is made."""
     limit: Callable[[PartitionRanges], PartitionRanges] | None = None
-    """Function that limits the ranges that `locate` locates; None: no range is limited."""
+    """Function that cuts or leaves out ranges before `locate` locates them; None: all ranges stay as they are."""
 
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        """Return the result of `find_locations`, after the check of the storage.
+        """Return by partition the locations of its offset range, as `find_locations` returns them.
+
+        The ranges are limited by `limit` first. The first locations are returned only after the check of the storage.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the locations cannot be determined.

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WhyBrokers:
-    """Reason for which brokers send tiered records: the metrics' name for it (`reason`), and a text for people."""
+    """Reason why brokers send tiered records: its name in metrics (`reason`), and its `text` in messages."""
 
     reason: str
     text: str
@@ -40,7 +40,8 @@ class WhyBrokers:
 class LogSource:
     """Offset reader and locator of one query; if `locator` is None, all records are read from the brokers.
 
-    `why_brokers` is the reason for which `locator` is None, unless `remote.log.locator=none` asks for the brokers.
+    `why_brokers` is the reason why `locator` is None. It is None if there is a locator, or if
+    `remote.log.locator=none` asks for the brokers.
     """
 
     offset_reader: OffsetReader

@@ -42,8 +42,8 @@ class Segments(Sequence[RemoteLogSegment]):
     """Segments of one partition, each of which becomes an object when it is asked for.
 
     `rows` are of the type `SEGMENT`. `data` has the leader epochs (`EPOCH`) and the custom metadata at the positions
-    that the rows name. The table of the metadata topic's records also joins the segments of several partitions; these
-    become no objects.
+    that the rows name. `SegmentTable` also joins segments of several partitions in one object of this class, and then
+    makes no `RemoteLogSegment` of them.
     """
 
     rows: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, SEGMENT))
@@ -53,7 +53,7 @@ class Segments(Sequence[RemoteLogSegment]):
 
     @classmethod
     def of(cls, segments: Iterable[RemoteLogSegment], codes: Iterable[tuple[int, int]] = repeat((0, 0))) -> Segments:
-        """Return columns of `segments`; `codes` are the slot and the state of each."""
+        """Return the columns of `segments`, which are of one partition; `codes` has each segment's slot and state."""
         if isinstance(segments, Segments):
             return segments
         rows, data, segment = [], bytearray(), None
@@ -132,19 +132,22 @@ class Segments(Sequence[RemoteLogSegment]):
 
 
 def data_sizes(rows: npt.NDArray[np.void]) -> Int64s:
-    """Return the sizes of the leader epochs and of the custom metadata of each row, one after the other."""
+    """Return two sizes in bytes for each row, one after the other: of its leader epochs and of its custom metadata."""
     return in_turns(rows["epochs"] * np.int64(_EPOCH.size), np.maximum(rows["custom"], 0))
 
 
 def in_turns(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Int64s:
-    """Return the numbers of two arrays in turns."""
+    """Return the numbers of two equally long arrays alternately, beginning with the first number of `first`."""
     numbers = np.empty(2 * len(first), np.int64)
     numbers[::2], numbers[1::2] = first, second
     return numbers
 
 
 def _gathered(data: npt.NDArray[np.uint8], at: Int64s, sizes: Int64s) -> tuple[npt.NDArray[np.uint8], Int64s]:
-    """Return the bytes of several ranges of `data`, one range after the other, and the start of each in the result."""
+    """Return the bytes of several ranges of `data`, one range after the other, and each range's start in this result.
+
+    The ranges begin at the positions `at` and have the sizes `sizes`.
+    """
     starts = _starts(sizes)
     index = np.repeat(at - starts, sizes)
     index += np.arange(len(index))

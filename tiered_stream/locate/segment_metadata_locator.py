@@ -74,7 +74,7 @@ class SegmentMetadataLocator(Locator):
         self._cache = IndexCache(fetcher, cache_bytes)
         self._positions = SegmentPositions(fetcher, self._cache)
         self._unreachable = UnreachableCount()
-        """Failures to reach the storage since the last call of `locate`, with which each micro-batch's splits begin."""
+        """Failures to reach the storage since the last call of `locate`, the first step to a micro-batch's splits."""
 
     @abstractmethod
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
@@ -306,7 +306,7 @@ class SegmentMetadataLocator(Locator):
     def _whole_location(
         self, visible: VisibleSegments, at: int, part: VisibleSegment, offsets: OffsetRange, needed: SegmentFilter
     ) -> _Located | None:
-        """Return the location (`_Located`) of `part`, `visible[at]`; None if an index must be read to find it.
+        """Return the location (`_Located`) of `part` (`visible[at]`); None if an index must be read to find it.
 
         No index is read if `offsets` cover the whole segment and there are no aborted transactions to search for. If
         `needed` is false for the segment, its location has the right offsets and no bytes.
@@ -324,7 +324,7 @@ class SegmentMetadataLocator(Locator):
     def _location_of(
         self, visible: VisibleSegments, part: VisibleSegment, at: int, offsets: OffsetRange
     ) -> SegmentLocation:
-        """Return the location of `offsets`, as far as `part`, `visible[at]`, has them, without aborted transactions."""
+        """Return the location of those `offsets` that `part` (`visible[at]`) has, without aborted transactions."""
         location = self._positions.location(part.segment, offsets.intersect(part.offsets))
         if location.bytes.end == part.segment.size and at in visible.overlapped:
             # If the log of this segment ends too early, records of the next one must not replace the missing records.

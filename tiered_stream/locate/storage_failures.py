@@ -33,9 +33,9 @@ LEFT_TO_BROKERS = (
     errors.StorageUnavailableError, errors.StorageObjectNotFoundError, errors.StorageFormatError,
     errors.SignedLocationError,
 )  # fmt: skip
-"""Failures of a segment that brokers make up for: failures that are known to pass, and failures of one segment alone.
+"""Storage errors after which brokers serve the segment: errors that may pass, and errors about one segment alone.
 
-Any other response means that the settings must change, unless the storage gives other segments.
+Any other error means that the settings must change, unless the storage returns other segments.
 """
 
 log = logging.getLogger(__name__)
@@ -50,10 +50,11 @@ The brokers then serve all further segments. Each failure may take a whole timeo
 
 
 class StorageCheck:
-    """Check that the storage returns segments: one byte of one segment for each of the two sources of object keys.
+    """Check at the start of a query that the storage returns segments, by one byte of each of two segments.
 
-    Either a segment's metadata or the settings name the keys of its objects. If `falls_back` is false, every error of
-    the storage is raised, because no broker replaces the storage.
+    Either a segment's own metadata or the settings name the keys of its objects. One segment is read for each of these
+    two sources of keys. If `falls_back` is false, errors in `LEFT_TO_BROKERS` are raised, because no broker replaces
+    the storage.
     """
 
     def __init__(self, fetcher: RemoteStorageFetcher, *, falls_back: bool) -> None:
@@ -77,8 +78,8 @@ class StorageCheck:
         Raises:
             StorageBucketNotFoundError: the bucket or folder does not exist.
             ConfigurationError: the settings name a bucket, folder or key prefix that does not have the segments.
-            StorageError: the storage refuses all these objects (StorageAccessError, or another response that brokers do
-                not make up for), or it fails otherwise, and the query does not fall back to brokers.
+            StorageError: the error is not in `LEFT_TO_BROKERS`, and the storage returns no other segment either. Or the
+                error is in `LEFT_TO_BROKERS`, and the query does not fall back to brokers.
         """
         for location in locations[:: len(locations) // _MAX_SAMPLES + 1]:
             by_metadata = self._fetcher.placed_by_metadata(location.segment)
@@ -204,7 +205,7 @@ class SegmentsLeftOut:
             StorageBucketNotFoundError: the bucket or folder does not exist.
             ConfigurationError: the settings name a bucket, folder or key prefix that does not have the segments.
             StorageError: `work` raises it, and `falls_back` is false. Or the error is not in `LEFT_TO_BROKERS`, and
-                the storage gives no other segment either.
+                the storage returns no other segment either.
         """
         error: errors.StorageError | None = None
         if not self._unreachable.is_full:
@@ -237,9 +238,12 @@ class SegmentsLeftOut:
             )  # fmt: skip
 
     def _check_place(self, segment: RemoteLogSegment, missing: errors.StorageObjectNotFoundError) -> None:
-        """Check whether the settings lead to the wrong place: by `segment`, and by one segment with the other source.
+        """Check whether the settings lead to the wrong place, by two segments with different sources of object keys.
 
-        There are two sources of a segment's object keys: the segment's own metadata, or the settings.
+        One of them is `segment`. The source of a segment's object keys is its own metadata, or the settings.
+
+        Raises:
+            ConfigurationError: the settings lead to the wrong place.
         """
         has_access = partial(self._has_access, segment)
         check_place(self._fetcher, segment, missing, has_access)

@@ -51,7 +51,7 @@ class VisibleSegments(Sequence[VisibleSegment]):
 
     @classmethod
     def of(cls, parts: Iterable[VisibleSegment]) -> VisibleSegments:
-        """Return the entries `parts`, which are of one partition."""
+        """Return the entries `parts`, which are of one partition, in the form of this class."""
         parts = tuple(parts)
         starts, ends = ([part.offsets.start for part in parts], [part.offsets.end for part in parts])
         segments = Segments.of(part.segment for part in parts)
@@ -81,11 +81,11 @@ class VisibleSegments(Sequence[VisibleSegment]):
 
     @cached_property
     def _last(self) -> VisibleSegment:
-        """Last entry: always the same object, so it shows a cache that the entries are the same."""
+        """Last entry. It is always the same object, so that a cache can see by it that the entries have not changed."""
         return self._made(-1)
 
     def column(self, name: str) -> Int64s:
-        """Return the column `name` (`segment_columns.SEGMENT`) of the entries' segments."""
+        """Return a field of each entry's segment, in the order of entries; `name` is from `segment_columns.SEGMENT`."""
         values: Int64s = self.segments.rows[name][self.rows]
         return values
 
@@ -102,7 +102,7 @@ class VisibleSegments(Sequence[VisibleSegment]):
 
     @cached_property
     def overlapped(self) -> frozenset[int]:
-        """Indexes of the entries before whose visible end the next entry's segment begins."""
+        """Indexes of the entries whose visible end lies after the base offset of the next entry's segment."""
         return frozenset(np.flatnonzero(self.column("base")[1:] < self.ends[:-1]).tolist())
 
     @cached_property

@@ -83,15 +83,18 @@ class SegmentCopy(NamedTuple):
 
 @lru_cache(1 << 12)
 def _id_in(folder: str) -> UUID:
-    """Return the topic id at the end of the name of a topic's folder, of which each listing has a million copies."""
+    """Return the topic id at the end of the name of a topic's folder.
+
+    Results are cached, because a listing may have the same name a million times.
+    """
     return uuid_from_text(folder[-22:])
 
 
 class CopyListing:
     """Listing of the copies below key prefixes of a store, and reader of their manifests.
 
-    A segment that `read_manifest` finds below another prefix than the first gets custom metadata with that prefix.
-    Fetchers use the prefix in the custom metadata. `plugin_prefix` is the prefix of the plugin's properties in errors.
+    If `read_manifest` finds a segment below another key prefix than the first, the segment gets custom metadata with
+    this prefix, which fetchers use. `plugin_prefix` is the prefix of the plugin's properties, for errors.
     """
 
     def __init__(self, store: ObjectStore, prefixes: Sequence[str], manifest_limit: Limit, plugin_prefix: str) -> None:
@@ -109,7 +112,7 @@ class CopyListing:
         return chain.from_iterable(self._copies_below(prefix, start) for prefix in self._prefixes)
 
     def of_topics(self, topics: Collection[str]) -> dict[str, dict[SegmentCopy, Suffixes]]:
-        """Return by topic its copies, and by copy the suffixes of the copy's missing objects.
+        """Return, for each topic, a dictionary of its copies with the suffixes of each copy's missing objects.
 
         At most `_MAX_LISTED_ALONE` topics are listed one by one, and more topics by one listing of the whole archive. A
         copy is left out if a finished copy below an earlier prefix has the same path.

@@ -37,7 +37,7 @@ class ArchiveLocator(SegmentMetadataLocator):
         return self._archive.missing_objects(partition, offsets)
 
     def _stable(self, ranges: PartitionRanges) -> PartitionRanges:
-        """Return `ranges`; under read_committed, no range ends after the archive's last stable offset.
+        """Return `ranges`; under read_committed, each is cut at its partition's last stable offset in the archive.
 
         A transaction that is open at the last stable offset stays undecided forever.
         """

@@ -101,7 +101,7 @@ class ArchiveOffsetReader(OffsetReader):
         self._archive.close()
 
     def _for_timestamp(self, archived: ArchivedPartition, timestamp: int) -> int | None:
-        """Return the partition's first offset at or after `timestamp` (ms); None: no such record below its end.
+        """Return the first offset at or after `timestamp` (ms); None: no record before the partition's end has one.
 
         The timestamps EARLIEST and LATEST give the partition's start and end.
         """

@@ -70,8 +70,8 @@ _Segments = tuple[RemoteLogSegment, ...]
 class _Topic:
     """Topic in the archive: its segments, and the copies of segments that lack objects.
 
-    `segments` has the segment of each finished copy. `incomplete` has the suffixes of the missing objects of each other
-    copy.
+    `segments` has the segment of each finished copy. `incomplete` has, for each other copy, the suffixes of its missing
+    objects.
     """
 
     topic_id: UUID
@@ -90,7 +90,7 @@ class _Topic:
 class Archive:
     """Archive of topics below given key prefixes of a store; topics are listed on first use and by `refresh`.
 
-    `close` closes the store, but not the fetcher.
+    `close` does not close the fetcher.
 
     Args:
         configured: the place in the settings.
@@ -240,7 +240,7 @@ class Archive:
         return self._parsed(segment, IndexType.PRODUCER_SNAPSHOT, open_transactions)
 
     def close(self) -> None:
-        """Wait for the threads to end."""
+        """Cancel requests that have not begun, and wait for the threads to end."""
         if self._search is not None:
             wait([self._search])
         self._executor.shutdown(wait=True, cancel_futures=True)

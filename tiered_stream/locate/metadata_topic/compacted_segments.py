@@ -81,8 +81,8 @@ class CompactedSegments:
         """Return the segment `finished` with the metadata that the storage keeps of it; the result is cached.
 
         Return None if the keys of the segment's objects are unknown, or the storage has no valid metadata of the
-        segment. With `falls_back`, also return None if the storage fails, or is not asked because `unreachable` is
-        full; this result is not cached.
+        segment. With `falls_back`, also return None if the storage fails, or could not be reached too often before
+        (`unreachable`); this result is not cached.
         """
         named = _identified(partition, finished, starts)
         if named is None:

@@ -112,9 +112,9 @@ class _LogPart:
 
 @dataclass(slots=True)
 class _LogState:
-    """State of topics, as the records say that were read from one metadata partition.
+    """States of topics that result from the records read from one metadata partition.
 
-    The keys of `topics` are the bytes of topic ids.
+    `topics` has the states by topic id (as bytes). `table` is the table with the segments of all these topics.
     """
 
     topics: dict[bytes, TopicState] = field(default_factory=dict)
@@ -300,7 +300,7 @@ class MetadataLog:
             state.unsaved_records = 0
 
     def _last_batch(self, log_partition: TopicPartition, position: int) -> LastBatch | None:
-        """Return the batch that has the offset before `position`; None if that batch cannot be fetched."""
+        """Return base offset and CRC of the batch that has the offset before `position`; None: it cannot be fetched."""
         try:
             records = self._fetch_once(log_partition, position - 1, 1).records
             _, base_offset, _ = next(whole_batches(records))
@@ -314,9 +314,9 @@ class MetadataLog:
 
 
 def _can_scan() -> bool:
-    """Return false without numba, which a gateway as one file leaves out because numba is larger than all of that file.
+    """Return whether numba is installed, which the compiled scan needs. Without numba, plain Python reads the records.
 
-    Plain Python then reads the metadata topic.
+    A gateway as one file leaves numba out, because numba is larger than the whole file.
     """
     return importlib.util.find_spec("numba") is not None
 
@@ -343,9 +343,10 @@ def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedReco
 def _values(
     data: bytes | memoryview, topics: Mapping[bytes, TopicState], *, scans: bool
 ) -> Iterator[tuple[int, Iterator[Value | UsualRecords]]]:
-    """Yield the offset after one or several batches, and the values in these batches that may concern the topics.
+    """Yield pairs: the offset after one or several batches, and an iterator of the records' values in these batches.
 
-    If `scans` is true, the compiled scan reads `data`. Otherwise the values of all topics are yielded.
+    If `scans` is true, the compiled scan reads `data`, and yields only values that may concern `topics`. Otherwise the
+    values of all topics are yielded.
     """
     if not scans:
         return read_values(data)

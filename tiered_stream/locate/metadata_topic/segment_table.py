@@ -46,7 +46,7 @@ TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
 _STATES = tuple(RemoteLogSegmentState)
 _FINISHED, _GONE = RemoteLogSegmentState.COPY_SEGMENT_FINISHED, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 _UPDATE = len(_STATES)
-"""Number that is added to the state in a row of an update, which does not have the fields of a segment."""
+"""Number that is added to the state in the row of an update, which does not have all fields of a segment."""
 _ALONE = _UPDATE + _FINISHED
 _NEXT = np.array([
     # Row of a segment in the states 0 to 3, or of an update to them.
@@ -57,7 +57,7 @@ _NEXT = np.array([
     (0, 1, 2, 3, 3, _ALONE, 3, 3),
     (1, 1, 2, 3, 3, _ALONE, 3, 3),  # only an update is known, which says that the copy is finished
 ], np.int16)  # fmt: skip
-"""State that follows a state when a row is applied."""
+"""State of a segment after a row is applied, by the state before and the state in the row."""
 _FIELDS, _CUSTOM = 1, 2
 _TAKEN = np.array([
     (3, 3, 3, 3, 2, 2, 2, 2),
@@ -67,9 +67,12 @@ _TAKEN = np.array([
     (3, 3, 3, 3, 3, 3, 3, 3),
     (1, 3, 3, 3, 3, 3, 3, 3),
 ], np.int16)  # fmt: skip
-"""Parts that the segment takes from the row that is applied: `_FIELDS`, `_CUSTOM` (metadata), or both."""
+"""Parts that a segment takes from the applied row, by the state before and the state in the row.
+
+A sum of `_CUSTOM` (the custom metadata) and `_FIELDS` (all other fields); 0: it takes only the new state.
+"""
 _MIN_SETTLED = 1 << 16
-"""Minimum number of rows that wait to be applied before they are applied although nothing asks for the segments."""
+"""Minimum number of waiting rows that are applied even if nothing asks for the segments."""
 _OFFSET = Struct(">q")
 
 
@@ -90,7 +93,7 @@ class LoneUpdate:
 class _KnownSegments:
     """Segments of one partition, with their states; a row in the state `_ALONE` is an update of which no more is known.
 
-    An object does not change, so it shows a reader that the segments are the same.
+    The object never changes. So if a reader gets the same object again, the segments have not changed.
     """
 
     segments: Segments
@@ -129,19 +132,19 @@ class SegmentTable:
     may have removed the record of the copy's start. So memory is bounded by the segments that exist.
 
     The table is for the topics of one metadata partition. A record becomes a row. Rows wait until something asks for
-    the segments, and are then applied together. The state of a segment is itself the row of a record. Thread-safe.
+    the segments, and are then applied together. A segment is itself kept as a row. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._slots: dict[UUID, dict[TopicIdPartition, int]] = {}
-        """Index in `_known` of each partition, by topic id."""
+        """By topic id and partition, the slot of the partition: its index in `_known`."""
         self._known: list[_KnownSegments] = []
         self._deleted: set[int] = set()
         self._single: list[tuple[RemoteLogSegment, tuple[int, int]]] = []
-        """Segments, with slot and state, of the last records that wait."""
+        """Segments of the last records that wait, each with its slot and its state, in the order of the records."""
         self._waiting: list[Segments] = []
         self._count, self._limit = 0, _MIN_SETTLED
-        """Number of rows that wait, and the number from which on they are applied although nothing asks for them."""
+        """Number of waiting rows, and the number at which they are applied even if nothing asks for the segments."""
         self._lock = Lock()
 
     def partitions(self) -> tuple[TopicIdPartition, ...]:
@@ -168,7 +171,7 @@ class SegmentTable:
             self._wait(1)
 
     def apply_rows(self, rows: Segments, partitions: Sequence[TopicIdPartition]) -> None:
-        """Apply rows, of which `slot` is an index in `partitions`, in the order of the metadata partition."""
+        """Apply rows in the order of the metadata partition; the `slot` in each row is an index in `partitions`."""
         with self._lock:
             slots = np.array([self._slot(partition) for partition in partitions], np.int32)
             rows.rows["slot"] = slots[rows.rows["slot"]]
@@ -184,7 +187,7 @@ class SegmentTable:
         return self._known_of(partition).finished
 
     def lone_updates(self, partition: TopicIdPartition) -> tuple[LoneUpdate, ...]:
-        """Return the partition's segments with only an update, sorted by end offset; unknown end offsets come first."""
+        """Return the segments of which only an update is known, sorted by end offset; unknown end offsets are first."""
         return self._known_of(partition).alone
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
@@ -240,7 +243,7 @@ class SegmentTable:
         self._limit = max(_MIN_SETTLED, sum(len(known.segments) for known in self._known))
 
     def packed(self, topic_id: UUID) -> bytes:
-        """Return the segments of a topic as bytes (`unpack`)."""
+        """Return the segments of a topic as bytes, which `unpack` reads."""
         with self._lock:
             self._settle()
             slots = self._slots.get(topic_id, {})
@@ -274,7 +277,10 @@ class SegmentTable:
 
 
 def _applied(rows: Segments) -> Segments:
-    """Return the state of each segment after all its rows were applied one after the other."""
+    """Return one row for each segment, which results from all its rows, applied in their order.
+
+    Segments whose deletion is finished are left out.
+    """
     keys = [rows.rows[name] for name in ("low", "high", "slot")]
     order = np.lexsort(keys)
     ordered = rows.rows[order]
@@ -320,7 +326,7 @@ class TopicState:
         return unreadable[2] if unreadable else None
 
     def packed(self, topic_id: bytes) -> bytes:
-        """Return the state of the topic `topic_id` as bytes (`restore_topic`)."""
+        """Return the state of the topic `topic_id` as bytes, which `restore_topic` reads."""
         unreadable = [
             _OFFSET.pack(offset) + flexible.compact_bytes(value) for offset, value, _ in self._unreadable.values()
         ]
@@ -373,9 +379,9 @@ def _named(topics: Mapping[bytes, TopicState], value: bytes) -> list[bytes]:
 
 
 def apply_rows(topics: Mapping[bytes, TopicState], records: UsualRecords, start: int, end: int) -> None:
-    """Apply the records with offsets from `start` to `end` (exclusive), as `apply_record` does for one record.
+    """Apply the records with offsets from `start` to `end` (exclusive) to the states of the topics that they name.
 
-    The topics share a table.
+    Records that a topic's state already includes are skipped. The topics share a table.
     """
     states = [topics[topic_id] for topic_id in records.topic_ids]
     first = np.array([max(start, topic.position) for topic in states], np.int64)
