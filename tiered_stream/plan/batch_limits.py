@@ -45,7 +45,7 @@ def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: 
 
 
 def ends_at_segments(backlog: Backlog, ends: PartitionOffsets) -> dict[TopicPartition, int]:
-    """Return by partition its end, moved back to the last segment end at or below it.
+    """Return the `ends` of a micro-batch by partition, each moved back to the last segment end at or below it.
 
     An end stays unchanged if it is the log's end, or if no segment ends between the partition's start and this end. So
     a batch always makes progress.
@@ -152,8 +152,8 @@ def _ends_inside(backlog: Backlog, inside: dict[TopicPartition, _EndInside]) -> 
 class _Spans:
     """Spans (`_Span`) that a range of offsets consists of, in offset order, as parallel arrays.
 
-    Each second span, from the first on, is of offsets that are not tiered, and may be empty. The others are of the
-    entries of `segments`.
+    The first, the third and each further odd span has offsets that are not tiered, and may be empty. The second, the
+    fourth and each further even span has the offsets of one entry of `segments`.
     """
 
     segments: VisibleSegments
@@ -219,9 +219,10 @@ class Backlog:
 
     @cached_property
     def segments(self) -> Mapping[TopicPartition, VisibleSegments]:
-        """Tiered segments, by partition, that hold offsets of its range, or the offset before the range.
+        """Tiered segments by partition: they hold offsets of the partition's range, or the offset before the range.
 
-        Offsets that are not tiered are assumed to have as many bytes per offset as these segments.
+        Offsets that are not tiered are assumed to have as many bytes per offset as these segments. The mapping is empty
+        if there is no locator.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the segments cannot be determined.

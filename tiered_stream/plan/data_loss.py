@@ -100,8 +100,9 @@ def within_log(
 ) -> dict[TopicPartition, OffsetRange]:
     """Return `ranges`, cut to the offsets from `earliest` to `latest` that the logs hold.
 
-    A range is not cut at a bound that `earliest` or `latest` does not have. Spark notices missing offsets only while it
-    reads (`KafkaDataConsumer`), but this check comes before the read.
+    If `earliest` lacks a partition, its range is not cut at its start. If `latest` lacks a partition, its range is not
+    cut at its end. Spark notices missing offsets only while it reads (`KafkaDataConsumer`), but this check comes before
+    the read.
 
     Raises:
         DataLossError: a range that is not empty reaches beyond its log, and the policy is to fail.

@@ -1,7 +1,8 @@
 """Check whether a query leaves all tiered offsets to the brokers, although its options ask for the storage.
 
-The planner cannot see this in the locations alone: a query that starts at the tail has none either. So the brokers are
-asked up to where the partitions are tiered, once, and only if the first micro-batch has no location.
+The planner cannot see this in the locations alone, because a query that starts near the log's end has no locations,
+either. So if the first micro-batch has no location, the brokers are asked once up to which offsets the partitions are
+tiered.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class LeftToBrokers:
             )
 
     def marked(self, splits: Sequence[Split], plan_again: Callable[[], Sequence[Split]]) -> Sequence[Split]:
-        """Return the splits of a micro-batch; a split that the brokers must send needlessly has `why_brokers`.
+        """Return the splits of a micro-batch. A split without locations whose offsets are tiered gets `why_brokers`.
 
         Args:
             plan_again: plans the same micro-batch again. It is called once, because segments may have become tiered

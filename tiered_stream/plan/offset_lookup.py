@@ -53,8 +53,8 @@ class OffsetLookup:
     """Look-ups of partitions and offsets of one subscription by an `OffsetReader`, with up to `attempts` attempts.
 
     Attempts are `interval_ms` apart. Each method raises the reader's error after the last attempt. `sleep` takes
-    seconds. `topics_seen` has the topics that a look-up has found. A topic that was never found is looked up again only
-    if `awaits_topics` is true.
+    seconds. `topics_seen` has the topics that look-ups have found. If no topic was found yet, an unknown topic is
+    looked up again only if `awaits_topics` is true.
     """
 
     reader: OffsetReader
@@ -79,8 +79,8 @@ class OffsetLookup:
     def retrying(self, request: Callable[[], T]) -> T:
         """Return the result of `request`, which is called again after a retriable error.
 
-        It is also called again if a topic is unknown, but was found before, because some brokers learn of topics late.
-        The error of the last attempt is raised.
+        It is also called again if a topic is unknown, and `awaits_topics` is true or look-ups have found topics before,
+        because some brokers learn of topics late. The error of the last attempt is raised.
         """
         for attempt in range(1, self.attempts):
             try:
@@ -94,11 +94,11 @@ class OffsetLookup:
         return request()
 
     def assignment(self) -> Assignment:
-        """Return the partitions of the subscription that exist now, with retries; see the function `assigned`."""
+        """Return the partitions of the subscription that exist now, and their topics' ids, with retries."""
         return self.retrying(self.assigned)
 
     def assigned(self) -> Assignment:
-        """Return the partitions of the subscription that exist now, without retries; see the function `assigned`."""
+        """Return the partitions of the subscription that exist now, and their topics' ids, without retries."""
         found = assigned(self.subscription, self.reader)
         self.topics_seen.update(partition.topic for partition in found.partitions)
         return found
@@ -158,9 +158,9 @@ class OffsetLookup:
     def _latest(
         self, partitions: frozenset[TopicPartition], known: PartitionOffsets
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Return the ends of `partitions` as `latest` does, and the last stable offsets of some of them.
+        """Return two mappings by partition: the ends that `latest` describes, and last stable offsets.
 
-        A partition's last stable offset is returned if an open transaction keeps its end below its `known` offset.
+        The second mapping has only the partitions whose ends an open transaction keeps below their `known` offsets.
         """
         if not partitions:
             return {}, {}

@@ -24,7 +24,7 @@ _GIB = 1 << 30
 
 
 def check_demanded_splits(sizes: Collection[int], min_partitions: int | None, max_records: int | None) -> None:
-    """Check that the splits which options alone demand fit into the driver's memory, before any of them is made.
+    """Check that the splits that two options demand fit into the driver's memory, before any split is made.
 
     Args:
         sizes: numbers of offsets of the partitions.
@@ -32,7 +32,7 @@ def check_demanded_splits(sizes: Collection[int], min_partitions: int | None, ma
         max_records: value of `maxRecordsPerPartition`; None: it is not set.
 
     Raises:
-        ConfigurationError: they do not fit.
+        ConfigurationError: the splits do not fit.
     """
     if max_records:
         count = sum(-(-size // max_records) for size in sizes)
@@ -45,11 +45,11 @@ def check_demanded_splits(sizes: Collection[int], min_partitions: int | None, ma
 def check_plan_fits(uncut: Iterable[Split], split_bytes: int) -> None:
     """Check that the splits into which `uncut` is cut fit into the driver's memory.
 
-    They have about `split_bytes` each, and at least one offset. If they did not fit, the system would kill a process of
-    the driver while it plans, which names no reason.
+    Each of the resulting splits has about `split_bytes`, and at least one offset. If they did not fit, the system would
+    kill a process of the driver while it plans, and would name no reason.
 
     Raises:
-        ConfigurationError: they do not fit.
+        ConfigurationError: the splits do not fit.
     """
     size = count = 0
     for split in uncut:

@@ -130,7 +130,10 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
 def _decided(
     ranges: Mapping[TopicPartition, OffsetRange], undecided: PartitionOffsets
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the ranges of the partitions in `undecided`, which end at the last stable offsets there; warn of each."""
+    """Return the ranges of the partitions in `undecided`, cut at their last stable offsets, and log warnings.
+
+    `undecided` has last stable offsets, by partition.
+    """
     for partition, stable_offset in sorted(undecided.items()):
         logger.warning(
             "offsets up to %d of %s were requested, but a transaction is open from offset %d on (last stable offset). "
@@ -179,7 +182,10 @@ def _offsets_of(
 ) -> dict[TopicPartition, int]:
     """Return by partition the offset that the consumer group `group` has committed.
 
-    A partition without a committed offset gets EARLIEST or LATEST, as `no_match` says.
+    A partition without a committed offset gets EARLIEST or LATEST if `no_match` is `earliest` or `latest`.
+
+    Raises:
+        ConfigurationError: a partition has no committed offset, and `no_match` is `error`.
     """
     committed = reader.committed(group, partitions)
     without = [partition for partition, offset in committed.items() if offset is None]
@@ -198,6 +204,9 @@ def _offsets_for(
     """Return by partition the first offset at or after its timestamp (ms).
 
     As in Kafka, the timestamp -1 gives LATEST, and -2 gives EARLIEST. A partition without such an offset gets LATEST.
+
+    Raises:
+        ConfigurationError: a partition has no such offset, and `no_match` is `error`.
     """
     words = {partition: timestamp for partition, timestamp in timestamps.items() if timestamp in (EARLIEST, LATEST)}
     times = {partition: timestamp for partition, timestamp in timestamps.items() if partition not in words}

@@ -78,12 +78,12 @@ class StreamPlanner:
     def next_end(self, start: PartitionOffsets, *, limited: bool) -> PartitionOffsets:
         """Return the end offsets of the micro-batch from `start`, or `start` itself if there is nothing to read yet.
 
-        The notes of the returned offsets have the topics' ids, the start of a first micro-batch, and the known end of a
-        bounded stream.
-        If there is a new note of the end, the micro-batch may be empty, so that the offset log stores the note.
+        The returned offsets have notes (`StreamOffsets.notes`): the topics' ids, the start of a first micro-batch, and
+        the known end of a bounded stream. If the note about the end has changed, the micro-batch may be empty, so that
+        the offset log stores the note.
 
         Args:
-            limited: the options with limits `…PerTrigger` apply. If not, no other batch follows this one.
+            limited: true if the options `…PerTrigger` limit the micro-batch; false: no other batch follows this one.
 
         Raises:
             ConfigurationError: the start position in the options does not fit the partitions.
@@ -151,7 +151,13 @@ class StreamPlanner:
         return self._latest or {}
 
     def _take_over(self, notes: Notes) -> None:
-        """Take over the topics' ids in the checkpoint, once for each topic: ids that changed later were reported."""
+        """Add the topics' ids in the checkpoint's `notes` to the known ids, once for each topic.
+
+        An id that changed later was reported when it changed.
+
+        Raises:
+            DataLossError: a known id differs from the id in the notes, and the policy is to fail.
+        """
         ids = {topic: topic_id for topic, topic_id in notes.topic_ids.items() if topic not in self._noted}
         check_topic_ids(ids, self.topic_ids, self._data_loss)
         self.topic_ids = {**ids, **self.topic_ids}
@@ -162,7 +168,7 @@ class StreamPlanner:
         self.topic_ids.update(assignment.topic_ids)
 
     def _waits(self, start: PartitionOffsets, latest: PartitionOffsets) -> bool:
-        """Return whether `minOffsetsPerTrigger` delays the batch; if not, keep the current time as the last trigger's.
+        """Return whether `minOffsetsPerTrigger` delays the batch. If it does not, the last trigger's time is now.
 
         Under AvailableNow, the option never delays a batch, because the run would end before its target.
         """

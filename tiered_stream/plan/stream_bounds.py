@@ -61,10 +61,10 @@ class FirstBatch:
             return cls(fitted_initial_offsets(options, lookup), error)
 
     def check(self) -> None:
-        """Check that the batch can be planned in this run.
+        """Check that the batch can be planned in this run. Log a warning once if the stream will never read a record.
 
         Raises:
-            ConfigurationError: `starting.initial_offsets` has raised it.
+            ConfigurationError: the error `refused` of the start position in the options.
         """
         if self.refused is not None:
             raise self.refused
@@ -186,7 +186,7 @@ class StreamEnd:
 
     @property
     def written(self) -> KnownEnd | None:
-        """Facts about the end that the options do not give; None: there are none."""
+        """Time and end offsets that were found for the end, and are not in the options; None: nothing was found yet."""
         return self._known if self._known.time_ms is not None or self._known.offsets else None
 
     def within(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
@@ -214,7 +214,10 @@ class StreamEnd:
         return within
 
     def _continue(self, written: KnownEnd | None) -> None:
-        """Take over the end from the notes of the checkpoint, or resolve a time before now if there is none."""
+        """Take over the known end from the checkpoint's note `written`, if it is for the same ending options.
+
+        Without such a note, an end that the options give as a time before now becomes a fixed time.
+        """
         if written is not None and written.position == self._known.position:
             self._known = replace(written, offsets={**self._known.offsets, **written.offsets})
         elif isinstance(self._given, BeforeNow) and self._known.time_ms is None:
@@ -249,7 +252,14 @@ class StreamEnd:
         return {}
 
     def _find_ends(self, times: Mapping[TopicPartition, int], latest: PartitionOffsets) -> None:
-        """Keep the end of each partition whose time gives one by now."""
+        """Look up and keep the end of each partition: the first offset at or after its time.
+
+        If there is no such offset, and the time has come, the log's end is kept.
+
+        Args:
+            times: time in ms at which a partition ends, by partition.
+            latest: ends of the logs.
+        """
         times = {partition: time_ms for partition, time_ms in times.items() if partition not in self._known.offsets}
         if not times:
             return

@@ -26,8 +26,8 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1
 class CopyLag:
     """Condition under which brokers copy a topic's closed segment to the tier.
 
-    The segment is copied at the age `ms`, or when `bytes` bytes of newer log follow it, whichever comes first. None
-    means that this bound does not exist. `settings` are the topic's settings that define the bounds, as text.
+    The segment is copied at the age `ms`, or when `bytes` bytes of newer log follow it, whichever comes first. If `ms`
+    or `bytes` is None, there is no such bound. `settings` are the topic's settings that define the bounds, as text.
     """
 
     ms: int | None
@@ -36,7 +36,7 @@ class CopyLag:
 
     @property
     def is_unbounded(self) -> bool:
-        """True if neither bound exists, so that the brokers never copy a segment of the topic."""
+        """True if neither `ms` nor `bytes` limits the delay, so that the brokers never copy a segment of the topic."""
         return self.ms is None and self.bytes is None
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLa
 
 
 def _effective(lag: int, configs: Mapping[str, str], unit: str) -> int:
-    """Return the bound (ms or bytes) that the value `lag` of a copy lag setting means; negative: there is no bound.
+    """Return the limit of the delay (ms or bytes) that a copy lag setting with the value `lag` sets; negative: none.
 
     The value -1 stands for the topic's local retention. The local retention may in turn stand for the topic's
     retention.
