@@ -29,7 +29,7 @@ class GaugeByTopic(Collector):
 
 
 class GatewayMetrics:
-    """Prometheus metrics of one gateway, in a separate `CollectorRegistry` (`registry`)."""
+    """Prometheus metrics of one gateway, in a `CollectorRegistry` (`registry`) with no other metrics."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -70,7 +70,7 @@ async def _serve(settings: GatewaySettings) -> None:
 
 
 def name_signed_host(settings: GatewaySettings) -> None:
-    """Log the service that signed URLs lead to, if readers without storage settings have to list it."""
+    """Log the host that signed URLs lead to, if readers without storage settings need it in an option."""
     storage = settings.storage
     endpoint = storage.s3_endpoint_url or storage.gcs_endpoint_url or storage.azure_endpoint_url
     if not endpoint or not settings.signed_location_seconds:

@@ -174,7 +174,7 @@ class LocationResponses:
     ) -> dict[TopicIdPartition, PartitionResponse]:
         """Return the response for each readable partition: its segment locations, and the offset where they end.
 
-        Partitions that do not exist, or whose segments cannot be looked up, are left out.
+        A partition is left out if it does not exist, its segments cannot be looked up, or its leader does not respond.
 
         Args:
             readable: the partitions that the client may read.

@@ -145,7 +145,8 @@ def _limited(body: bytes, version: int, feature_version: int, error_code: int) -
     response is not changed. The result is cached, because all clients get the same response.
 
     Args:
-        error_code: written into the response in place of the broker's 0.
+        version: version of `body`, and of the result.
+        error_code: error code of the result, in place of the broker's 0.
     """
     reader = Reader(body)
     if reader.unpack(_ERROR_CODE) != (0,):

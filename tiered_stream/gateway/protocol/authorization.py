@@ -54,7 +54,7 @@ class ReadablePartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionResponse:
-    """Encoded segment locations of one partition, complete up to `located_end` (exclusive); None if it has none."""
+    """Encoded locations (`segments`) of a partition's requested offsets below `located_end`; None: there are none."""
 
     segments: bytes | None
     located_end: int

@@ -26,7 +26,10 @@ _MAX_API_VERSIONS_BYTES = 16 << 10  # bytes for client id, software name and ver
 
 
 class Handling(Enum):
-    """Treatment of a response: passed on unread, rewritten, filled with locations, or not passed on (a probe)."""
+    """Treatment of a response by the gateway: pass it on unread, rewrite it, fill it with locations, or keep it.
+
+    The gateway keeps responses to its own requests (probes).
+    """
 
     PASS = "passed"  # noqa: S105 - no password
     REWRITE = "rewritten"

@@ -60,7 +60,7 @@ class LocationRequest:
 
 
 def may_ask(head: RequestHead, content: bytes) -> bool:
-    """Return whether a request may ask for locations: a quick check, which `location_request` must confirm.
+    """Return whether a request possibly asks for locations, by a quick check, which `location_request` must confirm.
 
     Args:
         content: the request's first `ConnectionState.bytes_needed` bytes.

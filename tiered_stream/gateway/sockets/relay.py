@@ -213,12 +213,12 @@ class Relay:
             raise
 
     async def _wait_for_login(self, request: str) -> None:
-        """Send the broker a probe and wait until its response shows that the client has logged in.
+        """Send the broker an empty Fetch (`probe_login`), and wait until its response shows the client's login.
 
-        Return at once if an earlier probe has shown the login, or if brokers ask for no login.
+        Return at once if an earlier response has shown the login, or if brokers ask for no login.
 
         Args:
-            request: name of the request that needs a login, for the error message if the probe fails.
+            request: name of the request that needs a login, for the error message if the client has not logged in.
         """
         if not self._state.logged_in:
             self._needs_login = request
@@ -259,7 +259,7 @@ class Relay:
     async def _whole_response(self, pending: Pending, start: bytes, size: int) -> int:
         """Read a response whole, send the client the rewritten response, and return its size without the size field.
 
-        Return 0 for the response to the login's probe, which the client does not get.
+        Return 0 for the response to the gateway's own Fetch of `probe_login`, which the client does not get.
 
         Args:
             start: the client's correlation id, with which the rewritten response begins.
@@ -280,7 +280,7 @@ class Relay:
         """Read the broker's response to a location request, and send it to the client with locations filled in.
 
         Return the number of bytes sent, without the size field. The response uses the memory that is reserved for the
-        request. Return 0 for the response to the probe of topics, which the client does not get.
+        request. Return 0 for the response to the gateway's own Fetch of `probe_topics`, which the client does not get.
         """
         memory = self._location_memory
         assert memory is not None
