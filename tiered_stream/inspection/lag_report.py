@@ -50,8 +50,8 @@ def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
     scheme is in the default file system of HADOOP_CONF_DIR.
 
     Raises:
-        ConfigurationError: the folder does not exist, or is not in a local folder or S3. Or no micro-batch is committed
-            in it. Or the query reads no topic.
+        ConfigurationError: the folder does not exist, or is neither local nor in HDFS nor in a supported object store.
+            Or no micro-batch is committed in it. Or the query reads no topic.
         StorageError: the folder cannot be read.
         CorruptDataError: a file of the checkpoint is missing or malformed.
         UnsupportedDataError: a file has a version that is not supported.
@@ -162,7 +162,7 @@ class LagReport:
     """Lag of a streaming query after its last committed micro-batch, whose id is `batch_id`.
 
     `checkpoint` is the path of the query's checkpoint. `isolation` is the isolation level with which the lag was
-    measured. `gone` are partitions in the checkpoint that the options do not choose, or that do not exist any more.
+    measured. `gone` are partitions in the checkpoint that the options choose, but that do not exist any more.
     """
 
     checkpoint: str

@@ -1,4 +1,4 @@
-"""Report of `tiered-stream segments`: tiered segments, the offsets that are read from them, and why others are not."""
+"""Report of `tiered-stream segments`: tiered segments, the offsets read from each, and why other offsets are not."""
 
 from __future__ import annotations
 

@@ -109,7 +109,9 @@ def tier_contents(options: Options) -> TierContents:
 
 
 def check_objects(options: Options, contents: TierContents) -> None:
-    """Check that the storage returns the segments, if the metadata topic has named them and the options name a storage.
+    """Check that the storage returns segments; only one segment for each source of object keys is read.
+
+    Nothing is checked if the segments are not from the metadata topic, or the options name no storage.
 
     Raises:
         ConfigurationError: the settings name a wrong place.
