@@ -28,7 +28,7 @@ PACKAGE = Path(tiered_stream.__file__).parent
 
 LAYERS = (
     {"errors", "process", "pythons.forks", "pythons.fork_client", "pythons.forked_python"},
-    {"extras", "kerberos_codes", "limits", "timed_http", "spark.session"},
+    {"extras", "kerberos_codes", "data_limits", "timed_http", "spark.session"},
     {"model"},
     {"records"},
     {"formats"},
@@ -163,7 +163,7 @@ def test_the_log_format_knows_nobody() -> None:
         if package(path) == "records":
             names = set(imports(tree))
             ours = {package(name.removeprefix("tiered_stream.")) for name in names if name.startswith("tiered_stream.")}
-            assert ours <= {"records", "errors", "limits", "model", "process"}, path
+            assert ours <= {"records", "errors", "data_limits", "model", "process"}, path
             assert not {name.split(".")[0] for name in names} & {"socket", "asyncio", "boto3", "pyspark"}, path
 
 

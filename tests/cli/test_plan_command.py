@@ -14,7 +14,7 @@ from tests.reading import tier_segments
 from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.cli import app
 from tiered_stream.model import Split
-from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET
 from tiered_stream.read.split_reader import SplitReader

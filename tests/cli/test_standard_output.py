@@ -24,7 +24,7 @@ from tiered_stream.cli.command_line import show
 from tiered_stream.cli.watch_command import watch
 from tiered_stream.observe import standard_output
 from tiered_stream.observe.prometheus_endpoint import Monitor
-from tiered_stream.observe.query_metrics import QueryMetrics
+from tiered_stream.observe.prometheus_metrics import QueryMetrics
 
 ARCHIVE = words(archive_options(PLAIN))
 

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from tiered_stream.cli import app
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.landed_rows import LandedRows
-from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.progress import MicroBatch
 from tiered_stream.observe.prometheus_endpoint import Monitor
-from tiered_stream.observe.query_metrics import QueryMetrics
+from tiered_stream.observe.prometheus_metrics import QueryMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 
 
 def batch(name: str, number: int, lag: int, tables: tuple[LandedRows, ...] | None = None) -> MicroBatch:

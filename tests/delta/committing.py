@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from tests.delta.made_batches import ORDERS, plain
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table, describe, open_table
 from tiered_stream.delta.commit.open_table import OpenTable
 from tiered_stream.delta.commit.transaction import CommitTable

@@ -99,7 +99,7 @@ def kill_group(leader: int) -> None:
 
 def die_at(point: str, batch: int = 1) -> None:
     """End this process, and all that it has started, at that point of its next batch but `batch` - 1."""
-    from tiered_stream.delta.commit.batch_commit import TableCommits
+    from tiered_stream.delta.commit.commit_attempts import TableCommits
     from tiered_stream.delta.commit.query_commits import OneTable
 
     seen = 0

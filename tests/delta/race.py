@@ -37,7 +37,7 @@ from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.versitygw import VersityGateway
-from tiered_stream.delta.commit.batch_commit import TableCommits, on_gap
+from tiered_stream.delta.commit.commit_attempts import TableCommits, on_gap
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.model import TopicPartition
 

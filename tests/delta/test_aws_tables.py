@@ -11,7 +11,7 @@ import pytest
 from tests.delta.committing import written
 from tests.delta.requirements.test_s3a import s3a
 from tests.rigs.cloud.aws import Aws
-from tiered_stream.delta.commit.batch_commit import BatchCommit
+from tiered_stream.delta.commit.commit_attempts import BatchCommit
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage

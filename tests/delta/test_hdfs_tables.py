@@ -13,7 +13,7 @@ from tests.delta.clouds import keys
 from tests.delta.committing import commit_by_two_writers, table
 from tests.rigs.stack.hdfs import Hdfs
 from tiered_stream import land, verify
-from tiered_stream.delta.commit.committer import choose_committer
+from tiered_stream.delta.commit.commit_library import choose_committer
 from tiered_stream.delta.commit.deltalake_commit import describe
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.requirements.lane import Lane

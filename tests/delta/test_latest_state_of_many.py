@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land, verify
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.many_tables import ManyTables
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.latest_rows import STAGED_FOLDER

@@ -14,7 +14,7 @@ from tests.delta.made_batches import plain
 from tests.doctor.site import CUT, HADOOP_AWS, HOLED, LAKE, LOCAL, TIERED, Site
 from tests.golden import STORES
 from tests.rigs.stack.processes import free_ports
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec

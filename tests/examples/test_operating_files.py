@@ -15,7 +15,7 @@ import pytest
 from tests.observe.test_dashboard import served
 from tests.rigs.stack.build import ROOT
 from tiered_stream.delta.settings.ingest_settings import JOB_SETTINGS, STOP_TIMEOUT, check_names, source_options
-from tiered_stream.observe.query_metrics import QueryMetrics
+from tiered_stream.observe.prometheus_metrics import QueryMetrics
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.settings_files import read_settings
 

@@ -11,7 +11,7 @@ from tests.gateway.running import RunningGateway
 from tests.rigs.stack.rows import Row
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import Split
-from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.batch import plan_batch
 from tiered_stream.read.split_reader import SplitReader

@@ -20,7 +20,7 @@ from tests.rigs.stack.topics import KEEP_LOCAL, create_tiered_topic, wait_until_
 from tests.storage.scripted_http import SILENCE, ScriptedHttp, answer
 from tiered_stream.errors import StorageError
 from tiered_stream.model import Split
-from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.choices import Fallback
 from tiered_stream.options.parsing import Options
 

@@ -17,7 +17,7 @@ from tests.rigs.stack.processes import wait_until
 from tiered_stream.ingest import ingest_run
 from tiered_stream.observe import landed_rows
 from tiered_stream.observe.landed_rows import LandedRows, note_landed
-from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
+from tiered_stream.observe.read_metrics import OBSERVATION, ReadMetrics
 
 QUERY = UUID(int=1)
 MIB = 1 << 20

@@ -193,7 +193,7 @@ def test_a_realm_without_a_kdc_is_named(here: SecuredHdfs, tmp_path: Path, monke
 
 READ = """
 import sys
-from tiered_stream.limits import Limit
+from tiered_stream.data_limits import Limit
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.open_store import open_store
 try:

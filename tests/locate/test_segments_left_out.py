@@ -18,6 +18,7 @@ from tests.locate.test_log_model import History, ModelLocator
 from tests.reading import options, tier_segments
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.tier.layouts import MemoryBucket
+from tiered_stream.data_limits import Limit
 from tiered_stream.errors import (
     ConfigurationError,
     StorageAccessError,
@@ -26,7 +27,6 @@ from tiered_stream.errors import (
     StorageObjectNotFoundError,
     StorageReadTimeoutError,
 )
-from tiered_stream.limits import Limit
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import ByteRange, OffsetRange, Split, TopicPartition
 from tiered_stream.options.choices import IsolationLevel

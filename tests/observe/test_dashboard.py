@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry
 
 from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.observe.landed_rows import LandedRows
-from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.progress import MicroBatch
-from tiered_stream.observe.query_metrics import QueryMetrics
+from tiered_stream.observe.prometheus_metrics import QueryMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 
 DASHBOARD = Path(__file__).parents[2] / "conf" / "grafana" / "tiered_stream.json"
 _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}

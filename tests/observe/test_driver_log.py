@@ -15,7 +15,7 @@ from tests.observe.test_metrics import send_bytes
 from tests.rigs.stack.processes import wait_until
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.driver_log import BatchLog
-from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from tests.observe.otlp_collector import OtlpCollector, attributes
 from tests.rigs.stack.processes import wait_until
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import TopicPartition
-from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.open_telemetry import OtlpSender
 from tiered_stream.observe.progress import MicroBatch
-from tiered_stream.observe.query_metrics import PREFIX, QueryMetrics
+from tiered_stream.observe.prometheus_metrics import PREFIX, QueryMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 
 
 def batch(number: int = 0, query: str = "orders", rows: int = 700) -> MicroBatch:

@@ -10,8 +10,8 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tests.spark.abilities import REPORTED_LAG
 from tiered_stream.model import TopicPartition
-from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.progress import describe_batch, finished_batch, source_offsets
+from tiered_stream.observe.read_metrics import ReadMetrics
 
 MIB = 1 << 20
 

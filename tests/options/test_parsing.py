@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from tests.docs.docs_tables import render_option_table
+from tiered_stream.data_limits import DEFAULT_LIMITS, Limits
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import ReportAddress, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.given_options import OPTIONS

@@ -12,7 +12,7 @@ from tests.reading import options, tier_segments
 from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.errors import BrokerError, ConfigurationError, StorageError, TieredStreamError
 from tiered_stream.locate.log_source import open_log_source
-from tiered_stream.observe.metrics import FIND_REASON, ReadMetrics, describe
+from tiered_stream.observe.read_metrics import FIND_REASON, ReadMetrics, describe
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.batch import plan_batch
 from tiered_stream.read.split_reader import SplitReader

@@ -13,8 +13,8 @@ from tests.forking_python import forking_python
 from tests.records import hostile
 from tests.rigs.stack.batches import CODECS, record_batch
 from tests.rigs.stack.rows import Record
+from tiered_stream.data_limits import DEFAULT_LIMITS, Limits
 from tiered_stream.errors import DataLimitError
-from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.records.decoder import MAX_ROWS, TARGET_BYTES, RecordBatchDecoder
 from tiered_stream.records.kernels import UNIT_ROWS
 
@@ -25,7 +25,7 @@ import re, sys
 from dataclasses import replace
 from pathlib import Path
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.limits import DEFAULT_LIMITS
+from tiered_stream.data_limits import DEFAULT_LIMITS
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
 """
 READ = """

@@ -11,8 +11,8 @@ from tests.records.batches import marker_batch, read_by_kafka_python, with_crc
 from tests.records.test_decoder import damaged, logs
 from tests.rigs.stack.batches import CODECS, record_batch
 from tests.rigs.stack.rows import Record
+from tiered_stream.data_limits import DEFAULT_LIMITS
 from tiered_stream.errors import CorruptDataError, DataLimitError, UnsupportedDataError
-from tiered_stream.limits import DEFAULT_LIMITS
 from tiered_stream.records.values import Value
 from tiered_stream.records.values import read_values as read_batches
 

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
+from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.replay.progress_display import ProgressTracker, follower
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan

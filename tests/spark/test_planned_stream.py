@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tests.delta.archive import LONG, options
-from tiered_stream.observe.metrics import ReadMetrics, send
+from tiered_stream.observe.read_metrics import ReadMetrics, send
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.spark.stream_reader import StreamReader
 

@@ -13,8 +13,8 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from tests.cli.test_watch_command import batch
 from tiered_stream.observe import metrics_receiver
 from tiered_stream.observe.landed_rows import LandedRows
-from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
+from tiered_stream.observe.read_metrics import OBSERVATION, ReadMetrics
 from tiered_stream.spark.reporting import BatchLines, QueryListener
 
 

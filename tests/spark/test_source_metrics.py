@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import LONG, everything, options
 from tiered_stream import land
-from tiered_stream.observe.metrics import OBSERVATION
+from tiered_stream.observe.read_metrics import OBSERVATION
 
 _PYTHON = "org.apache.spark.sql.execution.datasources.v2.python"
 _STREAMING = "org.apache.spark.sql.connector.read.streaming"

@@ -15,6 +15,7 @@ import pytest
 from tests.dripping import dripping
 from tests.storage.clouds import CLOUDS, Cloud, answer, part
 from tests.storage.scripted_http import SILENCE, ScriptedHttp, error, let_time_be
+from tiered_stream.data_limits import DEFAULT_LIMITS, Limit
 from tiered_stream.errors import (
     ConfigurationError,
     CorruptDataError,
@@ -25,7 +26,6 @@ from tiered_stream.errors import (
     StorageReadTimeoutError,
     StorageUnavailableError,
 )
-from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.attempts import AttemptError
 from tiered_stream.storage.cloud_store import CloudStore

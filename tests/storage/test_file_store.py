@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tiered_stream.data_limits import DEFAULT_LIMITS, Limit
 from tiered_stream.errors import StorageAccessError, StorageError, StorageObjectNotFoundError
-from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.file_store import FileStore
 

@@ -13,6 +13,7 @@ import pytest
 from tests.rigs.stack.hdfs import Hdfs, write_site
 from tests.rigs.stack.processes import free_ports
 from tests.without_packages import run_without
+from tiered_stream.data_limits import Limit
 from tiered_stream.errors import (
     ConfigurationError,
     StorageAccessError,
@@ -22,7 +23,6 @@ from tiered_stream.errors import (
     StorageReadTimeoutError,
     StorageUnavailableError,
 )
-from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage import hdfs_store
@@ -217,7 +217,7 @@ def test_without_the_client_the_error_names_the_extra_and_other_stores_are_read(
     (tmp_path / "key").write_bytes(b"content")
     program = """
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.limits import Limit
+from tiered_stream.data_limits import Limit
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.open_store import open_store
 for uri in sys.argv[1:]:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.storage.segment import segment
+from tiered_stream.data_limits import Limit
 from tiered_stream.errors import CorruptDataError, StorageObjectNotFoundError
-from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.fetcher import IndexType

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from tests.storage.conftest import StoreOf
+from tiered_stream.data_limits import Limit
 from tiered_stream.errors import CorruptDataError, DataLimitError, StorageObjectNotFoundError
-from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 
 DATA = os.urandom(100_000)

@@ -13,8 +13,8 @@ import pytest
 from tests.storage.clouds import CLOUDS
 from tests.storage.conftest import s3_options
 from tests.storage.scripted_http import ScriptedHttp, answer, error, part
+from tiered_stream.data_limits import DEFAULT_LIMITS
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageObjectNotFoundError
-from tiered_stream.limits import DEFAULT_LIMITS
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import parse_storage_options
 from tiered_stream.storage.open_store import open_service, open_store

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import cramjam
 
 from tests.tier.segments import TieredSegment
+from tiered_stream.data_limits import Limit
 from tiered_stream.errors import StorageObjectNotFoundError
-from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange, uuid_to_text
 from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher, main_path
 from tiered_stream.storage.aiven.encryption import KeyRing

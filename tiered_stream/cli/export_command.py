@@ -73,7 +73,7 @@ def export(
 
 
 def _described(report: ExportReport) -> str:
-    from tiered_stream.observe.metrics import describe
+    from tiered_stream.observe.read_metrics import describe
 
     if report.finished_before:
         return "The export has finished before, and nothing was done. --overwrite starts it again"

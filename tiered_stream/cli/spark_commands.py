@@ -20,7 +20,7 @@ from tiered_stream.delta.landing.landing_by_topic import lands_in
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import query_settings
 from tiered_stream.errors import ConfigurationError, TieredStreamError
-from tiered_stream.observe.metrics import describe
+from tiered_stream.observe.read_metrics import describe
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.settings_files import with_origins, without
 from tiered_stream.process.resources import usable_cores

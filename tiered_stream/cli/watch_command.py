@@ -94,7 +94,7 @@ def look(url: str) -> Figures:
     import urllib3
     from prometheus_client.parser import text_string_to_metric_families
 
-    from tiered_stream.observe.query_metrics import DEAD_LETTER_TABLE, DEAD_LETTERS, LANDED_ROWS, PREFIX
+    from tiered_stream.observe.prometheus_metrics import DEAD_LETTER_TABLE, DEAD_LETTERS, LANDED_ROWS, PREFIX
     from tiered_stream.timed_http import fetch, system_tls, timed_pools
 
     try:

@@ -15,7 +15,7 @@ from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.sql.bound import filtered
 from tiered_stream.model import Split
-from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.read.split_reader import SplitReader
 
 

@@ -21,7 +21,7 @@ from tiered_stream.export.file_formats import FileFormat
 from tiered_stream.export.row_reader import RowReader
 from tiered_stream.export.target_files import ExportFolder, Manifest, new_file
 from tiered_stream.model import Split, TopicPartition
-from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.remote_options import COLUMNS
 from tiered_stream.options.settings_files import POSITIONS

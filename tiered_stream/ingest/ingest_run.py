@@ -29,9 +29,9 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
 from tiered_stream.ingest.stop_request import stop_requests
 from tiered_stream.observe.landed_rows import LandedRows, describe_rows, landed_after, summed
-from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.progress import MicroBatch, describe_batch, finished_batch
-from tiered_stream.observe.query_metrics import QuerySums
+from tiered_stream.observe.prometheus_metrics import QuerySums
+from tiered_stream.observe.read_metrics import ReadMetrics, describe
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.remote_options import REPORT_ADDRESSES

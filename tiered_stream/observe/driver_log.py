@@ -17,8 +17,8 @@ from contextlib import suppress
 from cachetools import LRUCache
 
 from tiered_stream.model import PartitionOffsets, TopicPartition
-from tiered_stream.observe.metrics import MicroBatchId, ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver, Report
+from tiered_stream.observe.read_metrics import MicroBatchId, ReadMetrics, describe
 from tiered_stream.process.logs import await_reader
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from operator import add
 
 from cachetools import LRUCache
 
-from tiered_stream.observe.metrics import MicroBatchId
+from tiered_stream.observe.read_metrics import MicroBatchId
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ import orjson
 from cachetools import LRUCache
 
 from tiered_stream.model import REPORT_TOKEN_BYTES, ReportAddress
-from tiered_stream.observe.metrics import LATENCY_BOUNDS_MS, MicroBatchId, ReadMetrics, socket_addresses, within
+from tiered_stream.observe.read_metrics import LATENCY_BOUNDS_MS, MicroBatchId, ReadMetrics, socket_addresses, within
 
 log = logging.getLogger(__name__)
 

@@ -1,9 +1,8 @@
 """Reporter of streaming queries' metrics by OpenTelemetry, whose SDK reads the sums and sends them by OTLP/HTTP.
 
-The metrics and their names are the metrics of `query_metrics`, as for Prometheus. OpenTelemetry's environment variables
-apply: for the exporter (`OTEL_EXPORTER_OTLP_HEADERS`, `_CERTIFICATE`, `_TIMEOUT`, `_METRICS_TEMPORALITY_PREFERENCE`,
-…), for the reader (`OTEL_METRIC_EXPORT_INTERVAL`) and for the resource (`OTEL_SERVICE_NAME`,
-`OTEL_RESOURCE_ATTRIBUTES`).
+The metrics have the names of `prometheus_metrics`. OpenTelemetry's environment variables apply: for the exporter
+(`OTEL_EXPORTER_OTLP_HEADERS`, `_CERTIFICATE`, `_TIMEOUT`, `_METRICS_TEMPORALITY_PREFERENCE`, …), for the reader
+(`OTEL_METRIC_EXPORT_INTERVAL`) and for the resource (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`).
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter, Observab
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.observe.metrics import LATENCY_BOUNDS_MS, ReadMetrics, within
 from tiered_stream.observe.progress import MicroBatch
-from tiered_stream.observe.query_metrics import LATENCIES, QueryMetrics, QuerySums
+from tiered_stream.observe.prometheus_metrics import LATENCIES, QueryMetrics, QuerySums
+from tiered_stream.observe.read_metrics import LATENCY_BOUNDS_MS, ReadMetrics, within
 from tiered_stream.options.types import is_http_url
 
 log = logging.getLogger(__name__)

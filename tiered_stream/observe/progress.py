@@ -14,7 +14,7 @@ import orjson
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.driver_log import describe_lag, offset_lag
 from tiered_stream.observe.landed_rows import LandedRows, describe_rows, landed_in
-from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, describe
+from tiered_stream.observe.read_metrics import OBSERVATION, ReadMetrics, describe
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from tiered_stream.data_limits import Limits
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.limits import Limits
 from tiered_stream.model import ReportAddress, TopicPartition, listed
 from tiered_stream.options import choices
 from tiered_stream.options import plugin_properties as plugin

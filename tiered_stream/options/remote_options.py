@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tiered_stream.limits import DEFAULT_LIMITS, Limit
+from tiered_stream.data_limits import DEFAULT_LIMITS, Limit
 from tiered_stream.model import ReportAddress
 from tiered_stream.options import types
 from tiered_stream.options.choices import Fallback, LocatorName, Prefer, StorageLayout

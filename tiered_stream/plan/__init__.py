@@ -9,7 +9,7 @@ Files that other packages import:
 - `offset_lookup`: look-ups of partitions and offsets, with retries
 - `data_loss`: checks for lost records, and the reaction by `failOnDataLoss`
 - `pruning`: conditions on topics, partitions, offsets and times that restrict a read
-- `left_to_brokers`: check whether brokers must send all tiered offsets
+- `broker_splits`: check whether brokers must send all tiered offsets
 - `read_cost`: estimate of a read's requests, bytes, time and money
 - `tiering_delay`: delay after which brokers copy a closed segment to the tier
 

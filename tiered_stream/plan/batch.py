@@ -8,8 +8,8 @@ from uuid import UUID
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import Options
+from tiered_stream.plan.broker_splits import LeftToBrokers
 from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids
-from tiered_stream.plan.left_to_brokers import LeftToBrokers
 from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.pruning import NeededSegments, Pruning
 from tiered_stream.plan.splits import splits_for

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tiered_stream import errors
 from tiered_stream.model import STORAGE_FORMAT, AbortedTransaction, OffsetRange, SegmentLocation, Split
-from tiered_stream.observe.metrics import ReadMetrics, send
+from tiered_stream.observe.read_metrics import ReadMetrics, send
 from tiered_stream.options.choices import Fallback
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import TimeRange

@@ -13,8 +13,8 @@ from typing import Any
 import cramjam
 import numpy as np
 
+from tiered_stream.data_limits import Limit
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
-from tiered_stream.limits import Limit
 from tiered_stream.records.memory import allocate
 
 _SNAPPY_JAVA_MAGIC = b"\x82SNAPPY\x00"

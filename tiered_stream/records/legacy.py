@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from tiered_stream.data_limits import Limit
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.limits import Limit
 from tiered_stream.records import header, kernels
 from tiered_stream.records.codecs import Buffer, DecompressedRecords
 from tiered_stream.records.compiled import Int, kernel

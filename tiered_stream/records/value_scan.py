@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tiered_stream.limits import DEFAULT_LIMITS, Limits
+from tiered_stream.data_limits import DEFAULT_LIMITS, Limits
 from tiered_stream.records import header
 from tiered_stream.records.compiled import Int, inlined, kernel
 from tiered_stream.records.intrinsics import load_int32, load_int64

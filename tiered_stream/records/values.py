@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from kafka.errors import CorruptRecordError
 from kafka.record.default_records import DefaultRecordBatch
 
+from tiered_stream.data_limits import DEFAULT_LIMITS, Limits
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
-from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.records import header
 from tiered_stream.records.codecs import DecompressedRecords
 

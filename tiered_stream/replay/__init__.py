@@ -5,10 +5,10 @@ command line imports `run_replay`, `dry_run`, `progress_display`, `targets` and 
 
 - `run_replay`: function `replay`, and the run of a planned replay.
 - `replay_plan`: plan of a replay.
-- `store`: the replay's files in its checkpoint.
+- `replay_checkpoint`: the replay's files in its checkpoint.
 - `times_to_offsets`: new plan, whose times become offsets.
 - `times`: parser of times.
-- `left_to_query`: limit to offsets that the ingest query has landed.
+- `limit_to_landed`: limit to offsets that the ingest query has landed.
 - `dry_run`: estimate of the cost, with or without Spark.
 - `progress_display`: bar or lines of progress.
 - `target`: base class of targets.

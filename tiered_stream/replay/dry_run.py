@@ -32,7 +32,7 @@ from tiered_stream.options.settings_files import without
 from tiered_stream.plan.read_cost import PartitionCost, Prices, ReadCost, render_cost, total_costs
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
-from tiered_stream.replay.left_to_query import limit_to_landed
+from tiered_stream.replay.limit_to_landed import limit_to_landed
 from tiered_stream.replay.replay_plan import PLAN, ReplayArguments, ReplayPlan, check_name
 from tiered_stream.replay.target import checkpoint_in, in_batches, kind_and_place
 from tiered_stream.replay.times import parse_range, show_range

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.model import Split, TopicPartition
-from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.parsing import Options
 from tiered_stream.read.split_reader import SplitReader
 from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, error_of, retry, target_fault

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tiered_stream.model import PartitionOffsets, TopicPartition
-from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import source_offsets
+from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.replay.replay_plan import ReplayPlan
 
 Follow = Callable[[StreamingQuery, ReplayPlan, MetricsReceiver], None]

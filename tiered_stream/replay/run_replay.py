@@ -18,15 +18,15 @@ from rich.console import Console
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.settings.ingest_settings import settings_of_topics
 from tiered_stream.errors import ReplayStoppedError
-from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.remote_options import REPORT_ADDRESSES
 from tiered_stream.plan.read_cost import Prices
 from tiered_stream.replay.dry_run import Estimate, estimate
-from tiered_stream.replay.left_to_query import limit_to_landed
+from tiered_stream.replay.limit_to_landed import limit_to_landed
 from tiered_stream.replay.progress_display import Follow, follower
+from tiered_stream.replay.replay_checkpoint import ReplayStore
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name
-from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.targets import DeltaTarget, target_of, with_byte_rate
 from tiered_stream.replay.times import parse_range

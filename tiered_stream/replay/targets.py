@@ -18,7 +18,7 @@ from tiered_stream.delta.catalog.address import TableAddress, find_address, tabl
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_delta
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, limited
-from tiered_stream.delta.commit.committer import find_table
+from tiered_stream.delta.commit.commit_library import find_table
 from tiered_stream.delta.commit.landed_offsets import LandedOffsets, landed_offsets
 from tiered_stream.delta.commit.open_table import with_access
 from tiered_stream.delta.commit.transaction import DeltaTransaction
@@ -37,8 +37,8 @@ from tiered_stream.options.remote_options import MAX_BYTES_PER_SECOND
 from tiered_stream.options.settings_files import without
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.options.types import LONG_MAX
+from tiered_stream.replay.replay_checkpoint import ReplayStore
 from tiered_stream.replay.replay_plan import ReplayPlan
-from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import CHECKPOINTS, Target, checkpoint_in, kind_and_place
 from tiered_stream.replay.topic_target import TopicTarget
 from tiered_stream.spark.session import refuse_connect

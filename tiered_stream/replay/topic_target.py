@@ -21,13 +21,13 @@ from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 from tiered_stream.delta.checkpoint.query_run import limited, started_without_idle_limit
 from tiered_stream.delta.write.data_files import totals
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, send
+from tiered_stream.observe.read_metrics import OBSERVATION, ReadMetrics, send
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.process.heap_and_gc import settle_worker
+from tiered_stream.replay.replay_checkpoint import ReplayStore
 from tiered_stream.replay.replay_plan import ReplayPlan
-from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.topic_settings import TARGET_PREFIX, TopicWrites, as_options, topic_writes
 from tiered_stream.spark.executor_python import register_source

@@ -15,11 +15,11 @@ from pyspark.sql.streaming import listener
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import ReportAddress
 from tiered_stream.observe.landed_rows import describe_rows
-from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import MicroBatch, as_json, describe_batch, finished_batch, source_offsets
 from tiered_stream.observe.prometheus_endpoint import Monitor
-from tiered_stream.observe.query_metrics import QueryMetrics, QuerySums
+from tiered_stream.observe.prometheus_metrics import QueryMetrics, QuerySums
+from tiered_stream.observe.read_metrics import OBSERVATION, ReadMetrics, describe
 from tiered_stream.options.types import host_and_port
 from tiered_stream.spark.report_addresses import open_receiver, session_addresses, set_session_addresses
 from tiered_stream.spark.source import register

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import datasource
 
-from tiered_stream.observe.metrics import new_part
+from tiered_stream.observe.read_metrics import new_part
 from tiered_stream.options.parsing import Options
 from tiered_stream.process.heap_and_gc import settle_worker, share_heap
 from tiered_stream.process.logs import show_log

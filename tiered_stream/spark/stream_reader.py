@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tiered_stream.locate.log_source import LogSource
     from tiered_stream.model import ReportAddress, Split
     from tiered_stream.observe.driver_log import BatchLog
-    from tiered_stream.plan.left_to_brokers import LeftToBrokers
+    from tiered_stream.plan.broker_splits import LeftToBrokers
     from tiered_stream.plan.stream import StreamPlanner
 
 HAS_READ_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
@@ -75,7 +75,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
         if self.opened is None:
             from tiered_stream.locate.log_source import open_log_source
             from tiered_stream.observe.driver_log import BatchLog
-            from tiered_stream.plan.left_to_brokers import LeftToBrokers
+            from tiered_stream.plan.broker_splits import LeftToBrokers
             from tiered_stream.plan.stream import StreamPlanner
 
             show_log()

@@ -24,7 +24,7 @@ import obstore
 from obstore.exceptions import BaseError
 
 from tiered_stream import errors
-from tiered_stream.limits import Limit
+from tiered_stream.data_limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts, check_process

@@ -10,7 +10,7 @@ from enum import Enum
 from itertools import pairwise
 from math import inf
 
-from tiered_stream.limits import DEFAULT_LIMITS, Limits
+from tiered_stream.data_limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
 from tiered_stream.storage.object_store import ObjectStore
 

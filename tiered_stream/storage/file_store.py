@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tiered_stream import errors
-from tiered_stream.limits import Limit
+from tiered_stream.data_limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.cloud_endpoints import SEGMENTS
 from tiered_stream.storage.object_store import ObjectStore, keys_below, too_short

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from tiered_stream import errors
+from tiered_stream.data_limits import Limit
 from tiered_stream.extras import naming_extras
 from tiered_stream.kerberos_codes import CLOCK, Culprit
-from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts, check_process

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from tiered_stream.data_limits import Limit
 from tiered_stream.errors import CorruptDataError, StorageError
-from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 
 ATTEMPTS = 4

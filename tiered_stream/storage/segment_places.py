@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from urllib.parse import urlsplit
 
+from tiered_stream.data_limits import Limit
 from tiered_stream.errors import CorruptDataError, StorageError, UnsupportedDataError
-from tiered_stream.limits import Limit
 from tiered_stream.model import RemoteLogSegment, uuid_to_text
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions

@@ -69,7 +69,7 @@ def latest_rows(split: Split, options: Options, routing: Routing) -> Iterator[pa
     """
     from tiered_stream.delta.write.latest_rows import LatestRows
     from tiered_stream.delta.write.task_writer import TableRows
-    from tiered_stream.observe.metrics import send
+    from tiered_stream.observe.read_metrics import send
     from tiered_stream.read.split_reader import SplitReader
 
     reader, rows, partition = SplitReader(split, options, _BATCH_ROWS), TableRows(routing), split.topic_partition

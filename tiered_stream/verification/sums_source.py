@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from tiered_stream.model import Split
-from tiered_stream.observe.metrics import send
+from tiered_stream.observe.read_metrics import send
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.process.heap_and_gc import settle_worker
 from tiered_stream.process.logs import show_log

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pytest
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.catalog import platforms, session_platform
+from tiered_stream.delta.catalog import platforms, session_checks
 from tiered_stream.delta.catalog.platforms import Platform, find_platform
-from tiered_stream.delta.catalog.session_platform import log_platform, platform_of
+from tiered_stream.delta.catalog.session_checks import log_platform, platform_of
 
 SPARK_DELTA = "org.apache.spark.sql.delta.DeltaLog"
 DATABRICKS_DELTA = "com.databricks.sql.transaction.tahoe.DeltaLog"
@@ -91,7 +91,7 @@ def test_the_platform_and_what_follows_is_logged(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     platform = found({"DATABRICKS_RUNTIME_VERSION": "17.3"})
-    monkeypatch.setattr(session_platform, "platform_of", lambda _: platform)
+    monkeypatch.setattr(session_checks, "platform_of", lambda _: platform)
     with caplog.at_level("INFO"):
         log_platform(spark)
     assert caplog.messages == [

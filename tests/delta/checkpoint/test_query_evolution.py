@@ -17,13 +17,13 @@ from tests.delta.archive import FIRST_MS, LONG, ODD, everything, land_in, landed
 from tests.rigs.stack.spark import configured
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.spark_checkpoint import MAX_FILE_BYTES, BatchEnds, SparkCheckpoint
-from tiered_stream.delta.commit.batch_commit import on_gap
+from tiered_stream.delta.commit.commit_attempts import on_gap
 from tiered_stream.errors import ConfigurationError, CorruptDataError, TableError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
+from tiered_stream.replay.replay_checkpoint import ReplayStore
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
 from tiered_stream.replay.run_replay import ReplayReport
-from tiered_stream.replay.store import ReplayStore
 from tiered_stream.spark.source import register
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]

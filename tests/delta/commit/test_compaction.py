@@ -21,7 +21,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from tests.delta.archive import LONG, everything, land_in, landed, options
 from tests.delta.committing import QUERY, log_of, offsets, planned, table, written, written_rows
 from tests.delta.made_batches import DAY_MS, plain
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.compaction import MIN_SMALL_FILES, Compaction, compact_crowded
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema

@@ -18,7 +18,7 @@ from tests.tier.topics import topic_options, write_topic
 from tiered_stream import replay
 from tiered_stream.delta.catalog.address import path_address
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.dead_letters import (
     dead_letter_columns,
     has_dead_letters,

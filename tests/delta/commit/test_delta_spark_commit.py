@@ -20,8 +20,8 @@ from pyspark.sql.types import LongType, StructType
 from tests.delta.committing import QUERY, log_file, log_of, offsets, overwrite, planned, table, written
 from tiered_stream.delta.catalog.address import TableAddress, find_address
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, is_conflict
-from tiered_stream.delta.commit.batch_commit import TableCommits
-from tiered_stream.delta.commit.committer import lock_for_deltalake
+from tiered_stream.delta.commit.commit_attempts import TableCommits
+from tiered_stream.delta.commit.commit_library import lock_for_deltalake
 from tiered_stream.delta.commit.compaction import MIN_SMALL_FILES, compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, add_columns, create_table, describe

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from tests.delta.committing import QUERY, folder_of, log_of, planned, table, written_rows
 from tiered_stream.delta.catalog.address import TableAddress
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.compaction import MIN_SMALL_FILES, compact_crowded
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table, delete_rows
 from tiered_stream.delta.commit.deltalake_merge import DeltalakeMergedTable

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.delta.committing import QUERY, offsets, planned, written
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.landing.data_files_readers import KnownRules
 from tiered_stream.delta.schema.routing import Route, Routing

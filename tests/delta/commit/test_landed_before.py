@@ -9,7 +9,7 @@ import pytest
 
 from tests.delta.committing import QUERY, planned, table, written
 from tests.delta.made_batches import ORDERS
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.settings.ingest_settings import FAIL, LAND, TableSpec
 from tiered_stream.errors import TableError
 

@@ -14,7 +14,7 @@ from tests.delta.folder_in_memory import FolderInMemory
 from tests.delta.made_batches import decoded
 from tests.rigs.stack.rows import Record
 from tiered_stream.delta.checkpoint.query_tables import Landed, Parked, QueryTablesLog
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.dead_letters import DeadLetterTable, Unfinished
 from tiered_stream.delta.commit.deltalake_commit import create_table, delete_rows, open_table
 from tiered_stream.delta.commit.many_tables import ManyTables

@@ -18,7 +18,7 @@ from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.spark import configured
 from tiered_stream import land
 from tiered_stream.delta.checkpoint.query_run import BoundedRun
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane

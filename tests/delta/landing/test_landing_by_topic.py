@@ -18,7 +18,7 @@ from tests.delta.landing.test_land import COLUMNS, DiedError, batches_in, forget
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.landing.landing_by_topic import lands_in
 from tiered_stream.delta.settings.query_settings import query_settings

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import options
-from tiered_stream.delta.catalog import session_platform
+from tiered_stream.delta.catalog import session_checks
 from tiered_stream.delta.catalog.platforms import Platform
-from tiered_stream.delta.commit import committer, open_table
+from tiered_stream.delta.commit import commit_library, open_table
 from tiered_stream.delta.commit.open_table import with_access
 from tiered_stream.delta.landing import spark_lane
 from tiered_stream.delta.landing.land import plan_query
@@ -37,7 +37,7 @@ def spec(uri: str, settings: dict[str, str]) -> TableSpec:
 
 def put(monkeypatch: pytest.MonkeyPatch, platform: Platform) -> None:
     """Put the session on a platform."""
-    for module in (committer, open_table, session_platform):
+    for module in (commit_library, open_table, session_checks):
         monkeypatch.setattr(module, "platform_of", lambda _: platform)
 
 

@@ -30,7 +30,7 @@ from tests.rigs.soak.held import MIB
 from tiered_stream import land
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
 from tiered_stream.delta.write.data_files import PEAK_MEMORY
-from tiered_stream.observe.metrics import OBSERVATION
+from tiered_stream.observe.read_metrics import OBSERVATION
 
 Start = Callable[[str, Path], StreamingQuery]
 """Where the table is to be, and a folder for the checkpoint."""

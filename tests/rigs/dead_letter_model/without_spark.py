@@ -24,7 +24,7 @@ from tiered_stream.delta.landing import data_files_readers, landing_by_topic
 from tiered_stream.delta.landing import land as landing
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.observe import metrics
+from tiered_stream.observe import read_metrics
 
 _NO_LIMIT = 1 << 62
 
@@ -106,7 +106,7 @@ def installed(session: Any, *more: tuple[Any, str, object]) -> ExitStack:
         (landing, "register_source", lambda *_: None),
         (landing, "observed", lambda rows: rows),
         (data_files_readers, "settle_worker", lambda: None),
-        (metrics, "current_micro_batch", lambda: session.batch),
+        (read_metrics, "current_micro_batch", lambda: session.batch),
         *more,
     ):
         patches.enter_context(patch.object(owner, name, stand_in))

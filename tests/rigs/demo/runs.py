@@ -19,7 +19,7 @@ from tests.rigs.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT
 from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.delta.settings.ingest_settings import LANE
 from tiered_stream.ingest import ingest_run
-from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 
 WHOLE_TOPIC = {"subscribe": TOPIC, "startingOffsets": "earliest", "includeHeaders": "true"}
 

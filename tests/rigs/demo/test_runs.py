@@ -15,7 +15,7 @@ from tests.rigs.demo.race import Landed, micro_batches
 from tests.rigs.demo.runs import Run, checkpoint_of, timed
 from tests.rigs.demo.throughput import draw
 from tests.rigs.stack.broker_counters import Counters
-from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 
 COST = ReadMetrics()
 

@@ -22,7 +22,7 @@ from tiered_stream.model import PartitionOffsets, TopicPartition
 from tiered_stream.observe.driver_log import BatchLog
 from tiered_stream.options.offset_json import offsets_from_dict
 from tiered_stream.options.parsing import Options
-from tiered_stream.plan.left_to_brokers import LeftToBrokers
+from tiered_stream.plan.broker_splits import LeftToBrokers
 from tiered_stream.plan.stream import StreamPlanner
 from tiered_stream.spark.stream_reader import OpenedStream, StreamWithOwnLimits, StreamWithSparkLimits
 

@@ -21,7 +21,7 @@ from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tests.tier.layouts import PLAIN
 from tests.tier.segments import TieredSegment, tiered
-from tiered_stream.limits import Limit
+from tiered_stream.data_limits import Limit
 from tiered_stream.locate.archive.archive_locator import ArchiveLocator
 from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
 from tiered_stream.locate.archive.archived_partitions import Archive

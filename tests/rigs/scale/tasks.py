@@ -28,8 +28,8 @@ from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.delta.write.data_files import DataFile, data_files, file_rows, record_count
 from tiered_stream.model import Split
-from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
+from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.spark.split_partition import SplitPartition
 
 TASKS, FILES = 10_000, 100_000

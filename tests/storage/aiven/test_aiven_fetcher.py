@@ -18,8 +18,8 @@ import pytest
 from tests.golden import NAMES, golden
 from tests.storage.conftest import s3_options
 from tests.storage.golden_aiven import big_segment, copied, fetcher, manifests, options, rewritten, segments
+from tiered_stream.data_limits import Limit
 from tiered_stream.errors import StorageObjectNotFoundError
-from tiered_stream.limits import Limit
 from tiered_stream.locate.index_files import (
     open_transactions,
     parse_leader_epoch_checkpoint,

@@ -1,4 +1,4 @@
-"""Spark sessions: a command's session, and checks that a session has what a table or a checkpoint needs.
+"""Spark sessions: a command's session, its platform, and checks that it has what a table or a checkpoint needs.
 
 The checks run before a query starts. Spark itself would fail in the middle of the query, with hundreds of lines of
 Java's stack trace.
@@ -6,24 +6,30 @@ Java's stack trace.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pyspark
+from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
+from tiered_stream.delta.catalog.platforms import Platform, find_platform
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.settings_files import note_session_settings, spark_settings
 from tiered_stream.spark.session import is_connect
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES
+
+log = logging.getLogger(__name__)
 
 _SPARK = ".".join(pyspark.__version__.split(".")[:2])
 DELTA_PACKAGE = f"io.delta:delta-spark_{_SPARK}_2.13:4.4.0"
@@ -184,3 +190,26 @@ def note_session(spark: SparkSession) -> None:
         jvm, settings = spark.sparkContext._jvm, dict(spark.sparkContext.getConf().getAll())
         match = _PROPERTIES_FILE.search(str(jvm.System.getProperty("sun.java.command")) if jvm else "")
         note_session_settings(settings, Path(match[1]) if match else None)
+
+
+@lru_cache(maxsize=1)
+def platform_of(spark: SparkSession) -> Platform | None:
+    """Return the managed platform on which the session's driver runs, or None if there is no sign of a known platform.
+
+    With Spark Connect, only the environment variables of this process count, because a client cannot see the server's.
+    """
+    if is_connect(spark):
+        return find_platform(os.environ, lambda _: None, "", lambda _: False)
+    jvm: Any = spark._jvm
+    return find_platform(
+        os.environ,
+        lambda name: spark.conf.get(name, None),
+        spark.version,
+        lambda name: not isinstance(getattr(jvm, name), JavaPackage),
+    )
+
+
+def log_platform(spark: SparkSession) -> None:
+    """Log the platform on which the session's driver runs, and what follows; log nothing if it is not known."""
+    if (platform := platform_of(spark)) is not None:
+        log.info("the platform is %s", platform)

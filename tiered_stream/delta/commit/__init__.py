@@ -2,8 +2,8 @@
 
 Files that other packages import:
 
-- `batch_commit`: the driver's commits into one table
-- `committer`: choice of the library that commits to a table, delta-spark or deltalake (`ingest.commit`)
+- `commit_attempts`: the driver's commits into one table, each tried until it succeeds or is refused
+- `commit_library`: choice of the library that commits to a table, delta-spark or deltalake (`ingest.commit`)
 - `dead_letters`: commits of a query's dead letters to a table for dead letters
 - `delta_spark_commit`: commits by the session's own delta-spark, through py4j
 - `deltalake_commit`: access to Delta tables through the `deltalake` library, without a JVM

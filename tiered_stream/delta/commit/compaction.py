@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import TableAddress
-from tiered_stream.delta.commit.committer import excluded_delta_spark
+from tiered_stream.delta.commit.commit_library import excluded_delta_spark
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS
 from tiered_stream.delta.commit.transaction import Lock
 from tiered_stream.delta.requirements.session_requirements import CODEC

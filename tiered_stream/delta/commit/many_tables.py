@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Protocol
 
 from tiered_stream.delta.checkpoint.query_tables import Held, Landed, Parked, QueryTables, QueryTablesLog
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.query_commits import QueryCommits, Result, Share, dead_letters_in, error_like
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows, offset_ranges

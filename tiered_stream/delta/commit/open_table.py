@@ -18,8 +18,13 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import CREATION_WAITS, TableAddress, replace_columns
-from tiered_stream.delta.catalog.session_platform import platform_of
-from tiered_stream.delta.commit.committer import choose_committer, lock_for_creation, open_for_commits, why_no_committer
+from tiered_stream.delta.catalog.session_checks import platform_of
+from tiered_stream.delta.commit.commit_library import (
+    choose_committer,
+    lock_for_creation,
+    open_for_commits,
+    why_no_committer,
+)
 from tiered_stream.delta.commit.compaction import Compaction, compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.commit.table_growth import Grow, growth_of

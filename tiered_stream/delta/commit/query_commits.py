@@ -19,7 +19,7 @@ from typing import TypeVar
 from cachetools import LRUCache
 
 from tiered_stream.delta.checkpoint.query_tables import Landed
-from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.dead_letters import DeadLetterTable
 from tiered_stream.delta.schema.routing import Routing
 from tiered_stream.delta.settings.ingest_settings import TableSpec

@@ -31,7 +31,7 @@ from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import RowRules, TableRules, UncertainCheckError
 from tiered_stream.model import ASSUMED_RECORD_BYTES, ReportAddress, Split
-from tiered_stream.observe.metrics import new_part
+from tiered_stream.observe.read_metrics import new_part
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.process.heap_and_gc import settle_worker, share_heap
 from tiered_stream.spark.source import BatchReader
@@ -199,7 +199,7 @@ class TasksWrite:
 
     def write(self, partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
         from tiered_stream.delta.write.task_writer import TableRows, TaskTables, write_splits
-        from tiered_stream.observe.metrics import current_micro_batch, send
+        from tiered_stream.observe.read_metrics import current_micro_batch, send
 
         share_heap()
         if not isinstance(partition, FilesPartition):

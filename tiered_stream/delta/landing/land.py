@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
-from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
-from tiered_stream.delta.catalog.session_platform import log_platform
+from tiered_stream.delta.catalog.session_checks import check_file_system, check_table, log_platform
 from tiered_stream.delta.checkpoint.query_run import (
     AVAILABLE_NOW,
     BoundedRun,
@@ -22,7 +21,7 @@ from tiered_stream.delta.checkpoint.query_run import (
     limited,
     query_id_of,
 )
-from tiered_stream.delta.commit.committer import find_table
+from tiered_stream.delta.commit.commit_library import find_table
 from tiered_stream.delta.commit.dead_letters import check_files
 from tiered_stream.delta.commit.open_table import (
     OpenTable,

@@ -27,7 +27,7 @@ from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import without_idle_limit
 from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.committer import lock_for_creation
+from tiered_stream.delta.commit.commit_library import lock_for_creation
 from tiered_stream.delta.commit.open_table import OpenTable, open_or_create, with_access
 from tiered_stream.delta.landing.data_files_source import SOURCE
 from tiered_stream.delta.requirements.lane import Lane
@@ -45,7 +45,7 @@ from tiered_stream.options.offset_ranges import batch_options
 from tiered_stream.options.parsing import parse_options
 
 if TYPE_CHECKING:
-    from tiered_stream.delta.commit.batch_commit import TableCommits
+    from tiered_stream.delta.commit.commit_attempts import TableCommits
     from tiered_stream.delta.commit.dead_letters import DeadLetterTable
     from tiered_stream.delta.commit.query_commits import QueryCommits
 
@@ -225,7 +225,7 @@ class TopicTables:
 
     def commits(self, opened: OpenTable, landed: Landed | None = None, *, rules_by_file: bool = False) -> TableCommits:
         """Return the commits of an open table; the arguments are the same as in `TableCommits`."""
-        from tiered_stream.delta.commit.batch_commit import TableCommits, on_gap
+        from tiered_stream.delta.commit.commit_attempts import TableCommits, on_gap
 
         gap = on_gap(self.spark, self.checkpoint, opened.spec.name, fail=self.fail_on_data_loss)
         return TableCommits(opened, gap, landed, fail_on_data_loss=self.fail_on_data_loss, rules_by_file=rules_by_file)

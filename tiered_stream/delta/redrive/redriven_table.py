@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, raised_text, spark_errors
-from tiered_stream.delta.commit.batch_commit import drops_transactions
+from tiered_stream.delta.commit.commit_attempts import drops_transactions
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
 from tiered_stream.delta.commit.key_order import columns_with_placeholders, rank_sql, with_known_values
 from tiered_stream.delta.commit.merge import (

@@ -20,7 +20,7 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.observe.landed_rows import LandedRows
-from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
+from tiered_stream.observe.read_metrics import OBSERVATION, ReadMetrics
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,7 @@ from tiered_stream.errors import TableError
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.rows.table_rules import TableRules
 from tiered_stream.model import Split, TopicPartition
-from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.parsing import Options
 from tiered_stream.read.split_reader import SplitReader
 from tiered_stream.read.task_storage import TaskStorage

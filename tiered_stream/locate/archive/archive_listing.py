@@ -16,6 +16,7 @@ from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
 
+from tiered_stream.data_limits import Limit
 from tiered_stream.errors import (
     ConfigurationError,
     CorruptDataError,
@@ -23,7 +24,6 @@ from tiered_stream.errors import (
     StorageObjectNotFoundError,
     UnsupportedDataError,
 )
-from tiered_stream.limits import Limit
 from tiered_stream.model import RemoteLogSegment, TopicPartition, uuid_from_text
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.remote_options import KEY_PREFIXES

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.data_limits import DEFAULT_LIMITS, Limits
 from tiered_stream.errors import UnknownTopicError
-from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.locate.archive.archived_partitions import MANIFEST_REQUESTS_IN_FLIGHT, Archive, ArchivedPartition
 from tiered_stream.locate.offset_index import search_start
 from tiered_stream.locate.visible_segments import VisibleSegment

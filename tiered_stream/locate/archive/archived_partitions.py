@@ -16,8 +16,8 @@ from typing import TypeVar
 from uuid import UUID
 
 from tiered_stream.broker.leader_epochs import Lineage
+from tiered_stream.data_limits import DEFAULT_LIMITS, Limit
 from tiered_stream.errors import ConfigurationError, CorruptDataError, naming
-from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.locate.archive.archive_listing import MANIFEST, CopyListing, SegmentCopy, Suffixes, UnreadPlaces
 from tiered_stream.locate.index_files import IndexCache, open_transactions, parse_leader_epoch_checkpoint
 from tiered_stream.locate.visible_segments import VisibleSegments, lineage_of, visible_segments

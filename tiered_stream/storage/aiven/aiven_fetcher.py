@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import cramjam
 import numpy as np
 
+from tiered_stream.data_limits import DEFAULT_LIMITS, Limits
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
 from tiered_stream.process.caches import SingleFlightCache
 from tiered_stream.records.codecs import Buffer

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from tests.rigs.fuzz.mutation import below, fixed, number, one, spoiled, spoiled_json, spoiled_text, uvarint, varint
 from tests.rigs.fuzz.target import MIB, Target
 from tests.tier.layouts import pack_sizes
+from tiered_stream.data_limits import Limit
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange, RemoteLogSegment, TopicPartition, uuid_to_text
 from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata

@@ -17,11 +17,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.rigs.fuzz.mutation import below, one, spoiled_json
 from tests.rigs.fuzz.target import Target
 from tiered_stream.observe.driver_log import _name
-from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.metrics_receiver import parse_datagram
 from tiered_stream.observe.open_telemetry import _LatencyHistograms
 from tiered_stream.observe.progress import MicroBatch
-from tiered_stream.observe.query_metrics import QueryMetrics
+from tiered_stream.observe.prometheus_metrics import QueryMetrics
+from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.spark.reporting import BatchLines
 
 TOKEN = bytes(range(16))

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from tests.rigs.fuzz.mutation import fixed, number, one, spoiled
 from tests.rigs.fuzz.target import Target
-from tiered_stream.limits import Limit
+from tiered_stream.data_limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage import attempts

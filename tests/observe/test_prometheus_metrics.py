@@ -7,7 +7,7 @@ import orjson
 from tests.cli.test_watch_command import batch
 from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.observe.progress import as_json
-from tiered_stream.observe.query_metrics import PREFIX, QueryMetrics
+from tiered_stream.observe.prometheus_metrics import PREFIX, QueryMetrics
 
 
 def test_a_scrape_under_way_sees_the_sums_of_one_moment() -> None:

@@ -11,7 +11,7 @@ from tiered_stream.locate.log_source import LogSource, WhyBrokers
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.batch import plan_batch
-from tiered_stream.plan.left_to_brokers import LeftToBrokers
+from tiered_stream.plan.broker_splits import LeftToBrokers
 from tiered_stream.plan.splits import splits_for
 
 T0, T1 = (TopicPartition("t", number) for number in range(2))

@@ -33,7 +33,7 @@ from tests.delta.committing import (
 from tests.delta.made_batches import decoded, plain
 from tests.rigs.stack.rows import Record
 from tiered_stream.delta.commit import deltalake_commit
-from tiered_stream.delta.commit.batch_commit import ATTEMPTS, TableCommits
+from tiered_stream.delta.commit.commit_attempts import ATTEMPTS, TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
 from tiered_stream.delta.commit.transaction import BatchCommit, CommitTable
 from tiered_stream.delta.requirements.lane import table_schema

@@ -15,8 +15,8 @@ from tests.rigs.stack.processes import wait_until
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, ReportAddress, Split, TopicPartition
 from tiered_stream.observe.driver_log import BatchLog
-from tiered_stream.observe.metrics import ReadMetrics, describe, send, within
 from tiered_stream.observe.metrics_receiver import MetricsReceiver, _listening
+from tiered_stream.observe.read_metrics import ReadMetrics, describe, send, within
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.remote_options import REPORT_ADDRESSES
 from tiered_stream.spark.split_partition import SplitPartition

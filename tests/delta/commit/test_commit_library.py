@@ -15,8 +15,8 @@ from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream import land
-from tiered_stream.delta.commit import committer
-from tiered_stream.delta.commit.committer import choose_committer
+from tiered_stream.delta.commit import commit_library
+from tiered_stream.delta.commit.commit_library import choose_committer
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane, TableDescription
 from tiered_stream.delta.settings.ingest_settings import TableSpec
@@ -50,7 +50,7 @@ def test_who_excludes_the_sessions_other_queries_commits(
 def test_a_session_without_delta_spark_commits_by_deltalake(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "has_delta_spark", lambda _: False)
+    monkeypatch.setattr(commit_library, "has_delta_spark", lambda _: False)
     chosen = choose_committer(spark, IN_S3, PLAIN)
     assert chosen == ("deltalake", "the session has no delta-spark")
     with pytest.raises(ConfigurationError, match=r"ingest\.commit is spark.* delta-spark"):
@@ -65,7 +65,7 @@ def test_an_acl_and_a_storage_class_that_deltalake_would_not_give_are_refused(
     assert choose_committer(spark, files, PLAIN)[0] == "spark"
     with pytest.raises(ConfigurationError, match=r"^fs\.s3a\.acl\.default is bucket-owner-full-control"):
         choose_committer(spark, replace(files, commit="deltalake"), PLAIN)
-    monkeypatch.setattr(committer, "has_delta_spark", lambda _: False)
+    monkeypatch.setattr(commit_library, "has_delta_spark", lambda _: False)
     cold = replace(IN_S3, storage=replace(IN_S3.storage, storage_class="STANDARD_IA"))
     with pytest.raises(ConfigurationError, match=r"create\.storage\.class is STANDARD_IA.* delta-spark"):
         choose_committer(spark, cold, PLAIN)

@@ -11,8 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tiered_stream.observe.landed_rows import LandedRows, summed
-from tiered_stream.observe.metrics import LATENCY_BOUNDS_MS, ReadMetrics, within
 from tiered_stream.observe.progress import MicroBatch
+from tiered_stream.observe.read_metrics import LATENCY_BOUNDS_MS, ReadMetrics, within
 
 PREFIX = "tiered_stream_query_"
 LANDED_ROWS, DEAD_LETTERS = "landed_rows", "dead_letters"

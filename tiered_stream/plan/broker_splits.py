@@ -14,7 +14,7 @@ from dataclasses import replace
 from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.locate.log_source import LogSource, WhyBrokers
 from tiered_stream.model import Split, TopicPartition
-from tiered_stream.observe.metrics import FIND_REASON
+from tiered_stream.observe.read_metrics import FIND_REASON
 from tiered_stream.options.choices import Fallback, LocatorName, Prefer
 from tiered_stream.options.parsing import Options
 

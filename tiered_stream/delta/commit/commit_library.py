@@ -13,7 +13,7 @@ from py4j.clientserver import ClientServer
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import TableAddress
-from tiered_stream.delta.catalog.session_platform import platform_of
+from tiered_stream.delta.catalog.session_checks import platform_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
 from tiered_stream.delta.requirements.lane import TableDescription, requirements_for_spark
