@@ -11,7 +11,7 @@ from tiered_stream.locate.log_source import LogSource, WhyBrokers
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.batch import plan_batch
-from tiered_stream.plan.broker_splits import LeftToBrokers
+from tiered_stream.plan.broker_splits import BrokerSplitMarker
 from tiered_stream.plan.splits import splits_for
 
 T0, T1 = (TopicPartition("t", number) for number in range(2))
@@ -71,7 +71,7 @@ def test_brokers_that_were_asked_for_are_no_fault(given: dict[str, str]) -> None
 def test_each_micro_batch_is_marked_until_something_comes_from_storage() -> None:
     parsed, offsets = options(), TieredOffsets({T0: 90})
     tier: dict[str, MadeUpTier] = {"is": NOTHING}
-    left = LeftToBrokers(parsed, LogSource(offsets, NOTHING))
+    left = BrokerSplitMarker(parsed, LogSource(offsets, NOTHING))
 
     def marked(start: int) -> list[str]:
         def plan() -> list[Split]:
@@ -92,7 +92,7 @@ def plan_ranges(start: int) -> dict[TopicPartition, OffsetRange]:
 
 def test_segments_that_become_tiered_while_the_first_batch_is_planned_are_read_from_storage() -> None:
     parsed = options(**{"remote.fallback": "fail"})
-    left = LeftToBrokers(parsed, LogSource(TieredOffsets({T0: 60}), NOTHING))
+    left = BrokerSplitMarker(parsed, LogSource(TieredOffsets({T0: 60}), NOTHING))
     tier = MadeUpTier({T0: [TieredLog(0, 60)]})
     splits = left.marked(
         splits_for(plan_ranges(0), parsed, NOTHING, {}), lambda: splits_for(plan_ranges(0), parsed, tier, {})

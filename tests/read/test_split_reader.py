@@ -139,7 +139,7 @@ def test_the_splits_of_a_task_share_one_read_ahead(tier: TierFolder) -> None:
         assert segment.base_offset or second.wait(600)
         return fetch(segment, start, end)
 
-    storage.fetcher = Mock(wraps=storage.fetcher, fetch_log_segment=counted, busy_answers=lambda: 0)
+    storage.fetcher = Mock(wraps=storage.fetcher, fetch_log_segment=counted, slow_down_responses=lambda: 0)
     found = []
     for split in splits:
         reader = SplitReader(split, parsed, storage=storage)

@@ -114,9 +114,9 @@ def test_answers_that_ask_for_fewer_requests_are_counted(cloud: Cloud, sleeps: l
     answers = [error(503, "SlowDown"), error(429, "TooManyRequests"), error(500, "InternalError"), part(b"data")]
     with ScriptedHttp(answers) as server:
         store = cloud.store(server.url)
-        assert store.busy_answers() == 0
+        assert store.slow_down_responses() == 0
         assert store.get("key", ByteRange(0, 4)) == b"data"
-        assert store.busy_answers() == LocalLayoutFetcher(store).busy_answers() == 2
+        assert store.slow_down_responses() == LocalLayoutFetcher(store).slow_down_responses() == 2
 
 
 def ask(store: ObjectStore, by: str) -> object:
@@ -282,7 +282,7 @@ def test_an_empty_range_is_not_asked_for(cloud: Cloud) -> None:
 class OtherRegion(GoogleBucket):
     """A bucket that is elsewhere, which its service says by status 400."""
 
-    def learns_from(self, failure: AttemptError) -> bool:
+    def shows_other_settings(self, failure: AttemptError) -> bool:
         return failure.status == 400
 
 

@@ -82,5 +82,5 @@ def test_before_each_request_a_function_is_called_that_may_wait(tmp_path: Path) 
     assert store.get("key", ByteRange(0, 3)) == b"con" and store.size("key") == 7
     assert store.get("key", Limit("x", 100)) == b"content" and list(store.list("k")) == ["key"]
     assert len(waited) == 4
-    assert store.describe("key") and store.signed_url("key", 1) is None and not store.busy_answers()
+    assert store.describe("key") and store.signed_url("key", 1) is None and not store.slow_down_responses()
     assert len(waited) == 4

@@ -30,7 +30,7 @@ class MemoryFetcher(RemoteStorageFetcher):
         self.changed = threading.Condition()
         self.busy = 0
 
-    def busy_answers(self) -> int:
+    def slow_down_responses(self) -> int:
         return self.busy
 
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
@@ -91,7 +91,9 @@ class KnownStorage(RequestWindow):
         super().__init__(given)
         super().record_response(given.request_bytes, times, (given.request_bytes, 1.0), 0)
 
-    def record_response(self, size: int, seconds: float, work: tuple[int, float] | None, busy_answers: int) -> None:
+    def record_response(
+        self, size: int, seconds: float, work: tuple[int, float] | None, slow_down_responses: int
+    ) -> None:
         pass
 
 

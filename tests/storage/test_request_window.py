@@ -74,20 +74,20 @@ def test_a_storage_that_asks_for_fewer_requests_gets_half_and_then_one_more_at_a
     window = window_of(16)
     after(window, request=1.0, work=0.01)
     assert window.size == 19
-    window.record_response(USUAL, 1.0, (USUAL, 0.01), busy_answers=3)
+    window.record_response(USUAL, 1.0, (USUAL, 0.01), slow_down_responses=3)
     assert window.size == 9
-    window.record_response(USUAL, 1.0, (USUAL, 0.01), busy_answers=4)
+    window.record_response(USUAL, 1.0, (USUAL, 0.01), slow_down_responses=4)
     assert window.size == 4
     sizes = []
     for _ in range(4 + 5 + 6):
-        window.record_response(USUAL, 1.0, (USUAL, 0.01), busy_answers=4)
+        window.record_response(USUAL, 1.0, (USUAL, 0.01), slow_down_responses=4)
         sizes.append(window.size)
     assert sizes == [4] * 3 + [5] * 5 + [6] * 6 + [7]
 
 
 def test_what_was_said_before_the_first_response_is_no_news() -> None:
     window = window_of(16)
-    window.record_response(USUAL, 1.0, None, busy_answers=7)
+    window.record_response(USUAL, 1.0, None, slow_down_responses=7)
     assert window.size == FIRST_REQUESTS
 
 

@@ -63,7 +63,7 @@ def _open(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> Valu
         case Format.PROTOBUF:
             from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 
-            return ProtobufDecoder(b64decode(part.schema), part.message, **_never_null(row_format))
+            return ProtobufDecoder(b64decode(part.schema), part.message, **_protobuf_arguments(row_format))
 
 
 def _open_registered(part: PartFormat, row_format: RowFormat, name: str, evolution: Evolution) -> ValueDecoder:
@@ -89,12 +89,12 @@ def _open_registered(part: PartFormat, row_format: RowFormat, name: str, evoluti
             from tiered_stream.formats.registry.registry_protobuf import RegistryProtobufDecoder
 
             return RegistryProtobufDecoder(
-                registry, b64decode(part.schema), part.message, header=header, **_never_null(row_format)
+                registry, b64decode(part.schema), part.message, header=header, **_protobuf_arguments(row_format)
             )
     raise ConfigurationError(f"the format {part.format.value} has no schemas in a registry")
 
 
-def _never_null(row_format: RowFormat) -> dict[str, Collection[str]]:
+def _protobuf_arguments(row_format: RowFormat) -> dict[str, Collection[str]]:
     """Return the arguments `keys` and `images` of `ProtobufDecoder`.
 
     `keys` are the key columns and the ordering column of a table of the latest state, which are never null in a row.

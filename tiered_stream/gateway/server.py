@@ -141,7 +141,7 @@ class Gateway:
                 await self._ports.follow({broker.node_id: Address(broker.host, broker.port) for broker in brokers})
                 if self.unhealthy_reason:
                     log.info("%d brokers, listening on %s", len(brokers), self._ports)
-                await asyncio.to_thread(self._segments.follow_all)
+                await asyncio.to_thread(self._segments.refresh_all)
                 if self.unhealthy_reason:
                     log.info("the tiered segments of all topics are known")
                     self.unhealthy_reason = ""

@@ -55,13 +55,13 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
             f"topics come by subscribe, and there is no {ingest.ROUTE.name}. For one query take {TOPIC} out of "
             f"{ingest.CHECKPOINT}: it is a new one"
         )
-    _check_apart(options, topics, table)
+    _check_separate_tables(options, topics, table)
     return [
         Ingest(*_of_one(options, topic, table), checkpoint.replace(TOPIC, topic), *trigger_and_lane) for topic in topics
     ]
 
 
-def _check_apart(options: Mapping[str, str], topics: Sequence[str], table: str) -> None:
+def _check_separate_tables(options: Mapping[str, str], topics: Sequence[str], table: str) -> None:
     """Check that tables whose names contain `{topic}` differ for each topic, even if a catalog ignores case.
 
     Raises:

@@ -85,7 +85,7 @@ class Segments(Sequence[RemoteLogSegment]):
         Its leader epochs and custom metadata follow each other without gaps, in the order of the rows.
         """
         rows = np.array(self.rows[index])
-        data, starts = _gathered(self.data, in_turns(rows["epochs_at"], rows["custom_at"]), data_sizes(rows))
+        data, starts = _gathered(self.data, interleaved(rows["epochs_at"], rows["custom_at"]), data_sizes(rows))
         rows["epochs_at"], rows["custom_at"] = starts[::2], starts[1::2]
         return replace(self, rows=rows, data=data)
 
@@ -133,10 +133,10 @@ class Segments(Sequence[RemoteLogSegment]):
 
 def data_sizes(rows: npt.NDArray[np.void]) -> Int64s:
     """Return two sizes in bytes for each row, one after the other: of its leader epochs and of its custom metadata."""
-    return in_turns(rows["epochs"] * np.int64(_EPOCH.size), np.maximum(rows["custom"], 0))
+    return interleaved(rows["epochs"] * np.int64(_EPOCH.size), np.maximum(rows["custom"], 0))
 
 
-def in_turns(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Int64s:
+def interleaved(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Int64s:
     """Return the numbers of two equally long arrays alternately, beginning with the first number of `first`."""
     numbers = np.empty(2 * len(first), np.int64)
     numbers[::2], numbers[1::2] = first, second

@@ -67,7 +67,7 @@ class OtlpSender:
         """Number of exports that still send an ended query's sums, by the query's name, first ended first."""
         self._lock = threading.Lock()
         try:
-            exporter = _Exporter(url, self._running_sums, self._on_sent)
+            exporter = _Exporter(url, self._sums_to_send, self._on_sent)
             reader = export.PeriodicExportingMetricReader(exporter, cardinality_limits=_SERIES)
         except ValueError as error:
             raise ConfigurationError(f"OTEL_METRIC_EXPORT_INTERVAL: {error}") from error
@@ -113,7 +113,7 @@ class OtlpSender:
                 meter.create_observable_gauge(name, callbacks, description=text)
 
     def _observations(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
-        running = self._running_sums()
+        running = self._sums_to_send()
         families = (family for family in self._sums.collect() if family.name == name)
         return [
             Observation(sample.value, dict(sample.labels))
@@ -122,7 +122,7 @@ class OtlpSender:
             if sample.labels["query"] in running
         ]
 
-    def _running_sums(self) -> dict[str, QuerySums]:
+    def _sums_to_send(self) -> dict[str, QuerySums]:
         """Return, by the query's name, the sums that are still to be sent."""
         with self._lock:
             sent = {query for query, exports in self._ended.items() if not exports}

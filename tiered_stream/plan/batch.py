@@ -8,7 +8,7 @@ from uuid import UUID
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import Options
-from tiered_stream.plan.broker_splits import LeftToBrokers
+from tiered_stream.plan.broker_splits import BrokerSplitMarker
 from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids
 from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.pruning import NeededSegments, Pruning
@@ -23,7 +23,7 @@ def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = No
 
     Segments that `pruning` excludes are in no split, and a log line says how many there are.
     """
-    left_to_brokers = LeftToBrokers(options, source)
+    left_to_brokers = BrokerSplitMarker(options, source)
     ranges, topic_ids = batch_offsets(options, source)
     if pruning is None:
 

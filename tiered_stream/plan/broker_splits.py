@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _NOT_LOCATED = WhyBrokers("not_located", "no segment of them was located; warnings above may name the reason")
 
 
-class LeftToBrokers:
+class BrokerSplitMarker:
     """Marker of splits that brokers must send, although their offsets are tiered, in the micro-batches of one run.
 
     It marks splits if the first micro-batch with splits takes nothing from the storage, until a micro-batch takes

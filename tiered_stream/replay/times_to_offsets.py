@@ -99,7 +99,7 @@ def resolve(
     check_topic_ids(options.topic_ids, assignment.topic_ids, data_loss)
     ranges, latest = lookup.retrying(lambda: _ranges(reader, assignment.partitions, times, exact))
     if not exact and not any(ranges.values()):
-        _warn_of_order(ranges, latest, times)
+        _warn_of_skipped_records(ranges, latest, times)
     topic_ids = {**options.topic_ids, **assignment.topic_ids}
     if options.locator is LocatorName.ARCHIVE:
         _check_archive(reader, latest, times, data_loss)
@@ -133,7 +133,7 @@ def _ranges(
     return ranges, latest
 
 
-def _warn_of_order(ranges: PartitionRanges, latest: PartitionOffsets, times: TimeRange) -> None:
+def _warn_of_skipped_records(ranges: PartitionRanges, latest: PartitionOffsets, times: TimeRange) -> None:
     """Log a warning, for a replay without records, if records after the ranges may have timestamps within `times`.
 
     A range ends at the first record that is later than `times`. Records after it may be earlier again.

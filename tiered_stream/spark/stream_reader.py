@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tiered_stream.locate.log_source import LogSource
     from tiered_stream.model import ReportAddress, Split
     from tiered_stream.observe.driver_log import BatchLog
-    from tiered_stream.plan.broker_splits import LeftToBrokers
+    from tiered_stream.plan.broker_splits import BrokerSplitMarker
     from tiered_stream.plan.stream import StreamPlanner
 
 HAS_READ_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
@@ -52,7 +52,7 @@ class OpenedStream:
 
     source: LogSource
     planner: StreamPlanner
-    left_to_brokers: LeftToBrokers
+    left_to_brokers: BrokerSplitMarker
     batch_log: BatchLog
     group: GroupCommitter | None
     """Object that commits the query's offsets to a consumer group; None: the options name no group."""
@@ -75,13 +75,13 @@ class PlannedStream(datasource.DataSourceStreamReader):
         if self.opened is None:
             from tiered_stream.locate.log_source import open_log_source
             from tiered_stream.observe.driver_log import BatchLog
-            from tiered_stream.plan.broker_splits import LeftToBrokers
+            from tiered_stream.plan.broker_splits import BrokerSplitMarker
             from tiered_stream.plan.stream import StreamPlanner
 
             show_log()
             collect_old_rarely()
             source, group = open_log_source(self.options), None
-            left_to_brokers = LeftToBrokers(self.options, source)
+            left_to_brokers = BrokerSplitMarker(self.options, source)
             planner = StreamPlanner(self.options, source.offset_reader, source.locator)
             if self.options.available_now:
                 planner.prepare_for_available_now()

@@ -108,25 +108,25 @@ class Attempts:
     def __init__(self, timeouts: RequestTimeouts, unreachable: Callable[[str, AttemptError], str]) -> None:
         self._timeouts = timeouts
         self._unreachable = unreachable
-        self.busy_answers = 0
+        self.slow_down_responses = 0
         """Number of responses so far that asked for fewer requests."""
 
     def send(
         self,
         name: str,
         attempt: Callable[[float], T],
-        learns_from: Callable[[AttemptError], bool] = lambda failure: False,
+        shows_other_settings: Callable[[AttemptError], bool] = lambda failure: False,
     ) -> T:
         """Return the result of `attempt`, which is called with the seconds that are left for the request.
 
-        After a failure that may pass, `attempt` is called again after a wait. If `learns_from` returns True for a
-        failure of any kind, `attempt` is called again at once, but only once.
+        After a failure that may pass, `attempt` is called again after a wait. If `shows_other_settings` returns True
+        for a failure of any kind, `attempt` is called again at once, but only once.
 
         Args:
             name: full name of the object.
             attempt: sends the request once, and raises AttemptError if it fails.
-            learns_from: returns whether the failure has shown that the next attempt needs other settings, such as
-                another region.
+            shows_other_settings: returns whether the failure has shown that the next attempt needs other settings, such
+                as another region.
 
         Raises:
             StorageUnavailableError: the last attempt failed by a failure that may pass.
@@ -138,12 +138,12 @@ class Attempts:
             try:
                 return attempt(end - time.monotonic())
             except AttemptError as failure:
-                if not learned and number < ATTEMPTS and learns_from(failure):
+                if not learned and number < ATTEMPTS and shows_other_settings(failure):
                     learned = True
                     continue
                 if not failure.may_pass:
                     raise
-                self.busy_answers += failure.status in SLOW_DOWN
+                self.slow_down_responses += failure.status in SLOW_DOWN
                 is_busy = failure.status == 429 or failure.code in _BUSY_CODES or failure.retry_after > 0
                 timeouts += failure.kind in (FailureKind.TIMEOUT, FailureKind.CONNECT_TIMEOUT)
                 own_wait = _FIRST_WAIT * 2 ** (number - 1) * random.uniform(0.5, 1)

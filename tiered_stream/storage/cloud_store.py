@@ -194,7 +194,7 @@ class Service(ABC):
         """
         return False
 
-    def learns_from(self, failure: AttemptError) -> bool:
+    def shows_other_settings(self, failure: AttemptError) -> bool:
         """Return whether the request may succeed with a new client after `failure`.
 
         It may succeed if the failure has shown that clients need other settings, such as another region of the bucket,
@@ -264,8 +264,8 @@ class CloudStore(ObjectStore):
         self._timeouts = service.timeouts
         self._seconds = service.timeouts.total_ms / 1000
         self._attempts = Attempts(service.timeouts, lambda name, _: service.unreachable(name))
-        self._lessons = 0
-        """Number of times that `Service.learns_from` returned True, so that new clients were needed."""
+        self._client_generation = 0
+        """Number of times that `Service.shows_other_settings` returned True, so that new clients were needed."""
         self._learning = Lock()
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
@@ -285,7 +285,7 @@ class CloudStore(ObjectStore):
             return b""
         try:
             data = self._send(key, read)
-        except _UnfitAnswerError as error:
+        except _UnexpectedResponseError as error:
             if (size := self.size(key)) < extent.end:  # services differ in their responses to such a range
                 raise too_short(self.describe(key), extent, size) from None
             raise errors.StorageError(str(error)) from None
@@ -302,7 +302,7 @@ class CloudStore(ObjectStore):
         start = after if after >= prefix else _just_before(prefix)
         offset = start and self._root + start
         pages: Iterator[Sequence[ObjectMeta]] | None = None
-        seen = _Seen(self._service.orders, after)
+        seen = _ListingProgress(self._service.orders, after)
 
         def next_page(client: Client) -> Sequence[ObjectMeta] | None:
             nonlocal pages
@@ -350,8 +350,8 @@ class CloudStore(ObjectStore):
     def signing_seconds_left(self) -> float:
         return self._service.signing_seconds_left()
 
-    def busy_answers(self) -> int:
-        return self._attempts.busy_answers
+    def slow_down_responses(self) -> int:
+        return self._attempts.slow_down_responses
 
     def _client(self, seconds: float) -> Client:
         """Return a client for an attempt that should take at most `seconds`, from the cache or newly connected.
@@ -370,13 +370,13 @@ class CloudStore(ObjectStore):
 
     def _replace_clients(self) -> None:
         self._clients = {}
-        self._lessons += 1
+        self._client_generation += 1
 
     def _send(self, key: str, request: Callable[[Client], T], *, listing: bool = False) -> T:
         """Return the result of `request`, which is called with a client for each attempt.
 
-        If `Service.learns_from` returns True for a failure, `request` is called again with a new client. It is also
-        called again if another thread has replaced the clients since the attempt began.
+        If `Service.shows_other_settings` returns True for a failure, `request` is called again with a new client. It is
+        also called again if another thread has replaced the clients since the attempt began.
         """
         check_process()
         self.before_request()
@@ -385,7 +385,7 @@ class CloudStore(ObjectStore):
 
         def attempt(seconds_left: float) -> T:
             nonlocal lessons
-            began, lessons = time.monotonic(), self._lessons
+            began, lessons = time.monotonic(), self._client_generation
             client = self._client(seconds_left)
             try:
                 return request(client)
@@ -397,18 +397,18 @@ class CloudStore(ObjectStore):
                 failure.kind = FailureKind.CONNECT_TIMEOUT  # obstore has one kind of timeout
             raise failure
 
-        def learns_from(failure: AttemptError) -> bool:
+        def shows_other_settings(failure: AttemptError) -> bool:
             with self._learning:
-                if lessons == self._lessons and self._service.learns_from(failure):
+                if lessons == self._client_generation and self._service.shows_other_settings(failure):
                     self._replace_clients()
-                return lessons != self._lessons
+                return lessons != self._client_generation
 
         name = self.describe(key)
         try:
-            return self._attempts.send(name, attempt, learns_from)
+            return self._attempts.send(name, attempt, shows_other_settings)
         except AttemptError as failure:
             if failure.kind is FailureKind.OTHER or failure.status == 416:
-                raise _UnfitAnswerError(f"{name} could not be read: the service gave {failure}") from None
+                raise _UnexpectedResponseError(f"{name} could not be read: the service gave {failure}") from None
             raise self._service.refused(failure, name, listing=listing) from None
 
 
@@ -443,11 +443,11 @@ def _no_token(text: str) -> AttemptError | None:
     return AttemptError(FailureKind.CREDENTIALS, denied=match["own"] or service.strip())
 
 
-class _UnfitAnswerError(errors.StorageError):
+class _UnexpectedResponseError(errors.StorageError):
     """Error for a response with status 416, or a response that obstore does not accept."""
 
 
-class _Seen:
+class _ListingProgress:
     """Progress of a listing. Its order is not known at first, and the listed keys show it more and more.
 
     Args:

@@ -62,7 +62,7 @@ class CloudUploader:
             yield
         except (BaseError, OSError, ValueError) as error:
             failure = failure_of(error)
-            if self._service.learns_from(failure):
+            if self._service.shows_other_settings(failure):
                 self._client = self._connect()
             raise self._error(failure, key) from None
 

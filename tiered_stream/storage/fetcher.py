@@ -107,7 +107,7 @@ class RemoteStorageFetcher(ABC):
         """Return the seconds until the credentials of `signed_location` end; infinity: no signed URL ends with them."""
         return inf
 
-    def busy_answers(self) -> int:
+    def slow_down_responses(self) -> int:
         """Return how often the storage has asked for fewer requests so far (S3: 503 SlowDown).
 
         Read-ahead then sends fewer requests at once.
@@ -149,8 +149,8 @@ class StoreFetcher(RemoteStorageFetcher):
     def signing_seconds_left(self) -> float:
         return self.store.signing_seconds_left()
 
-    def busy_answers(self) -> int:
-        return self.store.busy_answers()
+    def slow_down_responses(self) -> int:
+        return self.store.slow_down_responses()
 
     def describe(self, segment: RemoteLogSegment) -> str:
         return self.store.describe(self.key(segment, ".log"))

@@ -47,11 +47,11 @@ class GoogleBucket(Service):
         except StorageAccessError as error:
             raise StorageAccessError(f"no credentials for {self.uri}: {error}; {self.access_hint()}") from None
 
-    def learns_from(self, failure: AttemptError) -> bool:
+    def shows_other_settings(self, failure: AttemptError) -> bool:
         path, state = self._key_file
         if failure.status in (401, 403) and file_state(path) != state:
             return True  # the key was replaced
-        return super().learns_from(failure)
+        return super().shows_other_settings(failure)
 
     def access_hint(self) -> str:
         use = self.use

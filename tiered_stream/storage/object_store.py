@@ -88,7 +88,7 @@ class ObjectStore(ABC):
         """Return the seconds until the credentials of `signed_url` end; infinity: no signed URL ends with them."""
         return inf
 
-    def busy_answers(self) -> int:
+    def slow_down_responses(self) -> int:
         """Return the number of responses with status 429 or 503 so far, including responses to repeated requests."""
         return 0
 

@@ -80,7 +80,7 @@ def read_ahead(
             (part, _, byte_range), future = waiting.popleft()
             data, seconds = future.result()
             del future  # so that `future` does not keep the bytes while the consumer works on them
-            window.record_response(len(data), seconds, work, fetcher.busy_answers())
+            window.record_response(len(data), seconds, work, fetcher.slow_down_responses())
             on_fetch(len(data), seconds)
             began = now()
             yield part, data

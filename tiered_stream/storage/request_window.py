@@ -53,7 +53,7 @@ class RequestWindow:
         """Bytes of recent responses, and seconds of their requests."""
         self._work: deque[tuple[int, float]] = deque(maxlen=_RECENT)
         """Bytes and seconds of the decoder's recent work."""
-        self._busy_answers: int | None = None
+        self._slow_down_responses: int | None = None
         self._since_busy = 0
 
     @property
@@ -86,7 +86,9 @@ class RequestWindow:
         decoded = sum(seconds for _, seconds in self._work) / max(sum(size for size, _ in self._work), 1)
         return min(seconds / max(size, 1) for size, seconds in self._responses) / max(decoded, _MIN_SECONDS_PER_BYTE)
 
-    def record_response(self, size: int, seconds: float, work: tuple[int, float] | None, busy_answers: int) -> None:
+    def record_response(
+        self, size: int, seconds: float, work: tuple[int, float] | None, slow_down_responses: int
+    ) -> None:
         """Record that the decoder has received a response, and adapt the maximum number of requests.
 
         Args:
@@ -94,20 +96,20 @@ class RequestWindow:
             seconds: seconds from the request's start to the end of the response.
             work: bytes of the response before this one, and how many seconds the decoder worked on them; None if this
                 is the first response.
-            busy_answers: how often the storage has asked for fewer requests so far (S3: 503 SlowDown).
+            slow_down_responses: how often the storage has asked for fewer requests so far (S3: 503 SlowDown).
         """
         with self._lock:
             self._responses.append((size, seconds))
             if work is not None:
                 self._work.append(work)
-            if self._busy_answers is not None and busy_answers > self._busy_answers:
+            if self._slow_down_responses is not None and slow_down_responses > self._slow_down_responses:
                 self._allowed, self._since_busy = max(1, self._size() // 2), 0
             elif (since := self._since_busy + 1) >= self._allowed:
                 # As many responses as requests are allowed came without a SlowDown: allow one more request.
                 self._allowed, self._since_busy = min(self._allowed + 1, self._max_allowed), 0
             else:
                 self._since_busy = since
-            self._busy_answers = busy_answers
+            self._slow_down_responses = slow_down_responses
 
 
 _windows: PerProcess[RequestWindow] = PerProcess()

@@ -81,7 +81,7 @@ class S3Bucket(Service):
         self.endpoint = self._session.bucket_url
         return moved
 
-    def learns_from(self, failure: AttemptError) -> bool:
+    def shows_other_settings(self, failure: AttemptError) -> bool:
         if failure.code == _EXPIRED:  # botocore takes keys of an instance that end soon to end later
             self._session.forget_credentials()
             return self._options.access_key_id is None

@@ -103,9 +103,9 @@ class LatestSides:
             f"{DELETES} AS deletes",
             f"array_compact(CAST(array({', '.join(unknown)}) AS ARRAY<STRING>)) AS unknown",
             f"concat(replace({PARTITION}, '/', '-'), ', offset ', {POSITION}) AS record",
-            f"{key_order.mixed_sql(self.keys)} AS mixed",
+            f"{key_order.two_partitions_sql(self.keys)} AS mixed",
             f"{key_order.rank_sql(self.keys, self.order_by)} AS rank",
-            f"{'false' if self.order_by is None else key_order.tied_sql(self.keys, self.order_by)} AS tied",
+            f"{key_order.last_of_partition_sql(self.keys, self.order_by) if self.order_by else 'false'} AS tied",
         )
         tie = f"CASE WHEN tied THEN CASE WHEN deletes THEN '{_DELETED}' ELSE CAST(hash AS STRING) END END"
         tied = self._hashed(ranked).selectExpr("*", f"collect_set({tie}) OVER (PARTITION BY key) AS ties")

@@ -27,7 +27,7 @@ from kafka.protocol.parser import KafkaProtocol
 import tiered_stream
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.responses import DescribedTopic, fetch_response, fetched_partition, metadata_response
-from tiered_stream.broker.wire.kafka_python import ConnectionManager, PlainProtocol
+from tiered_stream.broker.wire.kafka_python import ConnectionManager, InterpretingProtocol
 from tiered_stream.broker.wire.location_messages import (
     FetchPartition,
     FetchTopic,
@@ -106,7 +106,7 @@ def test_the_plain_decoders_read_what_the_generated_ones_do(version: int) -> Non
     content = b"\0" * (version >= 9) + bytes(METADATA.encode(version=version))
     theirs, ours = (
         answered(kind(client_id="us"), MetadataRequest(topics=None), version, content)
-        for kind in (KafkaProtocol, PlainProtocol)
+        for kind in (KafkaProtocol, InterpretingProtocol)
     )
     assert repr(ours) == repr(theirs) and ours.API_VERSION == theirs.API_VERSION == version
 
@@ -117,7 +117,7 @@ def test_an_error_to_api_versions_is_read_in_version_0(version: int) -> None:
     content = bytes(ApiVersionsResponse(error_code=35, api_keys=[kind]).encode(version=0))
     theirs, ours = (
         answered(protocol(client_id="us"), ApiVersionsRequest(), version, content)
-        for protocol in (KafkaProtocol, PlainProtocol)
+        for protocol in (KafkaProtocol, InterpretingProtocol)
     )
     assert ours.error_code == theirs.error_code == 35 and repr(ours) == repr(theirs)
 
@@ -126,11 +126,13 @@ def test_an_error_to_api_versions_is_read_in_version_0(version: int) -> None:
 def test_an_overlong_number_is_refused_at_its_sixth_byte(where: bytes) -> None:
     """The generated decoders take half a minute for it."""
     with pytest.raises(KafkaProtocolError):
-        answered(PlainProtocol(client_id="us"), MetadataRequest(topics=None), 12, b"\0" + where + b"\xff" * 600_000)
+        answered(
+            InterpretingProtocol(client_id="us"), MetadataRequest(topics=None), 12, b"\0" + where + b"\xff" * 600_000
+        )
 
 
 def test_what_is_said_again_is_not_decoded_again() -> None:
-    protocol, content = PlainProtocol(client_id="us"), b"\0" + bytes(METADATA.encode(version=12))
+    protocol, content = InterpretingProtocol(client_id="us"), b"\0" + bytes(METADATA.encode(version=12))
     first, again = (answered(protocol, MetadataRequest(topics=None), 12, content) for _ in range(2))
     assert again is first
     another = answered(protocol, MetadataRequest(topics=None), 12, content.replace(b"\2c", b"\2d"))
@@ -197,7 +199,7 @@ def send_in_pieces(data: bytes, connection: socket.socket) -> None:
 @contextmanager
 def connection_to(
     serve: Callable[[socket.socket], None], identity: Path | None
-) -> Iterator[tuple[KafkaTCPTransport, PlainProtocol]]:
+) -> Iterator[tuple[KafkaTCPTransport, InterpretingProtocol]]:
     """Our end of a connection whose other end `serve` has, on a thread; with TLS where that has an identity."""
     ours, theirs = socket.socketpair()
     net = NetworkSelector()
@@ -215,7 +217,7 @@ def connection_to(
             manager = ConnectionManager(net, bootstrap_servers="127.0.0.1:1", receive_message_max_bytes=4_000_000)
             connection = manager.get_connection(manager.cluster.bootstrap_brokers()[0].node_id)
             connection.connection_made(transport)
-            assert isinstance(connection.parser, PlainProtocol)
+            assert isinstance(connection.parser, InterpretingProtocol)
             yield transport, connection.parser
         done.result()
     net.close()

@@ -12,7 +12,7 @@ from tests.delta.requirements.made_hadoop import made_hadoop
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, NotForTasksError
 from tiered_stream.delta.requirements.s3a import S3aStore
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage, table_storage
-from tiered_stream.delta.write.file_systems import delta_storage_options, deltalake_place
+from tiered_stream.delta.write.file_systems import delta_storage_options, deltalake_arguments
 from tiered_stream.errors import ConfigurationError, TableAccessError
 from tiered_stream.storage.cloud_endpoints import TABLES
 from tiered_stream.storage.open_store import open_service
@@ -240,7 +240,7 @@ ACCESS_POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/writer"
 def test_hosts_and_regions_are_those_that_s3a_uses(given: Mapping[str, str], url: str) -> None:
     storage, why_not = s3a({**KEYS, **given}).find(TableStorage())
     assert why_not is None
-    options = deltalake_place(TableSpec("s3://lake/table", storage))[1]
+    options = deltalake_arguments(TableSpec("s3://lake/table", storage))[1]
     assert options["aws_endpoint"] == options["aws_endpoint_url_s3"] == f"https://{url}.amazonaws.com"
     assert options["aws_virtual_hosted_style_request"] == "true"
     assert options["aws_region"] == ("us-west-2" if "fips" in url else "eu-west-1")

@@ -80,20 +80,20 @@ OTHERS = Route("raw.*", "bronze.old_{topic}", "s3://lake/bronze.db/old_{topic}",
 
 
 def test_topics_that_a_catalog_would_send_to_one_table_are_refused() -> None:
-    routing(BY_TOPIC).check_apart(["Orders", "orders"])
-    routing(BY_NAME).check_apart(["orders", "payments"])
+    routing(BY_TOPIC).check_separate_tables(["Orders", "orders"])
+    routing(BY_NAME).check_separate_tables(["orders", "payments"])
     with pytest.raises(ConfigurationError, match=r"topic orders and Orders would share the table bronze\.orders"):
-        routing(BY_NAME).check_apart(["Orders", "orders"])
+        routing(BY_NAME).check_separate_tables(["Orders", "orders"])
     with pytest.raises(ConfigurationError, match=r"share the table bronze\.old_raw"):
-        routing(OTHERS, BY_NAME).check_apart(["old_raw", "raw"])
-    Routing(TableSpec(""), (Route("o.*", "/l/o", "file:///l/o"),)).check_apart(["o", "orders"])
+        routing(OTHERS, BY_NAME).check_separate_tables(["old_raw", "raw"])
+    Routing(TableSpec(""), (Route("o.*", "/l/o", "file:///l/o"),)).check_separate_tables(["o", "orders"])
 
 
 def test_a_topic_with_the_name_of_the_table_for_dead_letters_is_refused() -> None:
     known = replace(routing(), dead_letter_folders={"/lake/dead/raw": "file:///lake/dead/raw"})
-    known.check_apart(["orders"])
+    known.check_separate_tables(["orders"])
     with pytest.raises(ConfigurationError, match="topic dead and the dead letters"):
-        known.check_apart(["orders", "dead"])
+        known.check_separate_tables(["orders", "dead"])
 
 
 def test_a_topic_without_a_table_is_told() -> None:

@@ -18,7 +18,7 @@ from tiered_stream.delta.settings.ingest_settings import (
     topic_overrides,
 )
 from tiered_stream.delta.settings.query_settings import check_settings
-from tiered_stream.delta.write.file_systems import delta_storage_options, deltalake_place
+from tiered_stream.delta.write.file_systems import delta_storage_options, deltalake_arguments
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.given_options import GivenOptions
 
@@ -166,19 +166,19 @@ def test_deltalake_gets_what_was_given_and_no_more() -> None:
 
 def test_deltalake_gets_place_and_credentials_in_azures_and_googles_storage() -> None:
     azure = TableStorage(azure_account_key="key", azure_endpoint_url="http://emulator/mine")
-    uri, given = deltalake_place(TableSpec("wasbs://lake@mine.blob.core.windows.net/a/t", azure))
+    uri, given = deltalake_arguments(TableSpec("wasbs://lake@mine.blob.core.windows.net/a/t", azure))
     place = {"account_name": "mine", "endpoint": "http://emulator/mine", "access_key": "key", "allow_http": "true"}
     assert uri == "az://lake/a/t" and given.items() >= place.items()
     by_pod = replace(AZURE, azure_managed_identity=False)
-    given = deltalake_place(TableSpec("abfss://lake@mine.dfs.core.windows.net/t", by_pod))[1]
+    given = deltalake_arguments(TableSpec("abfss://lake@mine.dfs.core.windows.net/t", by_pod))[1]
     pod = {
         "client_id": "app", "tenant_id": "me", "authority_host": "https://login", "federated_token_file": "/token",
     }  # fmt: skip
     assert given.items() >= pod.items()
-    uri, given = deltalake_place(TableSpec("gs://lake/t", TableStorage(gcs_anonymous=True)))
+    uri, given = deltalake_arguments(TableSpec("gs://lake/t", TableStorage(gcs_anonymous=True)))
     place = {"base_url": "https://storage.googleapis.com", "skip_signature": "true", "allow_http": "false"}
     assert uri == "gs://lake/t" and given.items() >= place.items()
-    assert deltalake_place(TableSpec("s3://lake/t", STORAGE)) == (
+    assert deltalake_arguments(TableSpec("s3://lake/t", STORAGE)) == (
         "s3://lake/t",
         delta_storage_options(STORAGE, "lake"),
     )

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.rigs.stack.hdfs import write_site
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.delta.write.file_systems import deltalake_place, local_uri, normal_path, path_uri, uri_of
+from tiered_stream.delta.write.file_systems import deltalake_arguments, local_uri, normal_path, path_uri, uri_of
 from tiered_stream.errors import ConfigurationError
 
 HADOOPS = {
@@ -138,4 +138,4 @@ def test_parent_of_a_symbolic_link_is_by_its_name(tmp_path: Path) -> None:
 )
 def test_letters_that_deltalake_writes_otherwise_are_refused_in_tables_in_hdfs(path: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{re.escape(path)}: .*letter"):
-        deltalake_place(TableSpec(path))
+        deltalake_arguments(TableSpec(path))

@@ -24,7 +24,7 @@ from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.delta.write import data_folder, s3_upload
 from tiered_stream.delta.write.data_folder import MEMORY_BYTES, UploadThreads
-from tiered_stream.delta.write.file_systems import deltalake_place, open_folder
+from tiered_stream.delta.write.file_systems import deltalake_arguments, open_folder
 from tiered_stream.delta.write.s3_upload import S3Uploads
 from tiered_stream.delta.write.table_writer import TableWriter, open_data_folder
 from tiered_stream.errors import StorageError, TableError
@@ -167,7 +167,7 @@ def test_files_log_and_segments_are_written_and_read_with_the_key_of_ones_own(lo
     folder = open_data_folder(locked, UploadThreads())
     put(folder, {"a": b"content"})
     folder.wait()
-    uri, options = deltalake_place(locked)
+    uri, options = deltalake_arguments(locked)
     write_deltalake(uri, pa.table({"number": [1, 2, 3]}), storage_options=options)
     assert DeltaTable(uri, storage_options=options).to_pyarrow_table().num_rows == 3
     read = open_folder(locked.uri, locked.storage)

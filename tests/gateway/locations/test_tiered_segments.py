@@ -98,7 +98,7 @@ def test_nobody_waits_a_second_time_for_a_leader_that_did_not_answer(known: Know
 def test_following_goes_on_past_what_is_at_fault_and_names_it(known: Known) -> None:
     known.tier.leaders[SICK] = 1
     known.tier.tell("sick", segment_record("sick", known.ids[SICK], 1)[:-9])
-    known.segments.follow_all()
+    known.segments.refresh_all()
     assert known.visible(SICK, WELL) == {WELL}
     (reason,) = known.faulty.reasons()
     assert reason.startswith("sick-0 ") and ": __remote_log_metadata-" in reason
@@ -109,7 +109,7 @@ def test_following_goes_on_past_what_is_at_fault_and_names_it(known: Known) -> N
         assert (answer.status, answer.read().decode()) == (200, f"healthy\n{reason}\n")
     monitor.close()
     del known.tier.topics["sick"]
-    known.segments.follow_all()
+    known.segments.refresh_all()
     assert not known.faulty.reasons(), "the topic is gone"
 
 
@@ -131,4 +131,4 @@ def test_a_topic_that_was_made_again_is_looked_at_anew_however_fresh_its_predece
 def test_where_nobody_can_be_asked_following_fails(known: Known) -> None:
     known.tier.leaders = {SICK: -1, WELL: -1}
     with pytest.raises(BrokerUnavailableError, match="no leader"):
-        known.segments.follow_all()
+        known.segments.refresh_all()

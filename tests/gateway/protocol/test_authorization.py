@@ -15,7 +15,7 @@ from tiered_stream.gateway.protocol.authorization import (
     authorization_request,
 )
 from tiered_stream.gateway.protocol.frames import request_head
-from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, may_ask
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition, possibly_asks
 from tiered_stream.records.flexible_versions import Reader
 
 FIRST, SECOND = TopicIdPartition(TOPIC_ID, 0), TopicIdPartition(TOPIC_ID, 1)
@@ -26,7 +26,7 @@ def test_authorization_is_asked_at_the_log_s_end_for_next_to_nothing() -> None:
     sent = authorization_request(asked(content), {FIRST: 1000})
     assert request_head(sent) == request_head(content)
     message = read(FetchRequest, sent, 15)
-    assert not may_ask(request_head(sent), sent) and message.isolation_level == 1
+    assert not possibly_asks(request_head(sent), sent) and message.isolation_level == 1
     assert (message.max_wait_ms, message.min_bytes, message.max_bytes) == (0, 0, 1)
     first, second = message.topics[0].partitions
     assert (first.fetch_offset, first.current_leader_epoch, first.partition_max_bytes) == (1000, 3, 1)

@@ -6,7 +6,7 @@ from tests.gateway.requests import TOPIC_ID, asked, fetch_response, location_fet
 from tiered_stream.gateway.protocol.api_versions import API_VERSIONS, FETCH, METADATA
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, request_head
-from tiered_stream.gateway.protocol.location_requests import MAX_REQUEST_BYTES, location_request, may_ask
+from tiered_stream.gateway.protocol.location_requests import MAX_REQUEST_BYTES, location_request, possibly_asks
 
 
 def head(correlation_id: int) -> bytes:
@@ -59,7 +59,7 @@ def test_other_requests_are_passed_on_unread() -> None:
 def test_a_fetch_that_asks_for_locations_waits_for_what_is_found_out() -> None:
     talk = ConnectionState()
     content = location_fetch({0: (0, 9)}, correlation_id=3)
-    assert may_ask(request_head(content), content)
+    assert possibly_asks(request_head(content), content)
     wanted = location_request(request_head(content), content)
     assert wanted is not None
     passed = talk.authorize(wanted, content)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.gateway.requests import TOPIC_ID, asked, location_fetch
 from tiered_stream.gateway.protocol.frames import FrameError, body_of_flexible, request_head
-from tiered_stream.gateway.protocol.location_requests import TopicIdPartition, location_request, may_ask
+from tiered_stream.gateway.protocol.location_requests import TopicIdPartition, location_request, possibly_asks
 
 FIRST, SECOND = TopicIdPartition(TOPIC_ID, 0), TopicIdPartition(TOPIC_ID, 1)
 
@@ -46,10 +46,10 @@ def test_without_a_wish_a_common_format_or_with_a_session_it_is_a_plain_fetch(ot
 @pytest.mark.parametrize("version", [4, 12, 16, 17])
 def test_only_versions_with_topic_ids_that_were_offered_may_ask(version: int) -> None:
     head = request_head(location_fetch({0: (0, 1)})[:2] + bytes([0, version]) + bytes(4))
-    assert not may_ask(head, b"\xe0\x09\x01\x01")
+    assert not possibly_asks(head, b"\xe0\x09\x01\x01")
     content = location_fetch({0: (0, 1)})
-    assert may_ask(request_head(content), content)
-    assert not may_ask(request_head(content), location_fetch({}, remote_log_segment_location_requested=False))
+    assert possibly_asks(request_head(content), content)
+    assert not possibly_asks(request_head(content), location_fetch({}, remote_log_segment_location_requested=False))
 
 
 def test_a_request_cut_anywhere_is_a_frame_error_or_no_wish() -> None:

@@ -22,7 +22,7 @@ from tiered_stream.model import PartitionOffsets, TopicPartition
 from tiered_stream.observe.driver_log import BatchLog
 from tiered_stream.options.offset_json import offsets_from_dict
 from tiered_stream.options.parsing import Options
-from tiered_stream.plan.broker_splits import LeftToBrokers
+from tiered_stream.plan.broker_splits import BrokerSplitMarker
 from tiered_stream.plan.stream import StreamPlanner
 from tiered_stream.spark.stream_reader import OpenedStream, StreamWithOwnLimits, StreamWithSparkLimits
 
@@ -68,7 +68,7 @@ def open_reader(kind: type[Reader], options: Options, world: World) -> Reader:
     if options.available_now:
         planner.prepare_for_available_now()
     group = options.commit_group_id and GroupCommitter(cast(GroupOffsets, _Group(world, options.commit_group_id)))
-    left, log = LeftToBrokers(options, source), cast(BatchLog, _NoLog())
+    left, log = BrokerSplitMarker(options, source), cast(BatchLog, _NoLog())
     reader.opened = OpenedStream(source, planner, left, log, group or None)
     return reader
 

@@ -95,10 +95,10 @@ def test_nothing_is_asked_for_an_empty_range() -> None:
 def test_a_busy_service_is_asked_again(status: int) -> None:
     with ScriptedHttp([answer(status), part(b"0123456789")]) as server:
         one = fetcher(server.url)
-        before = one.busy_answers()
+        before = one.slow_down_responses()
         assert one.fetch_log_segment(SEGMENT, 0, 10) == b"0123456789"
     assert len(server.requests) == 2
-    assert one.busy_answers() - before == (status in (429, 503))
+    assert one.slow_down_responses() - before == (status in (429, 503))
 
 
 @pytest.mark.parametrize(

@@ -162,13 +162,13 @@ class _Connection(KafkaConnection):  # type: ignore[misc]
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         config = self.config
-        self.parser = PlainProtocol(
+        self.parser = InterpretingProtocol(
             client_id=config["client_id"], receive_message_max_bytes=config["receive_message_max_bytes"]
         )
         transport._sock_recv = partial(_receive, transport._sock, self.parser)
 
 
-def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes, Any]:
+def _receive(connection: socket.socket, protocol: InterpretingProtocol) -> tuple[bytes, Any]:
     """Read from a connection's socket, and return bytes for the connection's protocol, and an error or None.
 
     This function replaces the read of kafka-python's transport. The bytes are empty if nothing has arrived, or after an
@@ -190,7 +190,7 @@ def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes,
     return data, None if data else KafkaConnectionError("socket disconnected")
 
 
-class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
+class InterpretingProtocol(KafkaProtocol):  # type: ignore[misc]
     """Protocol of a connection, which decodes responses with kafka-python's interpreter, and caches Metadata responses.
 
     Decoding the Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes stay the same, and the
@@ -217,14 +217,14 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
         in_flight = len(self.in_flight_requests)
         correlation_id = super().send_request(request, correlation_id)
         if len(self.in_flight_requests) > in_flight and hasattr(request.header, "request_api_key"):
-            self.in_flight_requests[-1] = _PlainHeader(
+            self.in_flight_requests[-1] = _InterpretedHeader(
                 request.header, correlation_id, request.API_VERSION, self._responses
             )
         return int(correlation_id)
 
 
 @dataclass(frozen=True, slots=True)
-class _PlainHeader:
+class _InterpretedHeader:
     """Header of a kafka-python request whose response is decoded with the interpreter, not with generated code.
 
     kafka-python asks a request's header for the class that decodes the response. This object stands for that class,
@@ -236,7 +236,7 @@ class _PlainHeader:
     api_version: int
     responses: ResponseCache
 
-    def get_response_class(self) -> _PlainHeader:
+    def get_response_class(self) -> _InterpretedHeader:
         return self
 
     def parse_header(self, buffer: KafkaBytes) -> Any:

@@ -149,7 +149,7 @@ def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
     """
     # Imported late, because a driver whose tables are not compacted does not need these modules.
     from tiered_stream.delta.commit.deltalake_commit import NO_CHECKPOINT, open_table
-    from tiered_stream.delta.commit.deltalake_statistics import OddTimes, find_odd_times, writer_properties
+    from tiered_stream.delta.commit.deltalake_statistics import UnsafeTimes, find_odd_times, writer_properties
 
     table = open_table(spec)
     if table is None:
@@ -160,7 +160,7 @@ def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
     folder = open_folder(spec.uri, spec.storage)
     for partition, paths in _crowded(table, spec.target_bytes).items():
         odd = find_odd_times(folder, paths)
-        if OddTimes.NEED_VERSION_KEY in odd:
+        if UnsafeTimes.NEED_VERSION_KEY in odd:
             log.warning(_NOT_COMPACTED, spec.uri, "".join(f", {name}={value}," for name, value in partition))
             continue
         with lock():
@@ -168,7 +168,7 @@ def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
                 partition_filters=[(name, "=", value) for name, value in partition] or None,
                 target_size=spec.target_bytes,
                 max_concurrent_tasks=1,
-                writer_properties=writer_properties(table, spec.codec, with_times=OddTimes.BEYOND_YEARS not in odd),
+                writer_properties=writer_properties(table, spec.codec, with_times=UnsafeTimes.BEYOND_YEARS not in odd),
                 post_commithook_properties=NO_CHECKPOINT,
             )
         log.info("the table %s: %d files are now %d", spec.uri, metrics["numFilesRemoved"], metrics["numFilesAdded"])

@@ -40,7 +40,7 @@ from tiered_stream.delta.schema.row_plan import check_day_column
 from tiered_stream.delta.schema.row_schema import LOCAL_TIMES, columns_for_creation, hides_local_times
 from tiered_stream.delta.schema.sql_types import common_fields, struct_of
 from tiered_stream.delta.settings.ingest_settings import COMMIT, CREATION, TableSpec
-from tiered_stream.delta.write.file_systems import deltalake_place
+from tiered_stream.delta.write.file_systems import deltalake_arguments
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageError, TableAccessError, TableError
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, TABLES
 from tiered_stream.storage.open_store import open_service
@@ -104,12 +104,12 @@ def _open(spec: TableSpec, place: tuple[str, dict[str, str]] | None = None) -> D
 
 
 def _place(spec: TableSpec) -> tuple[str, dict[str, str]]:
-    """Return the table's URI and `storage_options` for deltalake (`deltalake_place`).
+    """Return the table's URI and `storage_options` for deltalake (`deltalake_arguments`).
 
     In Azure's or Google's storage, an access token is requested first, because deltalake would wait for minutes for a
     token service that does not respond.
     """
-    place = deltalake_place(spec)
+    place = deltalake_arguments(spec)
     if urlsplit(spec.uri).scheme in (*AZURE_SCHEMES, GOOGLE_SCHEME):
         open_service(spec.storage.at(spec.uri), TABLES).check_token()
     return place
@@ -263,7 +263,7 @@ class DeltalakeTable:
         if prepared is None or prepared.exception() is not None:
             return None
         table, newest, access = prepared.result()
-        if newest is None or self._log.digest(table.version()) != newest or deltalake_place(self.spec) != access:
+        if newest is None or self._log.digest(table.version()) != newest or deltalake_arguments(self.spec) != access:
             return None
         try:
             table.update_incremental()

@@ -26,7 +26,7 @@ from tiered_stream.delta.commit.deltalake_commit import (
     DeltalakeTransaction,
     write_actions,
 )
-from tiered_stream.delta.commit.deltalake_statistics import OddTimes, find_odd_times, writer_properties
+from tiered_stream.delta.commit.deltalake_statistics import UnsafeTimes, find_odd_times, writer_properties
 from tiered_stream.delta.commit.merge import UNORDERED_KEY, MergeClauses, MergedTable, unordered_error
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
 from tiered_stream.delta.requirements.lane import table_rules
@@ -63,8 +63,8 @@ class DeltalakeMergedTable:
     merged: MergedTable
     by_spark: bool
     searched: set[str] = field(default_factory=set)
-    """Files of the table that were searched for odd dates and times (`OddTimes`)."""
-    odd_times: OddTimes = OddTimes.NONE
+    """Files of the table that were searched for odd dates and times (`UnsafeTimes`)."""
+    odd_times: UnsafeTimes = UnsafeTimes.NONE
     """Odd dates and times of these files, and of the rows that were merged."""
 
     def prepare(self) -> None:
@@ -143,10 +143,10 @@ class DeltalakeMerge:
             return True
         paths = {unquote(path) for path in self._transaction.paths()}
         odd = of.odd_times | find_odd_times(folder, [*(paths - of.searched), *(file.path for file in files)])
-        if OddTimes.NEED_VERSION_KEY in odd:
+        if UnsafeTimes.NEED_VERSION_KEY in odd:
             raise _SparkNeededError("there are dates before 1582 or times before 1900")
         of.searched, of.odd_times = paths, odd
-        return OddTimes.BEYOND_YEARS not in odd
+        return UnsafeTimes.BEYOND_YEARS not in odd
 
 
 def _write(

@@ -78,7 +78,7 @@ _DAYS = -719_162, 2_932_897
 _TICKS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
-class OddTimes(Flag):
+class UnsafeTimes(Flag):
     """Kinds of dates and times in Parquet files that deltalake cannot rewrite right, or cannot write statistics of."""
 
     NONE = 0
@@ -91,26 +91,26 @@ class OddTimes(Flag):
     """A value may be outside of the years 1 to 9999."""
 
 
-def find_odd_times(folder: fs.FileSystem, paths: Iterable[str]) -> OddTimes:
+def find_odd_times(folder: fs.FileSystem, paths: Iterable[str]) -> UnsafeTimes:
     """Return which kinds of odd dates and times the Parquet files may have, by the bounds in their footers.
 
     `paths` are relative to `folder`. Raises OSError if a file cannot be read.
     """
-    return reduce(or_, (_odd_times(pq.read_metadata(path, filesystem=folder)) for path in paths), OddTimes.NONE)
+    return reduce(or_, (_odd_times(pq.read_metadata(path, filesystem=folder)) for path in paths), UnsafeTimes.NONE)
 
 
-def _odd_times(file: pq.FileMetaData) -> OddTimes:
+def _odd_times(file: pq.FileMetaData) -> UnsafeTimes:
     has_key = SPARK_VERSION_KEY.encode() in (file.metadata or {})
     groups = [file.row_group(number) for number in range(file.num_row_groups)]
-    found = OddTimes.NONE
+    found = UnsafeTimes.NONE
     for at in range(file.num_columns):
         if (limits := _limits(file.schema.column(at))) is not None:
             first_sure, ticks_of_day = limits
             for lowest, highest in filter(None, (_bounds(group.column(at)) for group in groups)):
                 if has_key and lowest < first_sure:
-                    found |= OddTimes.NEED_VERSION_KEY
+                    found |= UnsafeTimes.NEED_VERSION_KEY
                 if lowest < _DAYS[0] * ticks_of_day or highest >= _DAYS[1] * ticks_of_day:
-                    found |= OddTimes.BEYOND_YEARS
+                    found |= UnsafeTimes.BEYOND_YEARS
     return found
 
 

@@ -31,7 +31,7 @@ def rank_sql(keys: Sequence[str], order_by: str | None) -> str:
     return f"row_number() {_of_key(keys)} ORDER BY {', '.join(order)})"
 
 
-def mixed_sql(keys: Sequence[str]) -> str:
+def two_partitions_sql(keys: Sequence[str]) -> str:
     """Return an SQL expression of a text that names two partitions with rows of the row's key.
 
     The text is null if all rows of the key are in one partition.
@@ -88,7 +88,7 @@ def columns_with_placeholders(columns: StructType, keys: Sequence[str], order_by
     return known_at(names, {name.lower() for name in names} - others)
 
 
-def tied_sql(keys: Sequence[str], order_by: str) -> str:
+def last_of_partition_sql(keys: Sequence[str], order_by: str) -> str:
     """Return an SQL condition that is true for the last row in each partition with the key's largest `order_by`.
 
     If a key has several of these rows, a table may keep any of them, because they may be in different micro-batches.

@@ -37,7 +37,7 @@ from tiered_stream.delta.commit.delta_spark_commit import (
     DeltaSparkTable,
     DeltaSparkTransaction,
 )
-from tiered_stream.delta.commit.key_order import deleted_at_sql, mixed_sql, rank_sql, with_known_values
+from tiered_stream.delta.commit.key_order import deleted_at_sql, rank_sql, two_partitions_sql, with_known_values
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, table_rules
 from tiered_stream.delta.requirements.merge_requirements import merged_columns
@@ -378,7 +378,7 @@ def last_rows_sql(
     ranked = [f"{rank_sql(keys, order_by)} AS {_RANK}"]
     deletes = DELETES
     if not one and order_by is None:
-        ranked.append(f"{mixed_sql(keys)} AS {_MIXED}")
+        ranked.append(f"{two_partitions_sql(keys)} AS {_MIXED}")
         error = f"raise_error(concat({sql_text(UNORDERED_KEY + ': ')}, {_MIXED}))"
         deletes = f"CASE WHEN {_MIXED} IS NULL THEN {DELETES} ELSE CAST({error} AS BOOLEAN) END AS {DELETES}"
     return ranked, [*(sql_name([name]) for name in columns), deletes]

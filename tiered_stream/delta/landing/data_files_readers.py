@@ -237,7 +237,7 @@ class FilesReader(StreamReader):
         return {**super().__getstate__(), "_tasks": self._tasks}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        self._tasks.routing.check_apart({partition.topic for partition in self.offsets.from_dict(end)})
+        self._tasks.routing.check_separate_tables({partition.topic for partition in self.offsets.from_dict(end)})
         return self.logged(self._tasks.partitions(self.splits(start, end), self._rules, self.batch_log), end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -255,7 +255,7 @@ class FilesBatchReader(BatchReader):
     def partitions(self) -> Sequence[InputPartition]:
         planned = super().partitions()
         splits = [partition.split for partition in planned if isinstance(partition, SplitPartition)]
-        self._tasks.routing.check_apart(set(map(_topic, splits)))
+        self._tasks.routing.check_separate_tables(set(map(_topic, splits)))
         return self._tasks.partitions(splits, KnownRules()) or planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

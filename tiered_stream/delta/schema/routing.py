@@ -98,7 +98,7 @@ class Routing:
             )
         return route
 
-    def check_apart(self, topics: Iterable[str]) -> None:
+    def check_separate_tables(self, topics: Iterable[str]) -> None:
         """Check that no two topics lead to the same folder by a route whose table contains `{topic}`.
 
         Topics may share a table that a route names without `{topic}`. A table named with `{topic}` must not be a table

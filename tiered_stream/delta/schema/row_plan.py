@@ -71,7 +71,7 @@ def plan_rows(spec: TableSpec, include_headers: bool, zone: str = "UTC") -> RowF
 
         with _of_setting(row.REGISTRY_PREFIX.rstrip(".")):
             RegistrySettings.parse(row_format.registry)
-    if row_format.key.is_of_topic or row_format.value.is_of_topic:
+    if row_format.key.awaits_topic or row_format.value.awaits_topic:
         return row_format
     return checked(resolved(row_format)) if row_format.is_resolved else resolved(row_format)
 

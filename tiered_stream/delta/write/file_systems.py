@@ -46,7 +46,7 @@ _CREDENTIALS = re.compile(r"//[^/]*@")
 _DOTS = frozenset((".", ".."))
 
 
-def deltalake_place(spec: ingest.TableSpec) -> tuple[str, dict[str, str]]:
+def deltalake_arguments(spec: ingest.TableSpec) -> tuple[str, dict[str, str]]:
     """Return the table's URI and `storage_options` as arguments of deltalake's `DeltaTable`.
 
     Kerberos' key table for HDFS goes into an environment variable of this process, because deltalake has no option for
@@ -72,7 +72,7 @@ def deltalake_place(spec: ingest.TableSpec) -> tuple[str, dict[str, str]]:
             why = f"it has the letter {odd[0]!r}, so that deltalake would look in another folder than Spark"
             raise ConfigurationError(f"the path {spec.uri}: {why}. Choose a folder without it in its name")
         access = spec.storage.at(spec.uri)
-        hadoop.offer_key_table(access)
+        hadoop.set_client_key_table(access)
         settings = hadoop.hadoop_settings_of(access)
         return hadoop.name_node_url(f"hdfs://{parts.netloc}", settings) + parts.path, settings
     return spec.uri, delta_storage_options(spec.storage, parts.netloc) if parts.scheme == "s3" else {}

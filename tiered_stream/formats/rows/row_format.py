@@ -70,7 +70,7 @@ class PartFormat:
         return self.registered and self.ids is choices.SchemaIdsIn.DUAL
 
     @property
-    def is_of_topic(self) -> bool:
+    def awaits_topic(self) -> bool:
         """Return whether the schema is not known yet and depends on the topic, which is part of its subject's name."""
         return self.registered and not self.schema and TOPIC_IN_SUBJECT in (self.subject or TOPIC_IN_SUBJECT)
 

@@ -69,7 +69,7 @@ class TieredSegments:
         self._offset_reader = BrokerOffsetReader(client, IsolationLevel.READ_UNCOMMITTED)
         self._retries = ThreadPoolExecutor(1, thread_name_prefix="silent-leaders")
 
-    def follow_all(self) -> None:
+    def refresh_all(self) -> None:
         """Look up the segments of all partitions except those in internal topics, before the first requests need them.
 
         Partitions that no longer exist are forgotten.

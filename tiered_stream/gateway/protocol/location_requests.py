@@ -59,7 +59,7 @@ class LocationRequest:
         return {partition.topic_id for partition in self.ranges}
 
 
-def may_ask(head: RequestHead, content: bytes) -> bool:
+def possibly_asks(head: RequestHead, content: bytes) -> bool:
     """Return whether a request possibly asks for locations, by a quick check, which `location_request` must confirm.
 
     Args:

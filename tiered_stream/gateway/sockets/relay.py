@@ -20,7 +20,7 @@ from tiered_stream.gateway.protocol import frames
 from tiered_stream.gateway.protocol.api_versions import rewrite_response
 from tiered_stream.gateway.protocol.broker_addresses import Advertise
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling, Pending
-from tiered_stream.gateway.protocol.location_requests import LocationRequest, may_ask
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, possibly_asks
 from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError, Reservation
 from tiered_stream.gateway.sockets.streams import CHUNK_BYTES, Streams, chunks, clear_traceback_frames
 
@@ -125,7 +125,7 @@ class Relay:
             needed = state.bytes_needed(head, size)
             if needed <= _SMALL_BYTES:
                 content += await client.readexactly(needed - len(content))
-                if not may_ask(head, content):
+                if not possibly_asks(head, content):
                     await self._pass_on(head, content, size)
                     continue
             await self._locate(head, content, needed)
@@ -166,7 +166,7 @@ class Relay:
             self._locating_since = time.perf_counter()
             self._location_memory = memory
             authorization = None
-            if may_ask(head, content):
+            if possibly_asks(head, content):
                 authorization = await self._authorization(head, content, memory)
             if authorization is None:
                 memory.expect_peer(size)

@@ -33,7 +33,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     read_partition,
     topic_id_of,
 )
-from tiered_stream.locate.segment_columns import SEGMENT, Segments, data_sizes, in_turns
+from tiered_stream.locate.segment_columns import SEGMENT, Segments, data_sizes, interleaved
 from tiered_stream.model import RemoteLogSegment, TopicPartition
 from tiered_stream.records import flexible_versions as flexible
 
@@ -424,7 +424,7 @@ def restore_topic(
 def _check(segments: Segments, partitions: int) -> None:
     """Check rows that were read from a file. Raises CorruptDataError if a value is not possible."""
     rows, sizes = segments.rows, data_sizes(segments.rows)
-    at = in_turns(rows["epochs_at"], rows["custom_at"])
+    at = interleaved(rows["epochs_at"], rows["custom_at"])
     whole = rows["state"] < _ALONE
     if (
         not ((rows["slot"] >= 0) & (rows["slot"] < partitions) & (rows["custom"] >= -1)).all()

@@ -83,7 +83,7 @@ def default_file_system(given: str | None = None) -> str:
     return given or _resolved(in_files.get(DEFAULT_FS, ""), in_files) or "file:///"
 
 
-def offer_key_table(options: StorageOptions) -> None:
+def set_client_key_table(options: StorageOptions) -> None:
     """Set the environment variable KRB5_CLIENT_KTNAME to the key table in the options, unless it is set already.
 
     It is for libraries of this process that have no option for a key table. They log in by the key table if the ticket

@@ -57,9 +57,9 @@ class SignedRequests:
         self._connections = open_pool(hosts, timeouts, self._time)
         self._attempts = Attempts(timeouts, lambda name, failure: f"{name} cannot be reached: {failure.code}")
 
-    def busy_answers(self) -> int:
+    def slow_down_responses(self) -> int:
         """Return the number of responses so far that asked for fewer requests."""
-        return self._attempts.busy_answers
+        return self._attempts.slow_down_responses
 
     def get(self, url: str, byte_range: ByteRange) -> bytes:
         """Return exactly the bytes `byte_range` of the object that `url` names."""
@@ -145,8 +145,8 @@ class PresignedFetcher(RemoteStorageFetcher):
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         return self._fetcher_without_url(segment).fetch_indexes(segment, types)
 
-    def busy_answers(self) -> int:
-        return self._requests.busy_answers() + (self._unsigned.busy_answers() if self._unsigned else 0)
+    def slow_down_responses(self) -> int:
+        return self._requests.slow_down_responses() + (self._unsigned.slow_down_responses() if self._unsigned else 0)
 
     def describe(self, segment: RemoteLogSegment) -> str:
         url = self._urls.get(segment.segment_id)

@@ -32,7 +32,7 @@ from tiered_stream.broker.leader_epochs import leader_epoch_end_offsets
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.range_reader import offset_after
 from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
-from tiered_stream.broker.wire.kafka_python import PlainProtocol
+from tiered_stream.broker.wire.kafka_python import InterpretingProtocol
 from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
     LocatedPartition,
@@ -90,7 +90,7 @@ class OneAnswerClient(BrokerClient):
     async def request(self, node_id: int, message: Any, deadline: Deadline) -> Any:
         """Sent and received as by kafka-python's connections; errors are mapped as by `Connections.request`."""
         message.API_VERSION = VERSIONS[message.API_KEY]
-        protocol = PlainProtocol(client_id="fuzz", receive_message_max_bytes=1 << 30)
+        protocol = InterpretingProtocol(client_id="fuzz", receive_message_max_bytes=1 << 30)
         try:
             protocol.send_request(message, correlation_id=1)
             answers = protocol.receive_bytes(fixed(len(self._answer), 4) + self._answer)

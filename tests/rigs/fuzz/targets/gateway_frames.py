@@ -26,7 +26,7 @@ from tiered_stream.gateway.protocol.authorization import AuthorizationResponse, 
 from tiered_stream.gateway.protocol.broker_addresses import Address
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.protocol.frames import FrameError, frame_size, request_head
-from tiered_stream.gateway.protocol.location_requests import TopicIdPartition, location_request, may_ask
+from tiered_stream.gateway.protocol.location_requests import TopicIdPartition, location_request, possibly_asks
 
 REQUESTS = (
     ApiVersionsRequest, MetadataRequest, FindCoordinatorRequest, ProduceRequest, FetchRequest, SaslHandshakeRequest,
@@ -50,7 +50,7 @@ def take_request(data: bytes) -> None:
     frame_size(fixed(len(data), 4), 100 << 20)
     head, state = request_head(data), ConnectionState()
     content = data[: state.bytes_needed(head, len(data))]
-    wanted = location_request(head, data) if may_ask(head, content) else None
+    wanted = location_request(head, data) if possibly_asks(head, content) else None
     if wanted is None:
         state.forward(head, content)
     else:

@@ -193,7 +193,7 @@ def _apart(first: str, second: str) -> None:
     for routes in (ROUTES[:1], ROUTES[1:]):
         routing = Routing(TableSpec(""), routes)
         with refused():
-            routing.check_apart([first, second])
+            routing.check_separate_tables([first, second])
             folders = {routing.route(topic).uri_for(topic) for topic in (first, second)}
             assert len(folders) == len({first, second})
 
