@@ -265,7 +265,8 @@ class _Run:
             logs = (path.parent for path in self.lake.rglob("_delta_log") if any(path.glob("*.json")))
             found = {str(each.relative_to(self.lake)): self.spark.read.format("delta").load(str(each)) for each in logs}
         else:
-            names = [row.tableName for row in self.spark.sql(f"SHOW TABLES IN {DATABASE}").collect()]
+            listed = self.spark.sql(f"SHOW TABLES IN {DATABASE}").where("NOT isTemporary").collect()
+            names = [row.tableName for row in listed]
             found = {name: self.spark.table(f"{DATABASE}.{quoted(name)}") for name in names}
         return found
 
