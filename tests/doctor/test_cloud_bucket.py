@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.delta.clouds import Cloud, azure, google, keys
-from tiered_stream.doctor.cloud_bucket import list_folder, write_object
+from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.doctor.cloud_bucket import _fault, list_folder, write_object
 from tiered_stream.doctor.finding import FaultError
+from tiered_stream.errors import StorageUnavailableError
 
 
 @pytest.fixture(
@@ -45,3 +47,9 @@ def test_refused_credentials_are_a_fault_that_names_settings_and_role(cloud: Clo
         list_folder(files)
     assert "403" in str(raised.value) and wrong not in str(raised.value)
     assert "Storage Blob Data Contributor" in raised.value.fix
+
+
+@pytest.mark.parametrize("scheme", ["hdfs", "memory"])
+def test_the_fix_of_another_store_names_no_settings_of_a_cloud(scheme: str) -> None:
+    fix = _fault(TableSpec(f"{scheme}://lake/t"), StorageUnavailableError("no response")).fix
+    assert "HADOOP_CONF_DIR" in fix and "fs." not in fix

@@ -10,8 +10,8 @@ import pytest
 from tests.golden import MASKED, golden
 from tests.locate.golden_locator import golden_table
 from tiered_stream.doctor.environment import Job
-from tiered_stream.doctor.finding import FaultError
-from tiered_stream.doctor.tier_checks import Located, fetch_segments
+from tiered_stream.doctor.finding import Examination, FaultError, Known, Status
+from tiered_stream.doctor.tier_checks import Located, _check_bucket, fetch_segments
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.storage.open_fetcher import fetcher_for
 
@@ -42,3 +42,13 @@ def test_an_object_that_is_gone_is_to_be_restored(tmp_path: Path) -> None:
     with pytest.raises(FaultError, match=r"masked\.prefix/v1-mc-big-.*\.log") as fault:
         looked_at(bucket, "masked.prefix/v1-")
     assert "restore" in fault.value.fix
+
+
+@pytest.mark.parametrize(("uri", "checks"), [("s4://tier", ["bucket"]), ("file:///tier", [])])
+def test_the_bucket_of_each_store_but_a_folder_has_its_check(uri: str, checks: list[str]) -> None:
+    given = {"kafka.bootstrap.servers": "broker:9092", "subscribe": "t", "remote.storage.uri": uri}
+    examination = Examination(lambda _: None)
+    job = Known("settings", Job(parse_options(given, streaming=True), given, ()))
+    assert _check_bucket(examination, job, Known("storage settings", None)).value is None
+    assert [each.check for each in examination.findings] == checks
+    assert all(each.status is Status.SKIPPED for each in examination.findings)

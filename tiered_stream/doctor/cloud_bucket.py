@@ -8,7 +8,7 @@ from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.doctor.finding import FaultError, Fixes, Result
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError, StorageUnavailableError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME, HDFS_SCHEME, TABLES, segments_use
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, TABLES, segments_use
 from tiered_stream.storage.open_store import open_store, open_uploader
 
 FIXES: Fixes = {
@@ -81,8 +81,8 @@ def _root(files: TableSpec) -> StorageOptions:
 
 def _fault(files: TableSpec, error: StorageError) -> FaultError:
     scheme = urlsplit(files.uri).scheme
-    if scheme == HDFS_SCHEME:
-        return FaultError(str(error), "correct the folder, HADOOP_CONF_DIR or the user's permissions in HDFS")
+    if scheme not in (GOOGLE_SCHEME, *AZURE_SCHEMES):
+        return FaultError(str(error), "correct the folder, or (in HDFS) HADOOP_CONF_DIR or the user's permissions")
     is_google = scheme == GOOGLE_SCHEME
     role, settings = (TABLES.google_role, "fs.gs") if is_google else (TABLES.azure_role, "fs.azure")
     correct = f"correct ingest.storage.* or spark.hadoop.{settings}.*"

@@ -63,11 +63,7 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
     """
     options = job.value.options if job.value else None
     parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
-    if options is not None and parts.scheme in (
-        endpoints.GOOGLE_SCHEME,
-        *endpoints.AZURE_SCHEMES,
-        *endpoints.HDFS_SCHEMES,
-    ):
+    if options is not None and parts.scheme not in ("", "file", *endpoints.S3_SCHEMES):
         # Imported late, because importing obstore takes long and a folder does not need it.
         from tiered_stream.doctor.cloud_bucket import FIXES, list_container
 

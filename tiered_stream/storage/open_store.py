@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage import cloud_endpoints as endpoints
-from tiered_stream.storage.file_store import FileStore
-from tiered_stream.storage.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from tiered_stream.storage.cloud_store import Service
     from tiered_stream.storage.cloud_upload import CloudUploader
     from tiered_stream.storage.hdfs_store import HdfsStore
+    from tiered_stream.storage.object_store import ObjectStore
+
+Uploader: TypeAlias = "CloudUploader | HdfsStore"
+WRITABLE_SCHEMES = (endpoints.HDFS_SCHEME,)
+"""URI schemes of stores outside the clouds to which tasks write. `open_store` returns their uploader, too."""
 
 
 def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -> ObjectStore:
@@ -32,6 +35,8 @@ def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -
     if uri.scheme == "file":
         if uri.netloc not in ("", "localhost") or not uri.path.startswith("/"):
             raise ConfigurationError(f"remote.storage.uri: {options.uri!r} names no local folder; write file:///folder")
+        from tiered_stream.storage.file_store import FileStore
+
         folder = unquote(uri.path)
         if "\0" in folder:
             raise ConfigurationError("remote.storage.uri names a folder with a NUL in its path")
@@ -53,7 +58,7 @@ def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -
     )
 
 
-def open_uploader(options: StorageOptions, use: endpoints.StoreUse) -> CloudUploader | HdfsStore:
+def open_uploader(options: StorageOptions, use: endpoints.StoreUse) -> Uploader:
     """Return a new writer of files to the bucket, container or root of HDFS that `options.uri` names.
 
     Raises:
@@ -61,10 +66,8 @@ def open_uploader(options: StorageOptions, use: endpoints.StoreUse) -> CloudUplo
             Azure's.
         StorageAccessError: there are no credentials.
     """
-    if urlsplit(options.uri or "").scheme in endpoints.HDFS_SCHEMES:
-        from tiered_stream.storage.hdfs_store import HdfsStore
-
-        return HdfsStore(options, use)
+    if urlsplit(options.uri or "").scheme in WRITABLE_SCHEMES:
+        return open_store(options, use)  # type: ignore[return-value] # each of these stores is an uploader
     from tiered_stream.storage.cloud_upload import CloudUploader
 
     return CloudUploader(open_service(options, use))

@@ -36,7 +36,7 @@ def find_access(own: TableStorage, uri: str, hadoop: HadoopSettings) -> tuple[Ta
     if scheme in _STORES:
         return _STORES[scheme](hadoop, uri).find(own)
     known = "neither a local folder nor in S3, Azure Blob Storage, Google Cloud Storage or HDFS"
-    return own, None if scheme == "file" else f"{uri} is {known}"
+    return own, None if scheme in ("file", *BUCKET_SCHEMES) else f"{uri} is {known}"
 
 
 def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: HadoopSettings | None) -> TableStorage:

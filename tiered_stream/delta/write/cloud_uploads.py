@@ -10,11 +10,9 @@ from tiered_stream.delta.write.data_folder import MEMORY_BYTES, Uploads, UploadT
 from tiered_stream.errors import StorageError
 from tiered_stream.process.caches import PerProcess
 from tiered_stream.storage.cloud_endpoints import TABLES
-from tiered_stream.storage.cloud_upload import CloudUploader
-from tiered_stream.storage.hdfs_store import HdfsStore
-from tiered_stream.storage.open_store import open_uploader
+from tiered_stream.storage.open_store import Uploader, open_uploader
 
-_uploaders: PerProcess[CloudUploader | HdfsStore] = PerProcess()
+_uploaders: PerProcess[Uploader] = PerProcess()
 """Uploaders by bucket or container, which all tasks of a process share, so that connections stay open."""
 
 
