@@ -194,7 +194,10 @@ def _misfit(listener: Listener, security_protocol: str, mechanism: str) -> str:
 
 
 def _response(host: str, port: int, seconds: float, *, tls: bool) -> bytes:
-    """Send a SaslHandshake, and return the first bytes of the response; empty: there is no response."""
+    """Send a SaslHandshake, over TLS if `tls` is true; return the first bytes of the response; empty: none came.
+
+    `seconds` is the time limit for the connection and the response.
+    """
     deadline = time.monotonic() + seconds
     with socket.create_connection((host, port), seconds) as connection:
         if not tls:

@@ -64,9 +64,10 @@ class GroupOffsets:
         return client.run(lambda: self._retried(lambda until: self._fetch(partitions, until), client.deadline()))
 
     def start_commit(self, offsets: PartitionOffsets) -> concurrent.futures.Future[None]:
-        """Start to commit the offsets for the group, and return a future of the commit's end or error.
+        """Start to commit the offsets for the group, and return a future that is done when the commit has ended.
 
-        The commit fails after 10 s, or after `default.api.timeout.ms` if that is shorter.
+        The future has the error of the commit, or otherwise the result None. The commit fails after 10 s, or after
+        `default.api.timeout.ms` if that is shorter.
         """
         client = self._client
         return client.start(

@@ -160,7 +160,7 @@ def certificate_fix(error: ssl.SSLError) -> str:
 
 
 def foreign_protocol(first_bytes: bytes) -> str:
-    """Return what a server speaks that has responded with `first_bytes` to a plain request, and the fix.
+    """Return the protocol of a server that has responded with `first_bytes` to a request without TLS, and the fix.
 
     The text is the end of a sentence that begins with the server. It is empty if the server may speak Kafka's protocol.
     """

@@ -73,9 +73,9 @@ async def ask_each_leader(
 ) -> PartialAnswer[TopicPartition, A]:
     """Send the request to the leaders of all partitions, and return for each partition a result or an error.
 
-    Runs on the network thread. Unlike in `ask_leaders`, an error of one partition does not stop the others.
-    `patience_ms` is the time limit; None: `default.api.timeout.ms`. If `patience_ms` is given, a partition that has no
-    leader at the second attempt gets an error, and is not requested again.
+    Runs on the network thread. Unlike in `ask_leaders`, an error of one partition does not stop the requests for other
+    partitions. `patience_ms` is the time limit; None: `default.api.timeout.ms`. If `patience_ms` is given, a partition
+    that has no leader at the second attempt gets an error, and is not requested again.
 
     Raises:
         BrokerError, ConfigurationError: the topics' metadata cannot be read, for example because a topic does not
@@ -133,7 +133,8 @@ class NodeResults(Generic[A]):
     def add_error(self, request: LeaderRequest[A], partition: TopicPartition, error_code: int, node_id: int) -> None:
         """Add a partition's error code to `retry_reasons` if the same request may succeed later, otherwise to `faults`.
 
-        UNKNOWN_SERVER_ERROR, and codes that kafka-python does not know, are also logged.
+        UNKNOWN_SERVER_ERROR, and codes that kafka-python does not know, are also logged. `node_id` is the id of the
+        broker that responded with the error code.
         """
         if is_retriable(error_code):
             self.retry_reasons[partition] = code_name(error_code)
@@ -149,7 +150,8 @@ async def ask_node(
 ) -> NodeResults[A]:
     """Send the request to the broker `node_id` once, and return the outcome for each partition in `leaders`.
 
-    An error of the request or of the whole response becomes the outcome of each partition, and is not raised.
+    An outcome is a result, a permanent error, or a reason to repeat the request (`NodeResults`). An error of the
+    request or of the whole response becomes the outcome of each partition, and is not raised.
     """
     try:
         response = await client.request(node_id, request.message(leaders), deadline)
@@ -185,7 +187,8 @@ async def _ask_once(
 ) -> NodeResults[A]:
     """Send the request once to the leaders of all partitions concurrently, and return the outcome of each partition.
 
-    If `refresh` is true, new metadata is requested first. A partition without a leader is in `retry_reasons`.
+    An outcome is a result, a permanent error, or a reason to repeat the request (`NodeResults`). If `refresh` is true,
+    new metadata is requested first. A partition without a leader is in `retry_reasons`.
     """
     leaders = await client.leaders(partitions, deadline, refresh=refresh)
     by_node: dict[int, dict[TopicPartition, PartitionMetadata]] = defaultdict(dict)

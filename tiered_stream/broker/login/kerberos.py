@@ -138,9 +138,11 @@ class KerberosLogin:
         return prepared is not None and time.monotonic() - prepared[2] < _FRESH_SECONDS
 
     def renewal(self, host: str = "") -> Future[None]:
-        """Start a thread that makes a context for a login at `host`, and return a future of its end or error.
+        """Start a thread that makes the security context of a login at `host`; return a future of the thread's end.
 
-        If `host` is empty, the thread only gets the user's ticket.
+        If `host` is empty, the thread only gets the user's ticket. If a thread for `host` is still running, no thread
+        is started, and the future of the running thread is returned. The result of the future is None. If the thread
+        fails, the future has its error.
         """
         with self._lock:
             running = self._running.get(host)

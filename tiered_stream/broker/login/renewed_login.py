@@ -71,7 +71,10 @@ class _Current(Generic[T]):
 
 
 def in_thread(work: Callable[[], object]) -> Future[None]:
-    """Run `work` in a thread of its own, and return a future of its end or error."""
+    """Run `work` in a new thread; return a future that is done when `work` ends.
+
+    The future has the error that `work` raises, or otherwise the result None.
+    """
     future: Future[None] = Future()
 
     def run() -> None:
@@ -130,15 +133,15 @@ class RenewedLogin(Generic[T]):
         return current.value
 
     def renewal(self, host: str = "") -> Future[None]:
-        """Start a thread that requests a new token or new credentials, and return a future of its end or error.
+        """Start a thread that requests a new token or new credentials; return a future of the request's end.
 
-        The token or the credentials are for every host, so `host` makes no difference.
+        The result of the future is None. If the request fails, the future has the error. But if the last token is still
+        valid, that token stays in use, and the future has no error. The token or the credentials are for every host, so
+        `host` makes no difference.
 
         If a renewal is running, return its future, and start no thread. A renewal that still runs after 120 s has hung,
         for example in a user's function or on a file of a dead server. Then another renewal is started. Each further
         renewal counts as hung only after twice the time of the one before, so that few threads hang.
-
-        If the request fails while the last token is still valid, that token stays in use, and the future has no error.
         """
         with self._lock:
             running = self._renewal
