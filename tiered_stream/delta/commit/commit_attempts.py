@@ -72,11 +72,11 @@ the table must have.
 
 @dataclass(frozen=True, slots=True)
 class _LastCommit:
-    """Newest batch of the query in the table; `batch_id` is -1 if the table has no batch of the query.
+    """Newest batch of the query when the table's log was last read; `batch_id` is -1 if the table had no batch of it.
 
-    If this process committed the batch, `files` are the batch's files, and the commit is in `version` of the table's
-    log or in a later version. If not, `files` is None, and newer batches of the query can only be in `version` or in
-    later versions.
+    The next read of the log begins at `version`. If this process committed the batch, `files` are the batch's files,
+    and the commit is in `version` or in a later version, so that the next read finds it again. Otherwise `files` is
+    None, and `version` is the first version that the last read did not include.
     """
 
     version: int

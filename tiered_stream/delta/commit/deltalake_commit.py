@@ -361,7 +361,11 @@ def write_actions(
     partition_by: list[str] | None,
     properties: CommitProperties,
 ) -> None:
-    """Write a version of the table with `actions`, which may be empty, and without a checkpoint."""
+    """Write a version of the table with `actions`, which may be empty, and without a checkpoint.
+
+    `partition_by` names the table's partition columns. `properties` has the metadata and the application transaction of
+    the commit.
+    """
     table.create_write_transaction(
         actions,
         "append",

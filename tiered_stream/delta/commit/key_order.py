@@ -59,8 +59,9 @@ def with_known_values(
 ) -> DataFrame:
     """Return staged rows with the last known values of their keys in place of placeholders.
 
-    `known` is the result of `latest_rows.known_at`; the rows get the columns that it names. A value that is not known
-    becomes null, but a column in `not_null` keeps the placeholder. The values are right only in a key's last row.
+    `known` has the names of helper columns, by column with placeholders (`latest_rows.known_at`). The rows get these
+    helper columns. A value that is not known becomes null, but a column in `not_null` keeps the placeholder. The values
+    are right only in a key's last row.
     """
     order = [*([] if order_by is None else [_name(order_by)]), PARTITION, POSITION]
     at = "true" if order_by is None else _name(order_by)
@@ -79,9 +80,11 @@ def with_known_values(
 
 
 def columns_with_placeholders(columns: StructType, keys: Sequence[str], order_by: str | None) -> dict[str, str]:
-    """Return `latest_rows.known_at` for all columns whose types can have placeholders, except `keys` and `order_by`.
+    """Return the names of helper columns, by the column whose type can have placeholders, except `keys` and `order_by`.
 
-    The result is for rows that are not staged, because only staged files say which columns have placeholders.
+    A helper column says whether a row of the key knows the value of the column, and how new this row is
+    (`latest_rows.known_at`). The result is for rows that are not staged, because only staged files say which columns
+    have placeholders.
     """
     others = {name.lower() for name in (*keys, order_by or "")}
     names = [each.name for each in columns if isinstance(each.dataType, _WITH_PLACEHOLDERS)]

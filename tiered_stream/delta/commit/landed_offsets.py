@@ -131,7 +131,8 @@ def landed_before(
         topic_ids: ids of the topics, as far as they are known. Topics with other ids in a commit do not count.
 
     Returns:
-        All offsets that the queries found have landed; None: no other query has landed any of `wanted`.
+        The other queries that have landed offsets in `wanted`, with all offsets that they have landed in the table.
+            None: no other query has landed any of `wanted`.
     """
     others = [
         (commit, ranges)

@@ -222,9 +222,11 @@ class ManyTables(QueryCommits):
     def _lacking(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> tuple[Landed | None, Parked]:
         """Open a parked table, and look up in the table's log which of the offset ranges in `parked` it still lacks.
 
+        `tables` is the state of the query's tables, which has the newest known batch of the table with the key `key`.
+
         Returns:
             The table's newest batch and `parked`, if the table lacks nothing. Otherwise None, and a copy of `parked`
-            whose `tried` has all the ranges that the table lacks.
+                whose `tried` has all the ranges that the table lacks.
         """
         before = tables.landed.get(key, Landed())
         topics = sorted({partition.topic for partition in parked.tried.ranges})

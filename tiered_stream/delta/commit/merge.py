@@ -131,7 +131,11 @@ class MergedTable:
         return merge_clauses(columns, keys, order_by, self.spec.merge_on, places, own, known)
 
     def known(self, description: TableDescription, files: Sequence[DataFile]) -> dict[str, str]:
-        """Return `latest_rows.known_at` for the table's columns that have placeholders in the staged files `files`."""
+        """Return the names of helper columns, by the table's column that has placeholders in the staged files `files`.
+
+        A helper column says whether a row of the key knows the value of the column, and how new this row is
+        (`latest_rows.known_at`).
+        """
         names = {name for file in files for name in file.placeholders}
         return known_at(self.columns(description).names, names)
 

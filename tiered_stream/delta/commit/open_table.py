@@ -101,7 +101,7 @@ class OpenTable:
     compaction: Compaction | None = None
 
     def accepts(self, description: TableDescription, checked_rules: TableRules | None) -> str | None:
-        """Return a text that says why the table, as `description` has it, cannot be written, or None if it can be.
+        """Return a text that says why the direct lane cannot write the table as it is now, or None if it can.
 
         Args:
             description: the table's metadata and protocol now.
@@ -211,7 +211,10 @@ def _rules_of(spec: TableSpec, description: TableDescription) -> TableRules:
 def _opened(
     spark: SparkSession, address: TableAddress, spec: TableSpec, create: Callable[[TableAddress], None]
 ) -> tuple[DeltaTable, TableDescription] | str:
-    """Return the table, which is created if it is missing, or a text that says why Spark must write to it."""
+    """Return the table, which is created if it is missing, or a text that says why Spark must write to it.
+
+    `create` is a function by which Spark creates the table at an address.
+    """
     from tiered_stream.delta.commit.deltalake_commit import describe, open_table
 
     try:

@@ -282,7 +282,10 @@ class OneTable(QueryCommits):
     def __init__(
         self, routing: Routing, spec: TableSpec, commits: TableCommits, open_dead_letters: OpenDeadLetters
     ) -> None:
-        """Open the table for dead letters, if there is one; raises TieredStreamError if it cannot be opened."""
+        """Open the table for dead letters, if there is one; raises TieredStreamError if it cannot be opened.
+
+        `commits` are the query's commits into its only table `spec`. `open_dead_letters` opens tables for dead letters.
+        """
         super().__init__(routing, lambda *_: commits, open_dead_letters)
         dead_letters = routing.dead_letters(spec)
         if dead_letters is not None:

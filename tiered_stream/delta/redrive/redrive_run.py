@@ -411,7 +411,7 @@ def _to_reasons(row_formats: Mapping[str, RowFormat], keys: Sequence[str]) -> Ca
 
 
 def _keys_of(rows: pa.RecordBatch, keys: Sequence[str], offsets: pa.Array) -> pa.StructArray:
-    """Return the keys of the row of each offset in a struct; null: the offset has no row."""
+    """Return, for each of `offsets`, a struct of the columns `keys` of the row with this offset; null: no such row."""
     at = pc.index_in(offsets, kafka_column(rows, OFFSET))
     columns = [rows.column(key).take(at) for key in keys]
     return pa.StructArray.from_arrays(columns, [f"k{number}" for number in range(len(keys))], mask=at.is_null())

@@ -60,12 +60,12 @@ _RANK = "__staged_rank"
 
 @dataclass(frozen=True, slots=True)
 class KeyedRows:
-    """Rows of one table of the latest state: its keys, and the order of a key's records.
+    """Keys of one table of the latest state, and the columns that say which of two records of a key is newer.
 
-    `order_by` is the column that orders records; None: offsets do. `kafka` has the names of the table's columns that
-    hold Kafka's columns, by Kafka's name. `merge_on` is the value of `ingest.mergeOn`. `own_columns` are the table's
-    columns that records never set. `has_placeholders` says whether rows can have placeholders of values that the
-    database does not send (`ingest.unavailableValue`).
+    `order_by` is the column by which records are compared; None: Kafka's offsets are compared. `kafka` has the names of
+    the table's columns that hold Kafka's columns, by Kafka's name. `merge_on` is the value of `ingest.mergeOn`.
+    `own_columns` are the table's columns that records never set. `has_placeholders` says whether rows can have
+    placeholders of values that the database does not send (`ingest.unavailableValue`).
     """
 
     keys: tuple[str, ...]
@@ -77,7 +77,7 @@ class KeyedRows:
 
     @classmethod
     def of(cls, spec: TableSpec, row_format: RowFormat) -> KeyedRows | None:
-        """Return the keys and the order of the table `spec`, or None if it is not a table of the latest state."""
+        """Return the `KeyedRows` of the table `spec`, or None if it is not a table of the latest state."""
         if not row_format.keys:
             return None
         kafka = {name: own for name, own in row_format.kafka_columns if name in ("topic", "partition", "offset")}
@@ -105,7 +105,11 @@ class KeyedRows:
             )
 
     def known_at(self, staged: DataFrame, table: StructType) -> dict[str, str]:
-        """Return `latest_rows.known_at` for the columns of `table` that can have placeholders in `staged`."""
+        """Return the names of helper columns, by the column of `table` that can have placeholders in `staged`.
+
+        A helper column says whether a row of the key knows the value of the column, and how new this row is
+        (`latest_rows.known_at`).
+        """
         known = {name.lower() for name in staged.columns if self.has_placeholders}
         columns = StructType([each for each in table if each.name.lower() in known])
         return columns_with_placeholders(columns, self.keys, self.order_by)
@@ -137,11 +141,11 @@ class KeyedRows:
         return self.kafka["offset"] if self.order_by is None else self.order_by
 
     def without_unordered(self, letters: DataFrame, table: DataFrame, topic: str) -> DataFrame:
-        """Return the dead letters `letters` with a `reason` if a key has records in several partitions.
+        """Return `letters`, with a `reason` for each dead letter whose key has records in several partitions.
 
-        Kafka gives these records no order, so the dead letter stays a dead letter. `letters` has the columns `topic`,
-        `partition`, `reason` and `KEY`. The result has no column `KEY`. `table` is the table that gets the rows. If the
-        table has no column for the topic, `topic` is its only topic.
+        Kafka gives these records no order, so the dead letter stays a dead letter. A `reason` that is there already is
+        kept. `letters` has the columns `topic`, `partition`, `reason` and `KEY`. The result has no column `KEY`.
+        `table` is the table that gets the rows. If the table has no column for the topic, `topic` is its only topic.
         """
         keys = ", ".join(f"{sql_name([key])} AS k{number}" for number, key in enumerate(self.keys))
         own = {name: sql_name([self.kafka[name]]) for name in PLACE if name in self.kafka}
@@ -212,7 +216,10 @@ class RedrivenTable:
         return last if last is not None else NEWEST if drops_transactions(begun) else -1
 
     def outcome(self, number: int, topic: str) -> Outcome | None:
-        """Return the outcome of the topic's dead letters whose column `redrive` is `number`, or None if there is none.
+        """Return the outcome of the topic's dead letters whose column `redrive` is `number`.
+
+        The outcome says whether their rows were appended, or whether the redrive was given up (`Outcome`). None:
+        neither has happened yet.
 
         Raises:
             TableError: the table cannot be read.
@@ -227,8 +234,7 @@ class RedrivenTable:
         If the dead letters with this `number` already have an outcome, Delta skips the rows.
 
         Returns:
-            False if nothing was appended because another commit came first. Otherwise true, even if Delta skipped the
-                rows.
+            True if the rows were appended or skipped. False if nothing was appended because another commit came first.
         """
         transaction = self._transaction(topic, number)
         writer = rows.write.format("delta").mode("append").option("txnAppId", transaction)
@@ -254,16 +260,18 @@ class RedrivenTable:
         return copied_session(self._spark, {**settings, **MERGE_SETTINGS})
 
     def merge(self, session: SparkSession, staged: DataFrame, keyed: KeyedRows) -> bool:
-        """Merge rows of dead letters into this table of the latest state, unless Delta has their outcome already.
+        """Merge rows of dead letters into this table of the latest state.
+
+        If the dead letters already have an `Outcome` in the table, Delta skips the rows.
 
         Args:
-            session: session from `merging_session`.
+            session: session from `merging_session`, which has the dead letters' application transaction.
             staged: rows of the table in this session, with the columns `latest_rows.STAGED`.
-            keyed: the table's keys, and the order of a key's records.
+            keyed: the table's keys, and the columns that say which of two records of a key is newer.
 
         Returns:
-            False if nothing was merged because another commit came first. The other commit may have added a row of the
-                same key from another partition, so that the dead letter has no order (`KeyedRows.without_unordered`).
+            True if the rows were merged or skipped. False if nothing was merged, because another commit came first, or
+                because a key has records in several partitions and so no order (`KeyedRows.without_unordered`).
         """
         address = find_address(self._spark, self._name)
         description = DeltaSparkTable(self._spark, address).begin().state.description

@@ -75,7 +75,7 @@ def may_concern_writers(name: str) -> bool:
 
 
 class SessionStore(ABC):
-    """Bucket or container as Hadoop's file system reaches it by the settings of Spark's session.
+    """Bucket or container, with the settings in Spark's session by which Hadoop's file system reaches it.
 
     Tasks of the direct lane do not use Hadoop, but must reach the store in the same way as Spark.
 

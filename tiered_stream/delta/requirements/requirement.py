@@ -34,8 +34,9 @@ OFF = frozenset({"", "false"})
 class Requirement:
     """Entry of the list of requirements: one requirement for writers, and how the direct lane handles it.
 
-    `name` is the name of the feature, property, metadata key, type or setting that sets the requirement. A `name` that
-    ends in `*` stands for all names with this prefix.
+    `kind` says what sets the requirement: a table feature, a table property, column metadata, a column type or a
+    session setting. `name` is its name. A `name` that ends in `*` stands for all names with this prefix. `handling`
+    says what the direct lane does.
     """
 
     kind: Kind
@@ -67,7 +68,10 @@ class Requirement:
 def entries(
     kind: Kind, handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF, prefix: str = ""
 ) -> list[Requirement]:
-    """Return one `Requirement` for each of `names`, with `prefix` before the name; all other fields are arguments."""
+    """Return one `Requirement` for each of `names`, with `prefix` before the name.
+
+    The other arguments are the fields of each `Requirement`.
+    """
     return [Requirement(kind, prefix + name, handling, note, off=off) for name in names]
 
 

@@ -30,7 +30,7 @@ _RESERVED = re.compile(r"delta\..*|__.*|[A-Z][A-Z_]*", re.DOTALL)
 
 @lru_cache(1000)
 def find_requirement(kind: Kind, name: str) -> Requirement | None:
-    """Return the list's entry for this kind and name, or None if the list has no such entry."""
+    """Return the entry for this kind and name in the list of known requirements, or None if there is none."""
     return find_entry(WRITER_REQUIREMENTS, kind, name)
 
 
@@ -39,8 +39,8 @@ def requirements_of_table(
 ) -> Iterator[ImposedRequirement]:
     """Yield the requirements of a table that the direct lane does not meet, or meets only if delta-spark commits.
 
-    Requirements that are not in the list are among them. `features` are the table's writer features, `configuration`
-    its properties, and `fields` its columns in Spark's JSON.
+    A requirement counts as not met if it is not in the list of known requirements. `features` are the table's writer
+    features, `configuration` its properties, and `fields` its columns in Spark's JSON.
     """
     for column in fields:
         yield from _of_field(column, column["name"])
@@ -54,7 +54,8 @@ def requirements_of_table(
 def requirements_of_session(settings: Mapping[str, str]) -> Iterator[ImposedRequirement]:
     """Yield the session's requirements that the direct lane does not meet, or meets only if delta-spark commits.
 
-    `settings` are values of the session's settings, by name. Settings that are not in the list are ignored.
+    `settings` are values of the session's settings, by name. Settings that are not in the list of known requirements
+    are ignored.
     """
     for name, value in settings.items():
         entry = find_requirement(Kind.SESSION, name)

@@ -220,10 +220,10 @@ def _lands_key(rows: row.RowSettings, keys: Sequence[str]) -> bool:
 
 
 def record_columns(spec: TableSpec) -> dict[str, str]:
-    """Return the names of the table's columns that hold an unchanged column of Kafka, by Kafka's name of the column.
+    """Return a dictionary from the names of Kafka's columns to the table's columns that hold them unchanged.
 
-    A key or value of format `string` counts as unchanged. Columns that are decoded, that the table does not get or
-    that `ingest.select` changes are left out. The result has `headers` even if `includeHeaders` is off.
+    A key or value of format `string` counts as unchanged. Columns that are decoded, that the table does not get or that
+    `ingest.select` changes are left out. The result has `headers` even if `includeHeaders` is off.
 
     Raises:
         ConfigurationError: `ingest.select` or `ingest.where` is malformed.

@@ -161,7 +161,7 @@ def with_day(columns: StructType, day_column: str | None) -> StructType:
 
 
 def queried(rows: DataFrame, query: SqlQuery, kept: Iterable[str] = ()) -> DataFrame:
-    """Return the rows and columns that the SQL selects from decoded rows, then the columns `kept`, by Spark's SQL."""
+    """Return the rows and columns that `query` selects from `rows`, and then the columns `kept`, by Spark's SQL."""
     names = [name for name in rows.columns if name not in set(kept)]
     if query.where is not None:
         rows = rows.where(query.where_text)

@@ -115,8 +115,8 @@ def parts_of(kind: Any) -> Iterator[Any]:
 def common_fields(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield the fields that two structs, arrays or maps have in common, as pairs of the field of `one` and of `other`.
 
-    The fields are the same as `inner_fields` yields, matched by name without regard to case. Nothing is yielded unless
-    the two types are both structs, both arrays or both maps.
+    Names are compared without regard to case. The inner types of arrays and maps count as fields (`inner_fields`).
+    Nothing is yielded unless the two types are both structs, both arrays or both maps.
     """
     if not isinstance(one, dict) or not isinstance(other, dict) or one["type"] != other["type"]:
         return

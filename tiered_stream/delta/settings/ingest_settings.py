@@ -190,7 +190,7 @@ _STORAGE_NAMES = {field: option.name.removeprefix(_SEGMENTS_PREFIX) for field, o
 class TableSpec:
     """Everything that a user wants of one table: its place, access, files, rows, keys, dead letters and properties.
 
-    `uri` is the URI of the table's folder, as `file_systems.uri_of` returns it.
+    `uri` is the URI of the table's folder, such as `file:///folder` or `s3://bucket/prefix`.
     """
 
     uri: str

@@ -116,8 +116,8 @@ def uri_of(path: str) -> str | None:
     """Return the URI of a path, or None if the path has no scheme.
 
     `s3`, `s3a` and `s3n` become `s3://bucket/prefix`, `file` becomes `file:///folder`, and `hdfs:/folder` becomes
-    `hdfs:///folder`. A path in an object store or HDFS loses repeated slashes and the slash at its end, as in Hadoop. A
-    path with another scheme is returned as `normal_path` gives it.
+    `hdfs:///folder`. A path in an object store or HDFS loses repeated slashes and the slash at its end, as in Hadoop.
+    In a path with another scheme, only `.` and `..` are resolved (`normal_path`).
 
     Raises:
         ConfigurationError: `normal_path` refuses the path, or the path is in an object store or in HDFS and has one of
