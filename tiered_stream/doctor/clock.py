@@ -13,7 +13,8 @@ _REFUSED_BY_S3 = 15 * 60
 def check_clock(answer: BucketResponse) -> Result[bool]:
     """Check that this machine's clock differs from the storage service's clock by at most 60 s.
 
-    If the clocks differ by more than 60 s, the result is a warning. The result's value is True.
+    If the clocks differ by more than 60 s, the result is a warning. Its value is always True, because no other check
+    needs it.
 
     Args:
         answer: response of the storage service.

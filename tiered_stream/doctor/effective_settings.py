@@ -56,7 +56,7 @@ _SECRET_VARIABLES = (
 
 
 def describe_settings(job: Job) -> Result[bool]:
-    """Return a text with each setting of the job, its value unless it may be a secret, and where it was written."""
+    """Describe each setting of the job: its name, its value unless it may be a secret, and where it was written."""
     return Result(True, "; ".join(_described(job)))
 
 
@@ -77,7 +77,7 @@ def _described(job: Job) -> Iterator[str]:
 
 
 def describe_spark(spark: SparkConf) -> Result[bool]:
-    """Return a text with each of Spark's settings, its value unless it may be a secret, and where it was written.
+    """Describe each of Spark's settings: its name, its value unless it may be a secret, and where it was written.
 
     Raises:
         NotNeededError: Spark has no settings.
@@ -89,7 +89,7 @@ def describe_spark(spark: SparkConf) -> Result[bool]:
 
 
 def describe_environment() -> Result[bool]:
-    """Return a text with the environment variables of this process that the job, Spark or an SDK reads.
+    """Describe the environment variables of this process that the job, Spark or an SDK reads.
 
     Raises:
         NotNeededError: none of these variables is set.

@@ -53,7 +53,7 @@ class Bucket:
     use: StoreUse
 
     def session(self) -> S3Session:
-        """Return the access to the bucket, as requests of queries have it.
+        """Return a session with the bucket's region, URL and credentials, which are the same as for a query's requests.
 
         Raises:
             ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
@@ -92,9 +92,10 @@ def _config() -> Config:
 
 
 def check_credentials(bucket: Bucket) -> Result[bool]:
-    """Check that there are credentials for the bucket, and describe where they come from. The result's value is True.
+    """Check that there are credentials for the bucket; the result's description says where they come from.
 
-    If `bucket.access.anonymous` is True, no credentials are needed, and the check succeeds.
+    If `bucket.access.anonymous` is True, no credentials are needed, and the check succeeds. The result's value is
+    always True, because no other check needs it.
 
     Raises:
         FaultError: there are no credentials.
