@@ -198,9 +198,11 @@ class RowDecoder:
         return error
 
     def _fitting(self, records: pa.RecordBatch, slot: int, failed: str) -> Iterator[tuple[str, str, str]]:
-        """Yield (name, format, schema) for each failed key or value of the record `slot` that is JSON.
+        """Yield (name, format, schema) for each key or value of the record `slot` that may have failed and is JSON.
 
-        `failed` is the part that failed. Format and schema fit the JSON; the format is '' if it is the given one.
+        `name` is `key` or `value`. `failed` says which part of the record failed: key, value or row. The yielded format
+        and schema are settings with which the JSON would decode; the format is '' if the table's setting is right
+        already.
         """
         given = self._row_format
         names = (VALUE, KEY) if failed == ROW and given.keys else (failed,)

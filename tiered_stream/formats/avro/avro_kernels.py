@@ -64,14 +64,21 @@ MAX_EMPTY_ITEMS = 1 << 16
 
 @inlined
 def _varint(data: Any, at: Int, stop: Int) -> Any:
-    """Read a zigzag varint of at most 64 bits; return its value and the position after it, or a negated error code."""
+    """Read the zigzag varint at `at`, which has at most 64 bits; return its value and the position after it.
+
+    If it does not end before `stop`, or is longer, a negated error code is returned in place of the position.
+    """
     value, at = slots.unsigned_varint(data, at, stop)
     return slots.from_zigzag(value), at
 
 
 @inlined
 def _integer(data: Any, at: Int, stop: Int, is_int: Int) -> Any:
-    """Read an int (if `is_int`) or a long; return its value and the position after it, or a negated error code."""
+    """Read the int (if `is_int`) or the long at `at`; return its value and the position after it.
+
+    If it does not end before `stop`, or is longer than its type, a negated error code is returned in place of the
+    position.
+    """
     start = at
     value, at = _varint(data, at, stop)
     if is_int and at >= 0 and (at - start > 5 or value != np.int64(np.int32(value))):
@@ -94,7 +101,11 @@ def _long(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @inlined
 def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
-    """Append the float, double or integer at `at` to a floating-point column; return the position after the number."""
+    """Append the float, double or integer at `at` to a floating-point column; return the position after the number.
+
+    `operation` names the written type and the column's node (-1: the number is skipped). If the number is malformed, or
+    the column is full, a negated error code is returned in place of the position.
+    """
     kind, node, value = operation[OPERATION], operation[NODE], 0.0
     if kind == NUMBER:
         number, at = _integer(data, at, stop, operation[A])
@@ -114,7 +125,7 @@ def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 def _sized(data: Any, at: Int, stop: Int, size: Int) -> Any:
     """Return the start and the end of the `size` bytes at `at`, or a negated error code in place of both.
 
-    If `size` is -1, the number of bytes is first read at `at`, and the bytes follow.
+    If `size` is -1, the number of bytes is first read at `at`, and the bytes follow. The bytes must end before `stop`.
     """
     if size < 0:
         size, at = _varint(data, at, stop)
@@ -138,9 +149,10 @@ def _bytes(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @kernel
 def _decimal(data: Any, at: Int, stop: Int, operation: Any, powers: Any, columns: Any) -> Int:
-    """Append a decimal, which is a big-endian two's complement number of any length; return the position after it.
+    """Append the decimal at `at` to a column; return the position after it, or a negated error code.
 
-    `powers` has the powers of ten, each as its upper and lower 64 bits.
+    A decimal is a big-endian two's complement number of any length. `operation` names its length, its precision and the
+    column's node (-1: the decimal is skipped). `powers` has the powers of ten, each as its upper and lower 64 bits.
     """
     at, end = _sized(data, at, stop, operation[B])
     node = operation[NODE]
@@ -185,11 +197,13 @@ def _enum(data: Any, at: Int, stop: Int, operation: Any, table: Any, texts: Any,
 
 @kernel
 def _block(data: Any, at: Int, stop: Int, takes_bytes: Int, frame: Any, empty: Int) -> Int:
-    """Read the head of a list's next block; return the position after the head.
+    """Read the head of a list's next block at `at`; return the position after the head, or a negated error code.
 
     `frame` is the list's row of the stack. LEFT in it becomes the number of the block's items, which is 0 after the
-    last block. BLOCK_END becomes the block's end, or -1 if the block does not state its size. `empty` is the number of
-    items without any bytes in the value so far.
+    last block. BLOCK_END becomes the block's end, or -1 if the block does not state its size.
+
+    If each item takes bytes (`takes_bytes`), the number of items is limited by the bytes up to `stop`. Otherwise it is
+    limited by MAX_EMPTY_ITEMS, and `empty` is the number of items without any bytes in the value so far.
     """
     if frame[BLOCK_END] >= 0 and frame[BLOCK_END] != at:
         return np.int64(-BAD_BLOCK)
@@ -214,9 +228,10 @@ def _block(data: Any, at: Int, stop: Int, takes_bytes: Int, frame: Any, empty: I
 
 @kernel
 def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int:
-    """Append a list or a map to its node after its last item; return 0 or an error code.
+    """Append a list or a map, whose items are already in its child node; return 0 or an error code.
 
-    `first` is the first slot of the map's keys.
+    `operation` is the LIST operation, which names the node. For a map, `first` is the first slot of its keys, which
+    must differ, and `key_table` is working memory for this check.
     """
     if operation[NODE] < 0:
         return np.int64(0)
@@ -229,8 +244,9 @@ def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int
 def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: Any, stack: Any, key_table: Any) -> Any:
     """Run operation `index`: LIST begins a list, and NEXT continues a list after an item.
 
-    Returns the position after the bytes that were read, and the index of the next operation. The stack's first row has
-    the number of open lists, and the number of the value's list items without any bytes so far.
+    Returns the position after the bytes that were read from `at` on (or a negated error code), and the index of the
+    next operation. `stack` has a row for each open list. Its first row has the number of open lists, and the number of
+    the value's list items without any bytes so far.
     """
     depth = stack[0, AT]
     if operations[index, OPERATION] == LIST:
@@ -259,7 +275,11 @@ def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: A
 
 @inlined
 def _branch(data: Any, at: Int, stop: Int, operation: Any, table: Any) -> Any:
-    """Read the number of a union's branch; return the next position, and the index of the branch's first operation."""
+    """Read the number of a union's branch at `at`; return the next position and the branch's first operation.
+
+    Operations are given by their indexes: `table` has them by branch number, from the position that `operation` names
+    on. If the number is malformed or no branch has it, a negated error code is returned in place of the position.
+    """
     branch, at = _integer(data, at, stop, 0)
     if at < 0:
         return at, np.int64(0)
@@ -277,7 +297,11 @@ def _bool(data: Any, at: Int, stop: Int, node: Int, columns: Any) -> Int:
 
 @inlined
 def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns: Any) -> Int:
-    """Run an operation that is neither a list nor a union; return the position after the bytes that it reads."""
+    """Run an operation that is neither a list nor a union; return the position after the bytes that it reads at `at`.
+
+    The operation appends a value to the node that it names (-1: the value is skipped). `program` is (operations, table,
+    texts, powers of ten). If the operation fails, a negated error code is returned in place of the position.
+    """
     _, table, texts, powers = program
     kind, node = operation[OPERATION], operation[NODE]
     if kind == BOOL:
@@ -299,9 +323,10 @@ def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns
 
 @kernel
 def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any, key_table: Any) -> Int:
-    """Read one value by the program; return 0, NO_ROOM or a number for the error.
+    """Read the value between `at` and `stop` into the columns; return 0, NO_ROOM or a number for the error.
 
-    The number is the error code plus 256 times the index of the operation that failed.
+    The number is the error code plus 256 times the index of the operation that failed. `program` is (operations, table,
+    texts, powers of ten). `stack` and `key_table` are working memory.
     """
     operations, table, texts, _ = program
     source, end, resume_at = data, stop, at

@@ -114,8 +114,10 @@ _LONGS = range(-(1 << 63), 1 << 63)
 class WideningJsonDecoder(SlicesDecoder):
     """Decoder of JSON documents to the type `kind`, whose integer columns become wider if a number does not fit.
 
+    `zone` is the session's time zone, for timestamps without a zone.
+
     Raises:
-        ConfigurationError: JSON cannot be read into `kind`, or the zone is unknown.
+        ConfigurationError: JSON cannot be read into `kind`, or `zone` is unknown.
     """
 
     def __init__(self, kind: pa.StructType, zone: str) -> None:
@@ -155,7 +157,14 @@ class WideningJsonDecoder(SlicesDecoder):
 
 
 def json_decoder(kind: pa.StructType, zone: str, *, widens: bool) -> JsonDecoder | WideningJsonDecoder:
-    """Return a decoder of documents to the type `kind`. If `widens` is True, documents can make this type wider."""
+    """Return a decoder of JSON documents to a struct column of the type `kind`.
+
+    If `widens` is True, an integer column of the struct becomes BIGINT or DOUBLE when a document has a number that does
+    not fit. The struct never gets new fields. `zone` is the session's time zone, for timestamps without a zone.
+
+    Raises:
+        ConfigurationError: JSON cannot be read into `kind`, or `zone` is unknown.
+    """
     return WideningJsonDecoder(kind, zone) if widens else JsonDecoder(kind, zone)
 
 

@@ -59,9 +59,10 @@ def _append_decimal(columns: Any, plan: Any, node: Int, mantissa: Int, exponent:
 
 @inlined
 def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
-    """Append the number at `at` to `node`; return the position after the number.
+    """Append the number at `at` to the node `node`; return the position after the number.
 
-    Returns DOUBTFUL if it is not certain which value the column must get, and FULL if there is no room.
+    `plan` has the type of each node's column, and the document ends at `stop`. Returns DOUBTFUL if it is not certain
+    which value the column must get, and FULL if there is no room.
     """
     begin, form = at, plan[node, FORM]
     mantissa, exponent, negative, integer, at = text.read_number(data, at, stop)
@@ -91,7 +92,11 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
 
 @inlined
 def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: Int) -> Int:
-    """Append the string in `data[at:end]` to `node`, as a value of the column's type; return OK, DOUBTFUL or FULL."""
+    """Append the string in `data[at:end]` to `node`, as a value of the column's type; return OK, DOUBTFUL or FULL.
+
+    `plan` has the type of each node's column. DOUBTFUL: it is not certain which value the column must get. FULL: there
+    is no room.
+    """
     form = plan[node, FORM]
     if form == STRING:
         return OK if slots.append_bytes(columns, node, data, at, end - at) else text.FULL
@@ -109,7 +114,11 @@ def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: In
 
 @inlined
 def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
-    """Append the value at `at`, which is not a container, to `node`; return the next position, DOUBTFUL or FULL."""
+    """Append the string, number or literal at `at` to `node`; return the next position, DOUBTFUL or FULL.
+
+    `plan` has the type of each node's column, and the document ends at `stop`. DOUBTFUL: it is not certain which value
+    the column must get. FULL: there is no room.
+    """
     byte, result = data[at], text.DOUBTFUL
     if byte == 34:
         end = text.string_end(data, at + 1, stop)
@@ -133,8 +142,9 @@ def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
 def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
     """Return the node of the field whose key is at `at` (-1: no field has this name), and the position after the key.
 
-    `top` is the row of the object in `stack`; the field becomes the last field found in it. The position is DOUBTFUL if
-    the key is malformed or escaped, or if the object had this key before.
+    `names` has the names of all fields, and `plan` the place of each node's name in it. `top` is the row of the object
+    in `stack`; the field becomes the last field found in it. The position is DOUBTFUL if the key is malformed or
+    escaped, or if the object had this key before.
     """
     nodes, node, previous = columns[0], top[NODE], top[PREVIOUS]
     field, size = plan[previous, FOLLOWS], np.int64(0)
@@ -212,8 +222,9 @@ def _end_container(columns: Any, plan: Any, top: Any) -> Int:
 def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, depth: Int) -> Any:
     """End the containers that are closed at `at`, after a value; return the innermost open container, and a position.
 
-    The container is an index of `stack`, -1 if none is open. The position is the start of the next value or key, or
-    DOUBTFUL or FULL. If no container is open, it is the position after the document.
+    A container is an index of `stack`: `depth` is the innermost open container at the call, and -1 means that none is
+    open. The returned position is the start of the next value or key, or DOUBTFUL or FULL. If no container is open, it
+    is the position after the document.
     """
     while depth >= 0:
         at = text.skip_blanks(data, at, stop)
@@ -232,10 +243,14 @@ def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stac
 
 @inlined
 def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child: Int, stack: Any, depth: Int) -> Any:
-    """Append the value at `at` to the node `child`; return the innermost open container, and a position.
+    """Append the value at `at` to the node `child`; return the innermost open container, and the next position.
 
-    Both are as in the result of `_end_containers`. A container that is not empty is only begun: its first value or key
-    is at the returned position. If `child` is -1, the value is checked and not appended.
+    A container is an index of `stack`: `depth` is the innermost open container at the call, and -1 means that none is
+    open. The next position is the start of the next value or key, or the end of the document. In place of it, DOUBTFUL
+    or FULL may be returned.
+
+    A container that is not empty is only begun: its first value or key is at the returned position. Containers that end
+    after the value are ended. If `child` is -1, the value is checked and not appended.
     """
     byte = data[at]
     if (byte == 123 or byte == 91) if child < 0 else byte == plan[child, OPENING]:
@@ -259,7 +274,11 @@ def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child:
 
 @kernel
 def _append_document(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, stack: Any) -> Int:
-    """Append the document between `at` and `stop` to all columns; return OK, DOUBTFUL or FULL."""
+    """Append the document between `at` and `stop` to all columns; return OK, DOUBTFUL or FULL.
+
+    `plan` and `names` describe the columns, and `stack` is working memory. DOUBTFUL: the meaning of a value is not
+    certain. FULL: there is no room.
+    """
     depth, child = np.int64(-1), np.int64(0)
     at = text.skip_blanks(data, at, stop)
     while 0 <= at < stop:

@@ -67,7 +67,7 @@ def both(first: Shape, second: Shape) -> Shape:
 
 
 def filled(declared: Shape, alternatives: Shape) -> Shape:
-    """Return the shape `declared`, completed by the facts that only `alternatives` has.
+    """Return the shape `declared`, with attributes of `alternatives` where `declared` leaves them open.
 
     A condition on some values never changes a declared type, because the condition need not hold for all values.
     """
@@ -113,7 +113,7 @@ def _common_names(first: frozenset[str] | None, second: frozenset[str] | None) -
 
 
 def _merged(first: Shape, second: Shape, names: frozenset[str] | None, join: _Join) -> Shape:
-    """Return a shape with the types `names`, and with the other facts of both shapes.
+    """Return a shape whose attribute `names` is `names`, and whose other attributes are joined from both shapes.
 
     `join` joins the two shapes of a property, or of items.
     """

@@ -115,15 +115,18 @@ def _string(text: str) -> str:
 
 
 def plain_json(value: Any) -> bytes:
-    """Return Python values as JSON. Decimals become strings.
+    """Return Python values as JSON, with decimals and bytes as strings.
 
-    Bytes become strings, too, or `{"base64": …}` if they are not UTF-8.
+    Bytes that are not UTF-8 become `{"base64": …}`.
     """
     return orjson.dumps(plain(value), default=plain)
 
 
 def plain(value: Any) -> Any:
-    """Return a decimal or bytes as the string or dict that `plain_json` writes, and any other value unchanged."""
+    """Return `value` in a form that JSON has: a decimal as string, bytes as string, and any other value unchanged.
+
+    Bytes that are not UTF-8 become `{"base64": …}`.
+    """
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -97,11 +97,11 @@ def _find_row(table: Any, first: Int, last: Int, number: Int) -> Int:
 
 @kernel
 def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int, end: Int, wire: Int) -> Any:
-    """Write the start and the end of a field's value into `marks`.
+    """Write the start (`begin`) and the end of a field's value into `marks`.
 
-    Return false if the message must be left to Google's library. For a repeated field, `begin` is the position of a
-    tag, and only the position of the first tag is written. `first` and `last` are the bounds of the message's fields in
-    `fields`.
+    Return false if the message must be left to Google's library. `field` is the field's row in `fields`, and `first`
+    and `last` are the bounds of the rows of the message's fields. `wire` is the wire type of the value. For a repeated
+    field, `begin` is the position of a tag, and only the position of the first tag is written.
     """
     row = fields[field]
     if wire != row[WIRE] and not (wire == SIZED and row[OCCURRENCE] == REPEATED and row[CODEC] < TEXT):
@@ -126,10 +126,11 @@ def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int
 
 @kernel
 def _mark_fields(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: Int, marks: Any) -> Any:
-    """Scan a message; write the start and the end of each field's value into `marks`.
+    """Scan the message between `at` and `stop`; write the start and the end of each field's value into `marks`.
 
     The start is -1 for a field that the message lacks. The start of a repeated field is the position of its first tag.
-    Return false if the message must be left to Google's library.
+    `first` and `last` are the bounds of the rows of the message's fields in `fields`. Return false if the message must
+    be left to Google's library.
     """
     for field in range(first, last):
         marks[field, AT] = -1
@@ -178,9 +179,10 @@ def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
 
 @kernel
 def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
-    """Append a `Timestamp` or `Duration` in microseconds; return DONE, NOT_PLAIN or NO_ROOM.
+    """Append the `Timestamp` or `Duration` between `at` and `stop` in microseconds; return DONE, NOT_PLAIN or NO_ROOM.
 
-    Return NOT_PLAIN if the time has an unknown field or the same field twice, or if the seconds exceed MAX_SECONDS.
+    `row` is the field's row in the table of fields. Return NOT_PLAIN if the time has an unknown field or the same field
+    twice, or if the seconds exceed MAX_SECONDS. Google's library then decodes the message.
     """
     seconds, nanos, seen = np.int64(0), np.int64(0), np.int64(0)
     while at < stop:
@@ -201,9 +203,10 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
 
 @kernel
 def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
-    """Append a text, bytes, or a time; return DONE, NOT_PLAIN or NO_ROOM.
+    """Append the text, bytes or time between `at` and `stop`; return DONE, NOT_PLAIN or NO_ROOM.
 
-    An empty text, or no bytes, becomes null if the field has no presence.
+    `row` is the field's row in the table of fields. An empty text, or no bytes, becomes null if the field has no
+    presence. NOT_PLAIN: Google's library must decode the message.
     """
     codec, node = row[CODEC], row[NODE]
     if codec == TIME:
@@ -217,9 +220,11 @@ def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
 
 @kernel
 def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append a number, a boolean, or the name of an enum's number; return DONE, NOT_PLAIN or NO_ROOM.
+    """Append the number, boolean or enum between `at` and `stop`; return DONE, NOT_PLAIN or NO_ROOM.
 
-    Zero, also as an enum's number, and false become null if the field has no presence.
+    `row` is the field's row in the table of fields. Zero, also as an enum's number, and false become null if the field
+    has no presence. Otherwise, an enum becomes its name: `table` has the numbers and the places of the names in
+    `texts`. NOT_PLAIN: the enum has no such number, so Google's library must decode the message.
     """
     codec, node = row[CODEC], row[NODE]
     bits = np.uint64(0)
@@ -252,7 +257,11 @@ def _value(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, te
 
 @kernel
 def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append all numbers in the value of a packed field; return DONE, NOT_PLAIN or NO_ROOM."""
+    """Append all numbers in the packed value between `at` and `stop`; return DONE, NOT_PLAIN or NO_ROOM.
+
+    `row` is the field's row in the table of fields. `table` and `texts` have the names of enums. NOT_PLAIN: Google's
+    library must decode the message.
+    """
     size = row[SIZE]
     while at < stop:
         end = at + size
@@ -271,7 +280,9 @@ def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
 def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
     """Append the list of all values of a repeated field; return DONE, NOT_PLAIN or NO_ROOM.
 
-    `at` is the position of the field's first tag. If the message lacks the field, `at` is -1 and the list is empty.
+    `at` is the position of the field's first tag, and the message ends at `stop`. If the message lacks the field, `at`
+    is -1 and the list is empty. `row` is the field's row in the table of fields. `table` and `texts` have the names of
+    enums. NOT_PLAIN: Google's library must decode the message.
     """
     while 0 <= at < stop:
         number, wire, begin, end = _tag(data, at, stop)
@@ -289,7 +300,12 @@ def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, tex
 
 @kernel
 def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append the value of a field that is not a message; return DONE, NOT_PLAIN or NO_ROOM."""
+    """Append the value of a field that is not a message; return DONE, NOT_PLAIN or NO_ROOM.
+
+    `row` is row `field` of the table of fields, and `frame` is the stack's row for the message. `marks` has the
+    positions of the field's value. `table` and `texts` have the names of enums. NOT_PLAIN: Google's library must decode
+    the message.
+    """
     at = marks[field, AT]
     if row[CODEC] == EMPTY:
         return np.int64(DONE)
@@ -332,7 +348,8 @@ def _push(stack: Any, depth: Int, message: Int, begin: Int, end: Int) -> None:
 def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, columns: Any) -> Any:
     """Return the start and the end of the next message in a field's value; the start is -1 if there is no more message.
 
-    `frame` is the stack's row for the message that contains the field. CURSOR and FIELD in it are advanced.
+    `row` is row `field` of the table of fields, and `marks` has the positions of the field's value. `frame` is the
+    stack's row for the message that contains the field. CURSOR and FIELD in it are advanced.
     """
     if row[OCCURRENCE] < REPEATED:
         frame[FIELD] = field + 1
@@ -353,7 +370,9 @@ def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, colum
 def _end_messages(frame: Any, row: Any, columns: Any, key_table: Any) -> Int:
     """Append a field's list or map after its last message, or null if its single message is missing.
 
-    Return DONE, NOT_PLAIN or NO_ROOM; NOT_PLAIN also if the single message is missing, but the field is required.
+    `row` is the field's row in the table of fields, and `frame` is the stack's row for the message that contains the
+    field. Return DONE, NO_ROOM, or NOT_PLAIN if Google's library must decode the message, for example because a
+    required message is missing.
     """
     if row[OCCURRENCE] == ONCE and row[MISSING] == MISSING_NULL:
         return np.int64(DONE if slots.append_null(columns, row[NODE]) else slots.NO_ROOM)
@@ -364,7 +383,11 @@ def _end_messages(frame: Any, row: Any, columns: Any, key_table: Any) -> Int:
 
 @kernel
 def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: Any) -> Int:
-    """Write the value between `at` and `stop`, which is one message; return DONE, NOT_PLAIN or NO_ROOM."""
+    """Write the message between `at` and `stop` into the columns; return DONE, NOT_PLAIN or NO_ROOM.
+
+    `program` is (messages, fields, table, texts), and `room` is (marks, stack, key table). NOT_PLAIN: Google's library
+    must decode the message.
+    """
     messages, fields, table, texts = program
     marks, stack, key_table = room
     depth = np.int64(0)
@@ -402,8 +425,9 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
 def decode_messages(slices: Any, program: Any, first: Int, columns: Any, room: Any, errors: Any) -> Int:
     """Append values from row `first` on, until the columns have no room; return the row after the last appended row.
 
-    `program` is (messages, fields, table, texts), and `room` is (marks, stack, key table). A value that must be left
-    to Google's library becomes null, and its entry in `errors` becomes NOT_PLAIN.
+    `slices` is (bytes, starts of values, ends of values, whether values are not null). `program` is (messages, fields,
+    table, texts), and `room` is (marks, stack, key table). A value that must be left to Google's library becomes null,
+    and its entry in `errors` becomes NOT_PLAIN.
     """
     data, starts, stops, valid = slices
     for row in range(first, starts.shape[0]):

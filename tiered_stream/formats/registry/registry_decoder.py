@@ -46,11 +46,12 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         """Prepare to read values as values of the schema `reader`.
 
         `referenced` are texts of schemas whose named types `reader` uses. `header` is the name of the record header
-        that names schemas. `columns` states which columns some Avro types become.
+        that names schemas. `columns` states which columns some Avro types become. `column` is the type of the table's
+        column. Number types of `reader` become as wide as in `column`.
 
-        With `evolution`, `kind` gets the fields that only a writer's schema has, and with `Evolution.WIDEN` also wider
-        number types. `column` is the type of the table's column. Number types of `reader` become as wide as in
-        `column`. Without `evolution`, `kind` gets the fields of writers' schemas that the type `older` has.
+        The attribute `kind` is the type of the decoded column. With `evolution`, it gets the fields that only a
+        writer's schema has, and with `Evolution.WIDEN` also wider number types. Without `evolution`, it gets the fields
+        of writers' schemas that the type `older` has.
 
         Raises:
             ConfigurationError: the settings or a schema are invalid.

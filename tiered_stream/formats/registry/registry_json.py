@@ -31,8 +31,9 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
         """Prepare to decode documents to the type `kind`.
 
         `zone` is the session's time zone, for timestamps without a zone. `record` is the title that a document's schema
-        must have; '' accepts any title. With `evolution`, `kind` gets the fields that only a document's schema has, and
-        with `Evolution.WIDEN` also wider number types. `header` is the name of the record header that names schemas.
+        must have; '' accepts any title. `header` is the name of the record header that names schemas. With `evolution`,
+        the attribute `kind` gets the fields that only a document's schema has, and with `Evolution.WIDEN` also wider
+        number types.
 
         Raises:
             ConfigurationError: the settings are invalid, JSON cannot be read into `kind`, or `zone` is unknown.

@@ -164,7 +164,9 @@ class NamingDecoder(ValueDecoder, Generic[T]):
         self._cache: LRUCache[int | UUID, T | str] = LRUCache(_CACHED_SCHEMAS)
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
-        """Decode values as `ValueDecoder.decode` does.
+        """Decode `values`. A value that cannot be decoded becomes null and gets a reason.
+
+        `headers` are the headers of the values' records, which may name the values' schemas.
 
         Raises:
             SchemaRegistryError: the registry cannot be reached, or refuses a request. For an unknown schema, the value

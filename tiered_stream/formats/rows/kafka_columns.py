@@ -46,7 +46,7 @@ def find_column(schema: pa.Schema, column: str) -> int:
 
 
 def kafka_column(batch: pa.RecordBatch, column: str) -> pa.Array:
-    """Return the array of Kafka's column `column`, as `find_column` finds it. The batch must have this column."""
+    """Return the array of the field in `batch` that holds Kafka's column `column`; there must be such a field."""
     return batch.column(find_column(batch.schema, column))
 
 
