@@ -207,7 +207,7 @@ class LocationResponses:
             return {tiered.readable.partition: self._partition(request, tiered, budget) for tiered in ranges.values()}
 
     def _cached(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _CachedResponse | None:
-        """Return the cached response for a partition, or None if there is no valid response within the budget."""
+        """Return the cached response for the partition in `tiered`; None: no valid response is within `budget`."""
         with self._lock:
             cached = self._cache.get(_cache_key(request, tiered))
         return cached if cached is not None and cached.fits(tiered.visible, budget) else None
@@ -225,7 +225,10 @@ class LocationResponses:
         }
 
     def _partition(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> PartitionResponse:
-        """Return one partition's response from the cache, or build a new response, and cache it if it is complete."""
+        """Return the response for the partition and offsets in `tiered`, from the cache or newly built.
+
+        A new response ends where `budget` is spent. It is cached if it is complete.
+        """
         if cached := self._cached(request, tiered, budget):
             budget.spend(cached.count, len(cached.response.segments or b""))
             return cached.response

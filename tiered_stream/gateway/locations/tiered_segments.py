@@ -70,7 +70,7 @@ class TieredSegments:
         self._retries = ThreadPoolExecutor(1, thread_name_prefix="silent-leaders")
 
     def refresh_all(self) -> None:
-        """Look up the segments of all partitions except those in internal topics, before the first requests need them.
+        """Look up the segments of all partitions of topics that are not internal, before the first requests need them.
 
         Partitions that no longer exist are forgotten.
 

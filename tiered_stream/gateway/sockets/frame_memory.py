@@ -129,14 +129,14 @@ class Reservation:
         self._memory.change(self, min(0, size - self.size))
 
     def expect_peer(self, moving: int = 0) -> None:
-        """Let the connection count as slow from now plus 1 s on, plus the time that `moving` bytes take at 2 MiB/s.
+        """Let the connection count as slow after 1 s, plus the time that `moving` bytes take at 2 MiB/s.
 
         Call it when the connection starts to wait for its client, or for bytes from the broker.
         """
         self.slow_from = time.monotonic() + _PATIENCE_SECONDS + moving / _MIN_BYTES_PER_SECOND
 
     def expect_broker(self) -> None:
-        """Let the connection count as slow from now plus 30 s on.
+        """Let the connection count as slow after 30 s.
 
         Call it when a broker starts to work on the request.
         """

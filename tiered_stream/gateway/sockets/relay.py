@@ -177,9 +177,10 @@ class Relay:
     async def _authorization(
         self, head: frames.RequestHead, content: bytes, memory: Reservation
     ) -> tuple[LocationRequest, bytes] | None:
-        """Return the location request in `content` and the Fetch that asks the broker for authorization.
+        """Return the location request in the Fetch `content`, and the Fetch that asks the broker for authorization.
 
-        Return None if the gateway must pass `content` on unchanged.
+        Return None if the gateway must pass `content` on unchanged. `memory` is the memory that is reserved for
+        `content`.
         """
         state, locations = self._state, self._services.locations
         memory.expect_gateway()
@@ -192,7 +193,10 @@ class Relay:
         return await locations.authorization(request, state.may_read(request), self._recent_work)
 
     async def _send(self, content: bytes, memory: Reservation) -> None:
-        """Send the broker a complete request, and wait until no request is in flight."""
+        """Send the broker a complete request, and wait until no request is in flight.
+
+        `memory` is the reservation for the request. The connection counts as slow only 30 s after this call.
+        """
         memory.expect_broker()
         self._broker.writer.write(frames.frame(content))
         await self._broker.writer.drain()
@@ -281,6 +285,10 @@ class Relay:
 
         Return the number of bytes sent, without the size field. The response uses the memory that is reserved for the
         request. Return 0 for the response to the gateway's own Fetch of `probe_topics`, which the client does not get.
+
+        Args:
+            start: the client's correlation id, with which the response to the client begins.
+            size: size of the broker's response, in bytes.
         """
         memory = self._location_memory
         assert memory is not None
