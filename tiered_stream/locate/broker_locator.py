@@ -55,7 +55,7 @@ class BrokerLocator(Locator):
         part_bytes: approximate size in bytes of the parts into which brokers cut larger segments.
         local_too: also locate segments that the brokers still have on their own disks.
         signed_only: return only locations with a signed URL, so that brokers serve all other offsets.
-        falls_back: if a leader fails with a retriable error, return only those locations of its partitions that earlier
+        falls_back: if a leader fails with a retriable error, return for its partitions only the locations that earlier
             responses named. The other offsets are then read from the brokers. If false, the error is raised.
     """
 
@@ -213,7 +213,11 @@ class BrokerLocator(Locator):
     ) -> Locations:
         """Return the locations in `answer`, the response for one partition; empty if the response names no segment.
 
-        Bytes that are equal to the bytes of the last response for the partition are not decoded again.
+        `offsets` is the requested range, and `terms` are the settings of the request. Bytes that are equal to the bytes
+        of the last response for the partition are not decoded again.
+
+        Raises:
+            CorruptDataError: the response names offsets outside of `offsets`.
         """
         end, segments = answer.located_end_offset, answer.remote_log_segments
         if 0 <= end < offsets.start:

@@ -54,9 +54,10 @@ class Locator(ABC):
     """Function that cuts or leaves out ranges before `locate` locates them; None: all ranges stay as they are."""
 
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        """Return by partition the locations of its offset range, as `find_locations` returns them.
+        """Return by partition the locations of its offset range, disjoint and in offset order.
 
-        The ranges are limited by `limit` first. The first locations are returned only after the check of the storage.
+        The ranges are limited by `limit` first. `find_locations` describes `needed` and the locations. The first
+        locations are returned only after the check of the storage.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the locations cannot be determined.

@@ -97,22 +97,22 @@ class SegmentMetadataLocator(Locator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return for each seam the aborted transactions with records before and after its offset.
+        """Return the aborted transactions that have records before and after a seam, by seam.
 
-        If a transaction's last offset is unknown, its `last_offset` in the result is any offset at or after the offset
-        of the seam. If a seam is missing in the result, `locate` returns none of the locations whose transactions are
-        undecided at the seam. The offsets of these locations are then read from the brokers.
+        A seam is a pair of a partition and an offset. At this offset, the partition's tiered segments end, or a gap
+        between them begins, and transactions of earlier records may be undecided.
 
-        Args:
-            seams: pairs of a partition and the offset at which its tiered segments end, or a gap between them begins,
-                while transactions of earlier records may be undecided.
+        If a transaction's last offset is unknown, its `last_offset` in the result is any offset at or after the seam.
+        If the result lacks a seam, `locate` returns none of the locations whose transactions are undecided at the seam.
+        The offsets of these locations are then read from the brokers.
         """
 
     def _prefetch_aborted(self, seams: Mapping[TopicPartition, int]) -> None:
-        """Request the results of `_aborted_across` for all `seams` together, and cache them.
+        """Request and cache, for all partitions together, the aborted transactions across the offsets `seams`.
 
         `seams` has by partition the offset at which the tiered segments end, or a gap begins, while transactions may be
-        undecided. The implementation in this class does nothing.
+        undecided. `_aborted_across` then finds the transactions in the cache. The implementation in this class does
+        nothing.
         """
 
     @collection_paused()
@@ -324,7 +324,10 @@ class SegmentMetadataLocator(Locator):
     def _location_of(
         self, visible: VisibleSegments, part: VisibleSegment, at: int, offsets: OffsetRange
     ) -> SegmentLocation:
-        """Return the location of those `offsets` that `part` (`visible[at]`) has, without aborted transactions."""
+        """Return the location of the offsets that are in `offsets` and in `part`, which is `visible[at]`.
+
+        The location has no aborted transactions.
+        """
         location = self._positions.location(part.segment, offsets.intersect(part.offsets))
         if location.bytes.end == part.segment.size and at in visible.overlapped:
             # If the log of this segment ends too early, records of the next one must not replace the missing records.

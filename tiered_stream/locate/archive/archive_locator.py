@@ -55,14 +55,11 @@ class ArchiveLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return an empty tuple for each pair in `seams`, unless an error is raised.
+        """Return an empty tuple for each seam, unless an error is raised.
 
-        A transaction that is open at the archive's end begins at or after the last stable offset. Its records are not
-        read, so the transaction is not searched for.
-
-        Args:
-            seams: pairs of a partition and the offset at which its segments in the archive end, or a gap between them
-                begins, while transactions of earlier records may be undecided.
+        A seam is a pair of a partition and the offset at which its segments in the archive end, or a gap between them
+        begins. A transaction that is open at the archive's end begins at or after the last stable offset. Its records
+        are not read, so the transaction is not searched for.
         """
         for partition, seam in seams:
             self._check_gap(partition, self.visible_of([partition])[partition], seam)

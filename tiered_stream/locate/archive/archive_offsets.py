@@ -131,10 +131,10 @@ class ArchiveOffsetReader(OffsetReader):
 
 
 def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int, limits: Limits) -> int | None:
-    """Return the offset of the segment's first visible record at or after `timestamp` (ms); None: no such record.
+    """Return the offset of the first record in `part.offsets` at or after `timestamp` (ms); None: no such record.
 
-    Records of aborted and open transactions are included, but transaction markers are not (Kafka:
-    `LogSegment.findOffsetByTimestamp`).
+    `part` is a segment with its visible offsets. Records of aborted and open transactions are included, but transaction
+    markers are not (Kafka: `LogSegment.findOffsetByTimestamp`).
     """
     segment, offsets = part.segment, part.offsets
     start = search_start(fetcher, part, timestamp)

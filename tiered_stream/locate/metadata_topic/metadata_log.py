@@ -265,7 +265,8 @@ class MetadataLog:
         """Return by topic id the states of the topics `names`, which were not read yet, from their snapshots.
 
         A snapshot is used only if the log holds the last batch that the snapshot includes. A topic without such a
-        snapshot gets an empty state at the start of the log.
+        snapshot gets an empty state at the start of the log. `part` names the metadata partition and its bounds. The
+        segments of all topics go into `table`.
         """
         key, log_partition = self._snapshot_key(part), part.log_partition
         topics = {topic_id.bytes: TopicState(part.start, name, table) for topic_id, name in names.items()}
@@ -322,7 +323,10 @@ def _can_scan() -> bool:
 
 
 def _apply(state: _LogState, log_partition: TopicPartition, fetched: FetchedRecords, end: int, *, scans: bool) -> int:
-    """Apply the fetched records below `end` to `state`, and return the offset from which to fetch the next records."""
+    """Apply the fetched records below `end` to `state`, and return the offset from which to fetch the next records.
+
+    `log_partition` is the metadata partition, for errors. If `scans` is true, the compiled scan reads the records.
+    """
     next_offset = 0
     with errors.naming(log_partition):
         for batch_end, values in _values(fetched.records, state.topics, scans=scans):

@@ -211,14 +211,16 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return for each seam the aborted transactions with records before and after its offset.
+        """Return the aborted transactions that have records before and after a seam, by seam.
 
-        The result for the last seam of each partition is cached, because transactions at tiered offsets stay decided.
-        If `falls_back` is true, a seam is missing in the result if its partition's leader is unavailable.
+        A seam is a pair of a partition and an offset. At this offset, the partition's tiered segments end, or a gap
+        between them begins, and transactions of earlier records may be undecided. If a partition's leader is
+        unavailable and `self.falls_back` is true, its seams are left out of the result, and brokers serve the offsets
+        around them. The result for the last seam of each partition is cached, because transactions at tiered offsets
+        stay decided.
 
-        Args:
-            seams: pairs of a partition and the offset at which its tiered segments end, or a gap between them begins,
-                while transactions of earlier records may be undecided.
+        Raises:
+            BrokerUnavailableError: a partition's leader is unavailable, and `self.falls_back` is false.
         """
         unavailable = self._fetch_seams(dict(seams))
         aborted = {}
@@ -238,11 +240,11 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             self._fetch_seams(seams)
 
     def _fetch_seams(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
-        """Fetch together, and cache, the aborted transactions that the cache does not have at the offsets `seams`.
+        """Fetch together, and cache, the aborted transactions across the offsets `seams` that are not cached yet.
 
-        `seams` has by partition the offset at which the tiered segments end, or a gap begins, while transactions may
-        be undecided. Nothing is fetched if the cache lacks only one of the offsets. A Fetch of many partitions returns
-        no batch that is larger than its size limit. So offsets with larger batches stay out of the cache.
+        `seams` has by partition the offset at which the tiered segments end, or a gap begins, while transactions may be
+        undecided. Nothing is fetched if the cache lacks only one of the offsets. A Fetch of many partitions returns no
+        batch that is larger than its size limit. So offsets with larger batches stay out of the cache.
 
         Returns:
             The errors of the leaders that are not available, by partition.

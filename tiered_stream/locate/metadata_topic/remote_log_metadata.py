@@ -161,9 +161,11 @@ def encoded_partition(partition: TopicIdPartition) -> bytes:
 
 
 def topic_id_of(value: bytes) -> bytes | None:
-    """Return the bytes of the topic id that a record names, or None if the record's beginning is not in the usual form.
+    """Return the bytes of the topic id that a record names; None: only decoding the record shows its topic id.
 
-    This function is much faster than decoding the record. Most records name topics that no query reads.
+    The result is None for a snapshot record, and for a record whose beginning is malformed or has a longer form. A
+    longer form has numbers of several bytes, tagged fields, or a topic name that is not ASCII. This function is much
+    faster than decoding the record. Most records name topics that no query reads.
     """
     if len(value) <= _NAME_AT or max(value[:_NAME_AT]) > _ONE_BYTE or value[1] >= _SNAPSHOT_API_KEY:
         return None

@@ -256,7 +256,7 @@ class SegmentTable:
         return b"".join((flexible.compact_array(partitions), *pieces))
 
     def unpack(self, reader: flexible.Reader, topic_id: bytes) -> None:
-        """Read the segments of a topic, of which this table has none yet, as `packed` has written them.
+        """Read the segments of a topic, of which this table has none yet, from the bytes that `packed` returns.
 
         Raises:
             CorruptDataError: the bytes are malformed; nothing is taken from them.
