@@ -221,7 +221,8 @@ class RecordBatchDecoder:
     def _decode(self, data: memoryview, raw: Buffer, batches: Table, legacy: bool) -> Iterator[pa.RecordBatch]:
         """Yield the records of `batches`, about `TARGET_BYTES` of records at a time.
 
-        All batches are legacy message sets, or all are magic 2.
+        `batches` is a table of batches in `data`, and `raw` is `data` as an array. If `legacy` is true, all batches are
+        legacy message sets; otherwise all are of magic 2.
         """
         if self._check_crcs and not legacy:
             kernels.check_crcs(raw, batches, self._state)
@@ -243,8 +244,9 @@ class RecordBatchDecoder:
     def _locate_records(self, view: memoryview, batches: Table, unpacked: DecompressedRecords) -> int:
         """Locate the records of the first batches in `batches`; return the number of these batches.
 
-        Compressed batches are decompressed into `unpacked`. The start and end of each batch's records are written into
-        the table `batches`. Locating stops when the located records have `TARGET_BYTES`, or when `unpacked` is full.
+        `batches` is a table of batches in `view`. Compressed batches are decompressed into `unpacked`. The start and
+        end of each batch's records are written into the table. Locating stops when the located records have
+        `TARGET_BYTES`, or when `unpacked` is full.
         """
         located, missing = 0, TARGET_BYTES
         for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & header.CODEC_MASK != 0):
@@ -302,9 +304,9 @@ class RecordBatchDecoder:
     def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: DecompressedRecords) -> int:
         """Locate the messages of the first legacy message sets in `batches`; return the number of these sets.
 
-        Compressed sets are decompressed into `unpacked`. The start and end of each set's messages are written into the
-        table `batches`. Locating stops after `TARGET_BYTES` of messages, or when `unpacked` has no room for the next
-        set.
+        `batches` is a table of sets in `view`, and `raw` is `view` as an array. Compressed sets are decompressed into
+        `unpacked`. The start and end of each set's messages are written into the table. Locating stops after
+        `TARGET_BYTES` of messages, or when `unpacked` has no room for the next set.
         """
         total = 0
         for located, batch in enumerate(batches):
@@ -319,8 +321,9 @@ class RecordBatchDecoder:
     def _decode_unit(self, data: memoryview, raw: Buffer, unpacked: Buffer, batches: Table) -> Iterator[pa.RecordBatch]:
         """Yield the next records of `batches` as Arrow batches, at most `UNIT_ROWS` records and `UNIT_BYTES` bytes.
 
-        The number of headers is also limited (`UNIT_HEADERS`). The first record may exceed the limits. `self._state`
-        has the position of the first record, and afterwards the position of the record after the last one.
+        The records are in `raw`, which is `data` as an array, or in `unpacked` if they were compressed. The number of
+        headers is also limited (`UNIT_HEADERS`). The first record may exceed the limits. `self._state` has the position
+        of the first record, and afterwards the position of the record after the last one.
         """
         rest = batches[self._state[kernels.BATCH] :]
         size = _record_bytes(rest)

@@ -51,7 +51,10 @@ def _hash_cell(column: Any, row: Int, seed: Any) -> Any:
 
 @kernel
 def _hash_marked(column: Any, row: Int, seed: Any) -> Any:
-    """Hash the integer 1 if the row's value is null, otherwise 0, and then the value; return the hash."""
+    """Return the hash of a null mark and a value of `column`, continued from the hash `seed`.
+
+    The mark is the integer 1 if the value of the row is null, otherwise 0.
+    """
     _, _, _, bits, first_bit = column
     mark = 4 * np.int64(_is_null(bits, first_bit + row))
     return _hash_cell(column, row, xxh64(_MARKS, mark, mark + 4, seed))
@@ -59,7 +62,7 @@ def _hash_marked(column: Any, row: Int, seed: Any) -> Any:
 
 @kernel
 def _hash_headers(column: Any, row: Int, seed: Any) -> Any:
-    """Return the hash of a row's headers, and whether all of the row's headers lie within the buffers.
+    """Return the hash of a row's headers, continued from `seed`, and whether all its headers lie within the buffers.
 
     A column of headers is the tuple (lists, keys, values).
     """

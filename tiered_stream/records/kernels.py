@@ -113,7 +113,8 @@ def _is_aborted(producer_id: Int, offset: Int, aborted: Any) -> Any:
 def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
     """Return the size in bytes of the batch at `at`, or 0 if `data` ends within the batch.
 
-    If the batch is malformed, or larger than `max_batch_size`, the result is -1 and `state` has the error.
+    If the batch is malformed, or larger than `max_batch_size`, the result is -1, and the error and its position are
+    written into `state`.
     """
     base_offset, length = load_int64(data, at), load_int32(data, at + header.LENGTH_AT)
     magic = np.int64(data[at + header.MAGIC_AT])
@@ -232,9 +233,10 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
 
 @kernel
 def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Read a varint length at `at`, and append the bytes after it to the column as value `index`.
+    """Read a varint length at `at`, and append the bytes after it to the column as value `index` (length -1: null).
 
-    Returns the position after the bytes, -1 or NO_ROOM, as `append_bytes`.
+    Returns the position after the bytes. Returns -1 if the bytes do not end before `stop`, and NO_ROOM if the column
+    has no room for them.
     """
     size, at = varint(data, at, stop)
     return append_bytes(column, index, data, at, size, stop)
@@ -242,9 +244,10 @@ def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
 
 @kernel
 def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Append a record's headers; return the position after the headers, or -1 if they do not fit into the record.
+    """Append the record's headers between `at` and `stop` to the column as value `row`; return the position after them.
 
-    A column of headers is (list ends, validity bits, [number of nulls], key column, value column).
+    Returns -1 if the headers do not fit into the record, which ends at `stop`. A column of headers is (list ends,
+    validity bits, [number of nulls], key column, value column).
     """
     ends, bits, nulls, keys, values = column
     number, at = varint(data, at, stop)
@@ -269,7 +272,8 @@ def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int
 def _append_record(data: Any, at: Int, stop: Int, row: Int, columns: Any, max_headers: Int, state: Any) -> Int:
     """Append key, value and headers of a record as row `row`; return OK, MORE if the key has no room, or an error code.
 
-    The record's key begins at `at`, and the record ends at `stop`. Headers are skipped if `max_headers` is None.
+    The record's key begins at `at`, and the record ends at `stop`. Headers are skipped if `max_headers` is None. If
+    there are more than `max_headers`, their number is written into `state`.
     """
     _, _, _, keys, values, headers = columns
     at = _append(keys, row, data, at, stop)
@@ -295,7 +299,9 @@ def _decode_batch(
 ) -> Any:
     """Append a batch's records with offsets in [start_offset, end_offset), from row `row` of `columns` on.
 
-    Returns the row after the last record, and OK, MORE or an error as in `decode_records`.
+    `batch` is the batch's row in the table of batches. Decoding begins at the record that `state` names. Returns the
+    row after the last record, and a result: OK, MORE if the unit is full or the next key has no room, or an error code.
+    With MORE, `state` names the next record. If `max_headers` is None, headers are skipped.
     """
     offsets, timestamps, timestamp_types = columns[0], columns[1], columns[2]
     at, batch_end = batch[RECORDS_START] if state[RECORD] == 0 else state[AT], batch[RECORDS_END]
@@ -337,9 +343,10 @@ def _decode_batch(
 
 @kernel
 def _append_sized(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Append the bytes after the length (int32) at `at` to the column as value `row`.
+    """Append the bytes after the length (int32) at `at` to the column as value `row` (length -1: null).
 
-    Returns the position after the bytes, -1 or NO_ROOM, as `append_bytes`.
+    Returns the position after the bytes. Returns -1 if the bytes do not end before `stop`, and NO_ROOM if the column
+    has no room for them.
     """
     if at < 0 or stop - at < 4:
         return np.int64(-1)
@@ -352,8 +359,9 @@ def _decode_set(
 ) -> Any:
     """Append a legacy set's messages with offsets in [start_offset, end_offset), from row `row` of `columns` on.
 
-    Returns the row after the last message, and OK, MORE or an error as in `decode_records`. `legacy.locate_messages`
-    must have checked the sizes of the messages.
+    `batch` is the set's row in the table of batches. Decoding begins at the message that `state` names. Returns the row
+    after the last message, and a result: OK, MORE if the unit is full or the next key has no room, or an error code.
+    With MORE, `state` names the next message. `legacy.locate_messages` must have checked the sizes of the messages.
     """
     offsets, timestamps, timestamp_types, keys, values, headers = columns
     at = batch[RECORDS_START] if state[RECORD] == 0 else state[AT]
@@ -397,6 +405,7 @@ def decode_records(
 ) -> Int:  # fmt: skip
     """Write records of `batches` with offsets in [start_offset, end_offset) into Arrow's buffers; return their number.
 
+    `batches` is the table of batches, whose records are in `unpacked` if they were compressed, and otherwise in `raw`.
     Decoding begins at the record that `state` names. Afterwards, `state[ERROR]` is OK if all records are written, or
     MORE if a unit is full or the next key has no room. Any other value is an error, and `state` has the position of the
     batch.

@@ -5,8 +5,9 @@ A value begins with three varints of one byte each: frame version, record type a
 `locate.metadata_topic.remote_log_metadata`.
 
 A value is left out if it is of a snapshot record, or if all of these fields are valid and the topic's id is not wanted.
-A usual record of a segment or of an update becomes numbers (`UsualRecords`). Such a record is valid, and its topic has
-the known name. Any other value is returned, so that the caller decides about it. Batches that are compressed, have
+A usual value becomes numbers (`UsualRecords`). A value is usual if it is a valid record of a segment or of an update in
+a known version, and its topic has the known name. It must have no tagged field, except a segment's flag for an empty
+transaction index. Any other value is returned, so that the caller decides about it. Batches that are compressed, have
 headers or are invalid are read by `values.read_values`.
 
 Importing this module takes half a second, so `read_values` is faster for a few thousand records.
@@ -48,10 +49,11 @@ _OFFSET, _PLACE, _SIZE, _TOPIC, _FIELDS = 0, 1, 2, 3, 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsualRecords:
-    """Records of segments and of updates, as parallel arrays: the records' offsets, topics (in `topic_ids`) and fields.
+    """Several records of segments and of updates, as parallel arrays with an item for each record.
 
-    The columns of `fields` are the fields of `locate.segment_columns.SEGMENT`. The slot is the partition's number. The
-    state of an update has 4 added. The positions of leader epochs and of custom metadata are positions in `data`.
+    `offsets` has the records' offsets, and `topics` the indexes of their topics in `topic_ids`. The columns of `fields`
+    are the fields of `locate.segment_columns.SEGMENT`. The slot is the partition's number. The state of an update has 4
+    added. The positions of leader epochs and of custom metadata are positions in `data`.
     """
 
     topic_ids: Sequence[bytes]
@@ -76,9 +78,9 @@ def _size(data: Any, at: Int, stop: Int) -> Any:
 
 @kernel
 def _read_epochs(data: Any, at: Int, stop: Int, row: Any) -> Int:
-    """Read the leader epochs and the size of a segment into `row`; return the position after them.
+    """Read a segment's leader epochs and size from `at` on into `row`; return the position after them.
 
-    Return -1 if there is no epoch, or the epochs are cut off, out of order, or have tagged fields.
+    Return -1 if there is no epoch, or the epochs do not end before `stop`, are out of order, or have tagged fields.
     """
     count, at = _size(data, at, stop)
     count -= 1
@@ -97,9 +99,11 @@ def _read_epochs(data: Any, at: Int, stop: Int, row: Any) -> Int:
 
 @kernel
 def _is_usual(data: Any, at: Int, stop: Int, row: Any, head: Int) -> Any:
-    """Read the fields from the segment's id at `at` on into `row`; return whether the value is usual and valid.
+    """Read the fields of the value between `head` and `stop` into `row`; return whether the value is usual.
 
-    The value begins at the position `head`.
+    A value is usual if it is a valid record of a segment or of an update, in a known version. It must have no tagged
+    field, except a segment's flag for an empty transaction index. The fields begin at `at`, with the segment's id.
+    `row` is the value's row in the table of listed values; if the result is false, its fields have no meaning.
     """
     is_update = data[head + 1] == _UPDATE
     fixed = _ID_BYTES + 1 + (_UPDATE_BYTES if is_update else _SEGMENT_BYTES)
@@ -141,9 +145,10 @@ def _is_possible(row: Any, is_update: Any) -> Any:
 
 @inlined
 def _are_usual_tags(data: Any, at: Int, stop: Int, row: Any, is_update: Any) -> Any:
-    """Read the tagged fields from `at` on; return whether they are usual and end the value at `stop`.
+    """Return whether the bytes from `at` to `stop` are the tagged fields of a usual value, and nothing else.
 
-    An update has no tagged field. A segment has at most one, which says whether the transaction index is empty.
+    The tagged fields of an update must be empty. A segment may have one tagged field, which says whether the
+    transaction index is empty; it is written into `row`.
     """
     if is_update or stop - at != 4:
         return stop - at == 1 and data[at] == 0
@@ -189,7 +194,10 @@ def _is_name(data: Any, at: Int, size: Int, names: Any, topic: Int) -> Any:
 def _read_value(data: Any, at: Int, stop: Int, topic_ids: Any, names: Any, row: Any) -> Int:
     """Read the value between `at` and `stop` into `row`; return its topic's index, `_UNUSUAL` or `_NOT_WANTED`.
 
-    `names` has a row for each of `topic_ids`: the topic's name with its length in front, and zeros after it.
+    The index is the topic's index in `topic_ids`; the value is then usual (`_is_usual`). `_UNUSUAL`: the value may be
+    about a topic in `topic_ids`, but is not usual, so the caller must decode it. `_NOT_WANTED`: the value is a snapshot
+    record, or about another topic. `names` has a row for each of `topic_ids`: the topic's name with its length in
+    front, and zeros after it.
     """
     if stop - at < 4 or data[at] > 127 or data[at + 1] > _SNAPSHOT_RECORD or data[at + 2] > 127:
         return np.int64(_UNUSUAL)
@@ -224,9 +232,11 @@ def _short_varint(data: Any, at: Int, stop: Int) -> Any:
 
 @kernel
 def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, names: Any, listed: Any, count: Int) -> Int:
-    """Append a row to `listed`, which has `count` rows, for each value of a batch that may be about the topics.
+    """Append a row to `listed` for each value of a batch that may be about a wanted topic.
 
-    Returns the new number of rows, or -1 if the batch must be read by `read_values`.
+    The wanted topics are `topic_ids`. The batch is `data[at:end]`, and `listed` has `count` rows before the call.
+    `names` is explained at `_read_value`. Returns the new number of rows, or -1 if the batch must be read by
+    `read_values`.
     """
     base_offset, last_delta = load_int64(data, at), load_int32(data, at + header.LAST_OFFSET_DELTA_AT)
     attributes, records = data[at + header.ATTRIBUTES_AT + 1], load_int32(data, at + header.COUNT_AT)
@@ -263,10 +273,11 @@ def _scan_batch(data: Any, at: Int, end: Int, topic_ids: Any, names: Any, listed
 
 @kernel
 def _scan(data: Any, at: Int, topic_ids: Any, names: Any, max_batch: Int, listed: Any) -> Any:
-    """Scan whole batches from `at` on; write a row into `listed` for each value that may be about the topics.
+    """Scan whole batches from `at` on; write a row into `listed` for each value that may be about a wanted topic.
 
-    The scan stops at a batch that is cut off or must be read by `read_values`. Returns the position and the offset
-    after the scanned batches, and the number of rows in `listed`. If no batch was scanned, the offset is 0.
+    The wanted topics are `topic_ids`. The scan stops at a batch that is cut off, is longer than `max_batch` bytes, or
+    must be read by `read_values`. Returns the position and the offset after the scanned batches, and the number of rows
+    in `listed`. If no batch was scanned, the offset is 0. `names` is explained at `_read_value`.
     """
     at, next_offset, count = np.int64(at), np.int64(0), np.int64(0)
     while data.shape[0] - at >= header.HEADER_SIZE:
@@ -288,8 +299,8 @@ def scan_values(
 ) -> Iterator[tuple[int, Iterator[Value | UsualRecords]]]:
     """Yield, for several batches at a time, the offset after them and an iterator of their values, in order.
 
-    A value is an (offset, value) pair, or one of `UsualRecords`. Values that are surely about other topics than
-    `topics` (names by id) are left out, except in batches that `read_values` must read.
+    A value is an (offset, value) pair, or one of `UsualRecords` for several decoded values. Values that are certainly
+    about other topics than `topics` (names by id) are left out, except in batches that `read_values` must read.
     """
     sorted_ids = sorted(topics, key=lambda topic_id: np.frombuffer(topic_id, ">i8").tolist())
     halves = np.frombuffer(b"".join(sorted_ids), ">i8").astype(np.int64).reshape(-1, 2)
