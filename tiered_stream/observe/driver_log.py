@@ -52,7 +52,7 @@ class BatchLog:
         self.address, self.report_to = self._receiver.address, self._receiver.report_to
 
     def begin(self, reports: int, lag: Mapping[TopicPartition, int], end: object = None) -> None:
-        """Take note of a newly planned micro-batch, after logging reports that still have no line.
+        """Register a newly planned micro-batch; first log earlier micro-batches that have reports but no line yet.
 
         Args:
             reports: number of reports that the micro-batch's tasks send if all of them succeed, or 0 if it is unknown.

@@ -182,9 +182,10 @@ class _Exporter(OTLPMetricExporter):
 
 
 class _LatencyHistograms:
-    """Histograms of latencies by query, each of all requests so far, or (`is_delta`) of those since the last call.
+    """Histograms of the latencies of storage requests, by query.
 
-    The SDK's own histogram takes latencies one by one, but reports have only their numbers by bucket.
+    A histogram counts all requests so far or, with `is_delta`, the requests since the last call of `added_to`. The
+    SDK's own histogram takes latencies one by one, but reports have only their numbers by bucket.
     """
 
     def __init__(self, *, is_delta: bool) -> None:

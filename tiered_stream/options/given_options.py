@@ -62,15 +62,15 @@ def of(option: Option[T]) -> T:
 
 
 def declared(kind: type[Any]) -> dict[str, Option[Any]]:
-    """Return the options of the dataclass `kind` by field name. Fields that were not made by `of` are left out."""
+    """Return the options of the dataclass `kind` by field name, without fields that the function `of` did not make."""
     return {member.name: member.metadata[_OPTION] for member in fields(kind) if _OPTION in member.metadata}
 
 
 def read_fields(kind: type[Any], given: GivenOptions, queries: Queries = Queries.ALL) -> dict[str, Any]:
     """Return the parsed values of the options of the dataclass `kind`, or their defaults, by field name.
 
-    Fields that were not made by `of` are left out. If `queries` is STREAMING or BATCH, options that are only for the
-    other kind of query are left out.
+    Fields that the function `of` did not make have no option, and are left out. If `queries` is STREAMING or BATCH,
+    options that are only for the other kind of query are left out.
 
     Raises:
         ConfigurationError: a value is malformed.

@@ -347,7 +347,10 @@ def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> Non
 def _check_order(starting: Position, ending: Position) -> None:
     """Check that start and end name the same partitions, and that no partition starts after its end.
 
-    Only offsets by partition are compared with offsets by partition, and timestamps by partition with the same.
+    Nothing is checked unless both positions are offsets by partition, or both are timestamps by partition.
+
+    Raises:
+        ConfigurationError: the check fails.
     """
     match starting, ending:
         # For a topic with `earliest` or `latest` in place of offsets, the option names no partitions to compare.

@@ -91,7 +91,10 @@ def option(
     *,
     internal: bool = False,
 ) -> Option[T]:
-    """Return an option whose default is given as text. The option's `default` is the parsed text."""
+    """Return an option whose default is given as text. The option's `default` is the parsed text.
+
+    The other arguments are the fields of `Option`.
+    """
     return Option(name, parse, parse(default), default, doc, queries, internal=internal)
 
 
@@ -100,7 +103,8 @@ def optional(
 ) -> Option[T | None]:
     """Return an option whose default value is None.
 
-    `shown` is the default in the documentation. `flags` are `secret` and `internal`.
+    `shown` is the default in the documentation. `flags` are `secret` and `internal`. The other arguments are the fields
+    of `Option`.
     """
     return Option(name, parse, None, shown, doc, queries, **flags)
 
