@@ -210,7 +210,8 @@ class Service(ABC):
     def grant_hint(self, failure: AttemptError, name: str, *, listing: bool) -> str:
         """Return advice on the permission that may be missing for the object `name`; may be empty.
 
-        The error message has it in front of `access_hint`.
+        The error message has it in front of `access_hint`. `failure` is the refused attempt. `listing` is true if the
+        request was to list keys.
         """
         return ""
 
@@ -375,7 +376,8 @@ class CloudStore(ObjectStore):
     def _send(self, key: str, request: Callable[[Client], T], *, listing: bool = False) -> T:
         """Return the result of `request`, which is called with a client for each attempt.
 
-        If `Service.shows_other_settings` returns True for a failure, `request` is called again with a new client. It is
+        `key` is the key of the requested object, for errors. `listing` is true if the request is to list keys. If
+        `Service.shows_other_settings` returns True for a failure, `request` is called again with a new client. It is
         also called again if another thread has replaced the clients since the attempt began.
         """
         check_process()

@@ -179,7 +179,11 @@ def _ranges_of(fetcher: RemoteStorageFetcher, part: Part, request_bytes: int, ra
 def _fetch(
     fetcher: RemoteStorageFetcher, request: Request, pace: StoppablePace, closed: Event, now: Callable[[], float]
 ) -> tuple[bytes, float]:
-    """Fetch the bytes of one request, and return them with the duration in seconds."""
+    """Fetch the bytes of one request, and return them with the duration in seconds.
+
+    `pace` waits before the request is sent. If the event `closed` is set, CancelledError is raised instead. `now` is a
+    clock in seconds.
+    """
     _, segment, byte_range = request
     if not pace(len(byte_range), closed) or closed.is_set():
         raise CancelledError

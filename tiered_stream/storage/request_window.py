@@ -70,7 +70,7 @@ class RequestWindow:
         return int(min(self._allowed, 1.5 * ratio + _SPARE_REQUESTS - are_large))
 
     def request_bytes(self) -> int:
-        """Return the maximum size in bytes of the next request: half of, once, or twice the usual size."""
+        """Return the maximum size in bytes of the next request: half of, once, or twice the option `request_bytes`."""
         with self._lock:
             ratio = self._ratio()
         if ratio is None:

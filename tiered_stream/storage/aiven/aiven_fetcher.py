@@ -145,9 +145,10 @@ class AivenLayoutFetcher(StoreFetcher):
         return _OpenSegment(manifest, cipher)
 
     def _fetch_chunks(self, key: str, opened: _OpenSegment, byte_range: ByteRange) -> bytes:
-        """Return the bytes `byte_range` of the log.
+        """Return the bytes `byte_range` of the log whose object has the key `key`.
 
-        One GET fetches the chunks that hold these bytes. Then the chunks are decrypted and decompressed.
+        `opened` is the segment's manifest with the cipher. One GET fetches the chunks that hold these bytes. Then the
+        chunks are decrypted and decompressed.
         """
         index = opened.manifest.chunks
         chunks = index.covering(byte_range)
@@ -166,7 +167,10 @@ class AivenLayoutFetcher(StoreFetcher):
         return log[byte_range.start - log_start : byte_range.end - log_start].tobytes()
 
     def _restore_chunk(self, name: str, opened: _OpenSegment, data: memoryview, log: Buffer) -> None:
-        """Decrypt and decompress the chunk `data` into the buffer `log`; the result must fill the buffer exactly."""
+        """Decrypt and decompress the chunk `data` into the buffer `log`; the result must fill the buffer exactly.
+
+        `opened` is the segment's manifest with the cipher. `name` names the chunk in errors.
+        """
         plain = data if opened.cipher is None else opened.cipher.decrypt(data, name)
         try:
             if opened.manifest.compression:

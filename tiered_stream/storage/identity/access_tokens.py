@@ -127,7 +127,15 @@ def _content(path: str, request: TokenRequest) -> str:
 def _send(
     url: str, request: TokenRequest, form: Mapping[str, str], timeouts: RequestTimeouts, seconds_left: float
 ) -> tuple[int, bytes]:
-    """Send one request, and return status and body of the response. Raise AttemptError if there is no response."""
+    """Send one request to `url`, and return status and body of the response.
+
+    `form` has the fields of a POST; empty: the request is a GET. The response must come within `seconds_left` and the
+    time limits in `timeouts`.
+
+    Raises:
+        AttemptError: there is no response.
+        StorageAccessError: TLS fails, so another attempt would fail, too.
+    """
     connect, read = (max(0.001, min(ms / 1000, seconds_left)) for ms in (timeouts.connect_ms, timeouts.read_ms))
     proxy = timed_http.environment_proxy(url) if request.proxied else None
     tls = timed_http.system_tls() if "https:" in (url[:6], (proxy or "")[:6]) else None

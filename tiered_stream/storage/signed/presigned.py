@@ -40,7 +40,7 @@ class _RefusedError(Exception):
 
 
 class SignedRequests:
-    """Sender of ranged GETs of signed URLs that lead to `hosts`.
+    """Sender of ranged GETs for signed URLs; a URL must lead to one of `hosts`.
 
     Args:
         open_pool: opens the connections.
