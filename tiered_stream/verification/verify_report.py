@@ -53,7 +53,8 @@ class ComparedStatistics:
     """Result of comparing statistics with rows: numbers of files, and the statistics that are wrong.
 
     `files` is the number of files that were compared, and `skipped` the number of other files. `wrong` is the number of
-    wrong statistics, and `named` are some of them. `repaired` is true if the statistics were computed again before.
+    wrong statistics, and `named` are some of them. If `repaired` is true, Delta has computed all statistics again, and
+    the numbers are from the comparison after that.
     """
 
     files: int = 0
@@ -63,7 +64,7 @@ class ComparedStatistics:
     repaired: bool = False
 
     def found(self) -> Iterator[str]:
-        """Yield a line for each wrong statistic in `named`, a line with the number of the others, and advice."""
+        """Yield a line for each wrong statistic in `named`, a line with the number of further ones, and advice."""
         yield from map(str, self.named)
         if self.wrong > len(self.named):
             yield f"{self.wrong - len(self.named):,} more statistics in the table's log are wrong"

@@ -139,7 +139,11 @@ def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
 
 
 def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, str]:
-    """Return the names of the table's columns that hold a record's key, value and so on, by Kafka's column name."""
+    """Return a dictionary from Kafka's columns (`key`, `value` and so on) to the names of the table's columns.
+
+    Raises:
+        ConfigurationError: `ingest.where` is set, or topics have their records in columns of different names.
+    """
     query = query_settings(options)
     specs = {topic: query.spec_of(topic) for topic in sorted(topics)} or {"": query.spec}
     for spec in specs.values():
@@ -282,7 +286,10 @@ def _is_part(landed: LandedOffsets, compared: Ranges, scope: Scope) -> bool:
 
 
 def _kafka_columns(spec: TableSpec, rows: DataFrame) -> dict[str, str]:
-    """Return the names of the table's columns with the position of a row's record, by Kafka's name."""
+    """Return a dictionary from Kafka's columns `topic`, `partition` and `offset` to the names of the table's columns.
+
+    A column of Kafka that the table does not have is left out.
+    """
     names = record_columns(spec)
     return {
         name: _as_in_table(rows, names[name])
