@@ -159,8 +159,8 @@ def _in_lineage(segments: Segments, lineage: Lineage, log_start_offset: int) -> 
 def _disjoint(parts: VisibleSegments) -> VisibleSegments:
     """Return the entries of `parts`, which are sorted by start, cut so that no two entries have the same offset.
 
-    At each offset, the entry with the highest end is chosen. If several entries have that end, the entry with the
-    highest start is chosen.
+    An offset stays in the entry with the highest end. If several entries have that end, it stays in the entry with the
+    highest start.
     """
     if not (parts.starts[1:] < parts.ends[:-1]).any():
         return parts  # replicas of one lineage copy no offset twice
@@ -170,7 +170,7 @@ def _disjoint(parts: VisibleSegments) -> VisibleSegments:
 
 
 def _chosen(parts: VisibleSegments) -> Iterator[tuple[int, int]]:
-    """Yield the index of each chosen entry, and the offset from which on it is chosen."""
+    """Yield the index of each entry that keeps offsets in `_disjoint`, and the first offset that the entry keeps."""
     starts, ends = parts.starts.tolist(), parts.ends.tolist()
     high, low = (parts.column(name).tolist() for name in ("high", "low"))
     ids = list(zip(high, low, strict=True))

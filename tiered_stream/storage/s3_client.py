@@ -293,7 +293,10 @@ class S3Session:
         }
 
     def credentials_seconds_left(self) -> float:
-        """Return the seconds until the first of the credentials end that clients may still use; infinity: none end."""
+        """Return the seconds until credentials end that a client may still use; infinity: they do not end.
+
+        If clients may use several credentials, the earliest end counts.
+        """
         now = datetime.now(UTC)
         return min(((end - now).total_seconds() for until, end in self._ends if until > now), default=inf)
 
@@ -315,7 +318,7 @@ class S3Session:
         self._credentials = None
 
     def load_credentials(self) -> RefreshableCredentials:
-        """Return the result of `credentials` for botocore's clients, which ask for another one at its `expires_at`."""
+        """Return the credentials in the form of botocore, whose clients request new ones at their `expires_at`."""
         renew = self._for_botocore
         return RefreshableCredentials.create_from_metadata(renew(), renew, "", advisory_timeout=0, mandatory_timeout=0)
 

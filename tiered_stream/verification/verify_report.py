@@ -199,7 +199,7 @@ class TableReport(ABC):
     @property
     @abstractmethod
     def equal(self) -> bool:
-        """Return True if the table is as its topics say, and no statistic in its log is wrong."""
+        """Return True if the table does not differ from its topics, and no statistic in its log is wrong."""
 
     @abstractmethod
     def summary(self) -> str:

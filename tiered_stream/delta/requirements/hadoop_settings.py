@@ -100,7 +100,7 @@ class SessionStore(ABC):
 
     @property
     def has_connector(self) -> bool:
-        """True if Spark can reach the store: the class is on its class path, or Hadoop's own."""
+        """True if Spark has a file system for the store: Hadoop's own, or a class on Spark's class path."""
         return not self.library or (bool(self.connector) and self.hadoop.has_class(self.connector))
 
     def keys(self, name: str) -> Iterable[str]:

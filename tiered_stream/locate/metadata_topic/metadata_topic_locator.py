@@ -164,7 +164,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _completed(
         self, tables: Mapping[TopicIdPartition, SegmentTable]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
-        """Return by partition the segments of which the topic has only an update, completed from the storage."""
+        """Return by partition the segments with only an update in the metadata topic, completed from the storage."""
         alone = {
             partition: updates for partition, table in tables.items() if (updates := table.lone_updates(partition))
         }
