@@ -31,7 +31,8 @@ ONCE, ENTRY, REPEATED, MAP = range(4)
 
 # Columns of the fields. The fields of a message follow each other, sorted by number.
 #   MISSING   result if the field is missing: it becomes null, or the message is not plain
-#   A, B      for an enum, first row and number of rows of its numbers in the table; for a map, A: codec of its keys
+#   A, B      for an enum, first row and number of rows of its numbers in the table; for a map, A: codec of its keys;
+#             for a time, A: whether its fields have the numbers and types of Google's own messages
 #   SIZE      bytes of a number of fixed size, otherwise 0
 NUMBER, CODEC, WIRE, NODE, OCCURRENCE, ONEOF, PRESENCE, MISSING, MESSAGE_INDEX, A, B, SIZE = range(12)
 FIELD_COLUMNS = 12
@@ -180,9 +181,12 @@ def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
 def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     """Append a `Timestamp` or `Duration` in microseconds; return DONE, NOT_PLAIN or NO_ROOM.
 
-    Return NOT_PLAIN if the time has an unknown field or the same field twice, or if the seconds exceed MAX_SECONDS.
+    Return NOT_PLAIN if the time has an unknown field or the same field twice, if the seconds exceed MAX_SECONDS, or if
+    the fields have other numbers or types than in Google's own messages.
     """
     seconds, nanos, seen = np.int64(0), np.int64(0), np.int64(0)
+    if row[A] == 0 and at < stop:
+        return np.int64(NOT_PLAIN)
     while at < stop:
         number, wire, begin, at = _tag(data, at, stop)
         if at < 0 or wire != VARINT or number > 2 or seen & number:
