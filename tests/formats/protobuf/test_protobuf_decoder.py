@@ -140,6 +140,14 @@ def test_fields_of_an_own_time_may_have_other_numbers_and_types(fields: str) -> 
     assert decoded.column.to_pylist() == [{"at": at}]
 
 
+def test_a_message_that_lacks_a_required_message_without_fields_gets_a_reason() -> None:
+    text = 'syntax = "proto2"; message Nothing {} message M { required Nothing nothing = 1; optional int32 id = 2; }'
+    decoder = ProtobufDecoder(compiled_proto({"m.proto": text}), "M")
+    decoded = decoder.decode(pa.array([bytes.fromhex("10 05"), bytes.fromhex("0a 00 10 05")], pa.binary()))
+    assert decoded.column.to_pylist() == [None, {"id": 5}]
+    assert list(decoded.reasons) == [0]
+
+
 @given(st.integers(0, 2**32))
 @settings(max_examples=examples(150), deadline=None)
 def test_compiled_code_decodes_as_googles_library_does(seed: int) -> None:

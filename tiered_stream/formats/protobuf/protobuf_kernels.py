@@ -295,7 +295,7 @@ def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, tex
 def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: Any, table: Any, texts: Any) -> Int:
     """Append the value of a field that is not a message; return DONE, NOT_PLAIN or NO_ROOM."""
     at = marks[field, AT]
-    if row[CODEC] == EMPTY:
+    if row[CODEC] == EMPTY and (at >= 0 or row[MISSING] == MISSING_NULL):
         return np.int64(DONE)
     if row[OCCURRENCE] == REPEATED:
         return _list(data, at, frame[END], row, columns, table, texts)
