@@ -262,6 +262,13 @@ def test_a_type_that_json_cannot_be_read_into_is_refused(kind: pa.DataType, mess
         JsonDecoder(pa.struct([("x", kind)]))
 
 
+def test_a_field_named_as_the_first_field_of_the_struct_before_it_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ExactJson, "row", None)
+    decoder = JsonDecoder(pa.struct([("user", pa.struct([("id", pa.int64())])), ("id", pa.int64())]))
+    found = decoder.decode(pa.array([b'{"user":{"id":1},"id":2}'] * 2, pa.binary()))
+    assert found.column.to_pylist() == [{"user": {"id": 1}, "id": 2}] * 2
+
+
 def test_as_deep_as_a_schema_may_go_values_are_read_both_ways() -> None:
     kind: pa.DataType = pa.struct([("x", pa.int64())])
     for _ in range(62):
