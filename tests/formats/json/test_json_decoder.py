@@ -248,6 +248,12 @@ def test_timestamps_without_a_zone_are_in_the_sessions() -> None:
         JsonDecoder(kind, zone="Europe/Nowhere")
 
 
+@pytest.mark.parametrize("zone", ["America/__init__/x", "posix/UTC", "right/UTC", "localtime", "Factory", "zone.tab"])
+def test_a_file_or_a_module_of_the_system_is_no_time_zone(zone: str) -> None:
+    with pytest.raises(CorruptDataError, match="is no timestamp"):
+        field(UTC, f'"2020-07-01T12:00:00 {zone}"')
+
+
 @pytest.mark.parametrize(
     ("kind", "message"),
     [

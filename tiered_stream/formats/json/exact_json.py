@@ -15,6 +15,7 @@ import math
 import re
 import zoneinfo
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -93,12 +94,23 @@ def seconds_east(zone: str, local: int) -> int | None:
         if minutes > 59 or seconds > 59 or east > 18 * 3600:
             return None
         return -east if offset[1] == "-" else east
+    if zone not in _zones():
+        return None
     try:
         at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=local)
         east_of = at.replace(tzinfo=zoneinfo.ZoneInfo(zone)).utcoffset()
-    except (ValueError, OverflowError, OSError, zoneinfo.ZoneInfoNotFoundError):
+    except OverflowError:
         return None
     return None if east_of is None else int(east_of.total_seconds())
+
+
+@cache
+def _zones() -> frozenset[str]:
+    """Return the names of zones. No other text may reach zoneinfo, which looks for files and modules of that name.
+
+    Java does not know three of the names. `localtime` is another zone on each machine.
+    """
+    return frozenset(zoneinfo.available_timezones() - {"Factory", "ROC", "localtime"})
 
 
 def decimal_of_text(text: str) -> decimal.Decimal | None:
