@@ -248,6 +248,21 @@ def test_timestamps_without_a_zone_are_in_the_sessions() -> None:
         JsonDecoder(kind, zone="Europe/Nowhere")
 
 
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("0000-12-31 00:30:00 Europe/Berlin", -62135684608000000),
+        ("10000-07-01T00:00:00 America/New_York", 253418040000000000),
+        ("99999-12-31T02:30:00 Europe/Berlin", 3093527899800000000),
+        ("294247-01-10 1:2:3 Pacific/Apia", 9223371979323000000),
+    ],
+)
+def test_a_time_of_any_year_is_read_in_a_zone_with_a_name(text: str, micros: int) -> None:
+    """The numbers are Spark's."""
+    found = JsonDecoder(pa.struct([("x", UTC)])).decode(pa.array([orjson.dumps({"x": text})], pa.binary()))
+    assert found.column.field(0).cast(pa.int64()).to_pylist() == [micros], found.reasons
+
+
 @pytest.mark.parametrize("zone", ["America/__init__/x", "posix/UTC", "right/UTC", "localtime", "Factory", "zone.tab"])
 def test_a_file_or_a_module_of_the_system_is_no_time_zone(zone: str) -> None:
     with pytest.raises(CorruptDataError, match="is no timestamp"):

@@ -36,6 +36,8 @@ _TIMESTAMP = re.compile(_DATE_PART % (6, _TIME), re.ASCII)
 _OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 _DAYS = re.compile(r"[+-]?\d{1,10}", re.ASCII)
+_YEAR_1, _YEAR_9600, _YEARS_400 = -62_135_596_800, 240_779_520_000, 146_097 * 86_400
+"""Seconds from 1970 to the start of a year, and in 400 years."""
 _FIRST_GREGORIAN_DAY = -141427  # earlier numbers of days are in the Julian calendar
 
 
@@ -96,11 +98,11 @@ def seconds_east(zone: str, local: int) -> int | None:
         return -east if offset[1] == "-" else east
     if zone not in _zones():
         return None
-    try:
-        at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=local)
-        east_of = at.replace(tzinfo=zoneinfo.ZoneInfo(zone)).utcoffset()
-    except OverflowError:
-        return None
+    # Python's times have the years 1 to 9999. Rules of summer time are the same again after 400 years.
+    local = max(local, _YEAR_1)
+    local -= max(0, (local - _YEAR_9600) // _YEARS_400) * _YEARS_400
+    at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=local)
+    east_of = at.replace(tzinfo=zoneinfo.ZoneInfo(zone)).utcoffset()
     return None if east_of is None else int(east_of.total_seconds())
 
 
