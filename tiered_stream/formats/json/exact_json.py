@@ -245,9 +245,8 @@ def _real(value: Any, kind: pa.DataType) -> float | None:
 
 def _nearest(text: str, kind: pa.DataType) -> float:
     number = float(text)
-    if kind == pa.float64() or not 1e-44 < abs(number) < 3e38:
-        with np.errstate(over="ignore"):
-            return number if kind == pa.float64() else float(np.float32(number))
+    if kind == pa.float64() or not math.isfinite(number):
+        return number
     # Converted directly, because the way through a double would round twice.
     nearest: float = pa.scalar(str(text)).cast(pa.float32()).as_py()
     return nearest
