@@ -103,3 +103,24 @@ def test_texts_of_rows_are_valid_json_for_every_kind_of_value() -> None:
     assert texts["bytes"].to_pylist() == ["text", "base64:/w==", "", None, '"']
     assert json.loads(texts["nested"][0].as_py()) == first["nested"]
     assert pc.all(pc.equal(texts["flag"], rows["flag"])).as_py()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "text"),
+    [
+        (9_000_000_000_000_000_000, pa.timestamp("us", tz="UTC"), "287168-08-24T16:00:00.000000Z"),
+        (-70_000_000_000_000_000, pa.timestamp("us"), "-0249-10-15T19:33:20.000000"),
+        (2**31 - 1, pa.date32(), "5881580-07-11"),
+        (5_000_000, pa.duration("us"), "5000000"),
+    ],
+)
+def test_times_of_any_year_are_texts_at_any_depth(number: int, kind: pa.DataType, text: str) -> None:
+    times = pa.array([number, None], pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
+    struct = pa.StructArray.from_arrays([times], names=["at"], mask=pa.array([False, True]))
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2], pa.int32()), times)
+    maps = pa.MapArray.from_arrays(pa.array([0, 2, 2], pa.int32()), pa.array(["a", "b"]), struct)
+    rows = pa.record_batch({"at": times, "struct": struct, "list": lists, "map": maps})
+    first, second = (json.loads(line.as_py()) for line in json_lines(rows).column(0))
+    assert first == {"at": text, "struct": {"at": text}, "list": [text, None], "map": {"a": {"at": text}, "b": None}}
+    assert second == {"at": None, "struct": None, "list": [], "map": {}}
+    assert csv_columns(rows)["list"].to_pylist() == [f'["{text}",null]', "[]"]

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from tiered_stream.formats.columns.conform import list_items, null_mask, with_items
 from tiered_stream.formats.json.json_text import plain, plain_json
 
 _ESCAPED = r"[\x00-\x1f\"\\]"
@@ -69,12 +70,8 @@ def _csv_values(column: pa.Array) -> pa.Array:
 def _plain_texts(column: pa.Array) -> pa.Array | None:
     """Return the values as texts; None: the type is nested or floating-point, or a value is not UTF-8."""
     kind = column.type
-    if types.is_timestamp(kind):
-        # Without its zone, which is always UTC, because Arrow would look the zone up in files of the system.
-        texts = pc.replace_substring(
-            column.cast(pa.timestamp(kind.unit)).cast(pa.string()), " ", "T", max_replacements=1
-        )
-        return texts if kind.tz is None else pc.binary_join_element_wise(texts, "Z", "")
+    if types.is_temporal(kind):
+        return _time_texts(column)
     if types.is_nested(kind) or types.is_floating(kind):
         return None
     try:
@@ -83,11 +80,43 @@ def _plain_texts(column: pa.Array) -> pa.Array | None:
         return None
 
 
+def _time_texts(column: pa.Array) -> pa.Array:
+    kind = column.type
+    # Without its zone, which is always UTC, because Arrow would look the zone up in files of the system.
+    plain_times = column.cast(pa.timestamp(kind.unit)) if types.is_timestamp(kind) else column
+    texts = plain_times.cast(pa.string())
+    far = pc.fill_null(pc.starts_with(texts, "<"), False)  # Arrow's text for years of more than 16 bits
+    if far.true_count:
+        days_or_times = plain_times.filter(far).to_numpy(zero_copy_only=False)
+        texts = pc.replace_with_mask(texts, far, pa.array(map(str, days_or_times), pa.string()))
+    if types.is_timestamp(kind):
+        texts = pc.replace_substring(texts, " ", "T", max_replacements=1)
+    return pc.binary_join_element_wise(texts, "Z", "") if types.is_timestamp(kind) and kind.tz else texts
+
+
+def _with_time_texts(column: pa.Array) -> pa.Array:
+    """Return a column with texts in place of times, also nested ones, because Python has only the years 1 to 9999."""
+    kind = column.type
+    if types.is_temporal(kind):
+        return _time_texts(column)
+    if types.is_struct(kind) and kind.num_fields:
+        children = [_with_time_texts(child) for child in column.flatten()]
+        fields = [pa.field(name, child.type) for name, child in zip(kind.names, children, strict=True)]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=null_mask(column))
+    if types.is_list(kind) or types.is_map(kind):
+        offsets, items = list_items(column)
+        items = [_with_time_texts(each) for each in items]
+        new_kind = pa.map_(*(each.type for each in items)) if types.is_map(kind) else pa.list_(items[0].type)
+        return with_items(column, offsets, items, new_kind)
+    return column
+
+
 def _has_escaped(texts: pa.Array) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py())
 
 
 def _by_value(column: pa.Array, text_of: Callable[[Any], str]) -> pa.Array:
+    column = _with_time_texts(column)
     kind = column.type
     values = (_python(value, kind) for value in column.to_pylist()) if types.is_nested(kind) else column.to_pylist()
     return pa.array((None if value is None else text_of(value) for value in values), pa.string())

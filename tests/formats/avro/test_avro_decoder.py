@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -237,6 +238,9 @@ def test_a_decimal_that_does_not_fit_is_an_error_of_its_value() -> None:
     [
         (record(("a", "int"), {"name": "b", "type": "int", "default": 5}) | {"name": "q"}, {"a": 1}, {"a": 1, "b": 5}),
         (["int", "string"], "x", {"member0": None, "member1": "x"}),
+        ("double", "-Infinity", -math.inf),
+        (record({"name": "b", "type": "float", "default": "Infinity"}) | {"name": "q"}, {}, {"b": math.inf}),
+        (["double", "string"], "Infinity", {"member0": None, "member1": "Infinity"}),
     ],
 )
 def test_a_field_that_the_writer_lacks_has_its_default(kind: Any, default: Any, row: Any) -> None:
@@ -255,6 +259,7 @@ def test_a_writers_field_is_read_once_and_by_its_name_first() -> None:
 
 
 @pytest.mark.parametrize(("kind", "default"), [("int", "a"), ("int", 1 << 31), ("int", True), ("string", None),
+                                               ("double", "much"),
                                                ({"type": "enum", "name": "e", "symbols": ["A"]}, "B")])  # fmt: skip
 def test_a_default_that_is_none_is_refused(kind: Any, default: Any) -> None:
     reader = record({"name": "d", "type": kind, "default": default})

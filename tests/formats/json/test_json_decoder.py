@@ -77,12 +77,17 @@ def test_what_is_written_at_once_is_what_the_exact_rules_say_of_each_value(rando
         (pa.float64(), "1e400", float("inf")),
         (pa.float64(), '"-INF"', float("-inf")),
         (pa.float32(), "16777217", 16777216.0),
+        (pa.float32(), "3.4028235677973366e38", 3.4028234663852886e38),
+        (pa.float32(), "-3.4028235677973367e38", float("-inf")),
+        (pa.float32(), "7.006492321624085e-46", 0.0),
+        (pa.float32(), "7.006492321624086e-46", 1.401298464324817e-45),
         (pa.decimal128(5, 2), "1.005", decimal.Decimal("1.01")),
         (pa.decimal128(5, 2), "-1.005", decimal.Decimal("-1.01")),
         (pa.decimal128(20, 0), '"1,000.5"', decimal.Decimal(1001)),
         (pa.decimal128(38, 0), "9" * 38, decimal.Decimal("9" * 38)),
         (pa.string(), "1.10", "1.1"),
         (pa.string(), "1e400", '"Infinity"'),
+        (pa.string(), "[5e-324,1e-322,1.04e-322,1e23]", "[4.9E-324,9.9E-323,1.04E-322,1.0E23]"),
         (pa.string(), "12345678901234567890", "12345678901234567890"),
         (pa.string(), "true", "true"),
         (pa.string(), '{"k" : [1.10, -0,"\\u001F\xe9"] }', '{"k":[1.1,0,"\\u001Fé"]}'),
@@ -249,6 +254,27 @@ def test_timestamps_without_a_zone_are_in_the_sessions() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("0000-12-31 00:30:00 Europe/Berlin", -62135684608000000),
+        ("10000-07-01T00:00:00 America/New_York", 253418040000000000),
+        ("99999-12-31T02:30:00 Europe/Berlin", 3093527899800000000),
+        ("294247-01-10 1:2:3 Pacific/Apia", 9223371979323000000),
+    ],
+)
+def test_a_time_of_any_year_is_read_in_a_zone_with_a_name(text: str, micros: int) -> None:
+    """The numbers are Spark's."""
+    found = JsonDecoder(pa.struct([("x", UTC)])).decode(pa.array([orjson.dumps({"x": text})], pa.binary()))
+    assert found.column.field(0).cast(pa.int64()).to_pylist() == [micros], found.reasons
+
+
+@pytest.mark.parametrize("zone", ["America/__init__/x", "posix/UTC", "right/UTC", "localtime", "Factory", "zone.tab"])
+def test_a_file_or_a_module_of_the_system_is_no_time_zone(zone: str) -> None:
+    with pytest.raises(CorruptDataError, match="is no timestamp"):
+        field(UTC, f'"2020-07-01T12:00:00 {zone}"')
+
+
+@pytest.mark.parametrize(
     ("kind", "message"),
     [
         (pa.map_(pa.int32(), pa.int32()), "a key of JSON is a string"),
@@ -260,6 +286,13 @@ def test_timestamps_without_a_zone_are_in_the_sessions() -> None:
 def test_a_type_that_json_cannot_be_read_into_is_refused(kind: pa.DataType, message: str) -> None:
     with pytest.raises((ConfigurationError, UnsupportedDataError), match=message):
         JsonDecoder(pa.struct([("x", kind)]))
+
+
+def test_a_field_named_as_the_first_field_of_the_struct_before_it_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ExactJson, "row", None)
+    decoder = JsonDecoder(pa.struct([("user", pa.struct([("id", pa.int64())])), ("id", pa.int64())]))
+    found = decoder.decode(pa.array([b'{"user":{"id":1},"id":2}'] * 2, pa.binary()))
+    assert found.column.to_pylist() == [{"user": {"id": 1}, "id": 2}] * 2
 
 
 def test_as_deep_as_a_schema_may_go_values_are_read_both_ways() -> None:

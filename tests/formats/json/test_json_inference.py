@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.formats.json_documents import document, make_kind
 from tiered_stream.errors import ConfigurationError, CorruptDataError
+from tiered_stream.formats.json import json_inference
 from tiered_stream.formats.json.json_decoder import JsonDecoder
 from tiered_stream.formats.json.json_inference import infer_json
 from tiered_stream.formats.json.json_text import Fields, parse_json
@@ -49,6 +50,23 @@ def test_a_field_has_the_type_that_all_its_values_fit(values: list[str], kind: p
     assert infer_json(documents) == pa.struct([("x", kind)])
     assert infer_json([*documents[::-1], None, b"", b"{", b"1", b'[{"y":1}]', b"{}"]) == pa.struct([("x", kind)])
     assert not JsonDecoder(infer_json(documents)).decode(pa.array(documents, pa.binary())).reasons
+
+
+@pytest.mark.parametrize("form", ['{{"x":[{}]}}', '{{"x":{}}}'])
+def test_time_does_not_grow_with_the_square_of_the_number_of_fields(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    struct_of = json_inference._struct_of
+
+    def counted(fields: dict[str, pa.DataType]) -> pa.StructType:
+        sizes.append(len(fields))
+        return struct_of(fields)
+
+    monkeypatch.setattr(json_inference, "_struct_of", counted)
+    separator = "," if "[" in form else ',"x":'
+    document = form.format(separator.join(f'{{"k{at}":0}}' for at in range(256)))
+    kind = pa.struct([(name, pa.int64()) for name in sorted(f"k{at}" for at in range(256))])
+    assert infer_json([document.encode()]).field("x").type in (kind, list_of(kind))
+    assert sum(sizes) < 256 * 12
 
 
 def test_an_empty_string_says_nothing_of_a_type() -> None:

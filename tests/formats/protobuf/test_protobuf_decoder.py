@@ -122,6 +122,32 @@ def test_a_time_that_does_not_fit_gets_a_reason() -> None:
     assert reasons[0].startswith("shop.Order.at: ") and "microseconds" in reasons[0]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "int64 seconds = 2; int32 nanos = 1;",
+        "sint64 seconds = 1; int32 nanos = 2;",
+        "int64 seconds = 1; sint32 nanos = 2;",
+    ],
+)
+def test_fields_of_an_own_time_may_have_other_numbers_and_types(fields: str) -> None:
+    text = f'syntax = "proto3"; message Timestamp {{ {fields} }} message M {{ Timestamp at = 1; }}'
+    descriptors = compiled_proto({"m.proto": text})
+    message = message_factory.GetMessageClass(message_descriptor(descriptors, "M"))()
+    message.at.seconds, message.at.nanos = 10, 5000
+    decoded = ProtobufDecoder(descriptors, "M").decode(pa.array([message.SerializeToString()], pa.binary()))
+    at = datetime.datetime(1970, 1, 1, 0, 0, 10, 5, datetime.UTC)
+    assert decoded.column.to_pylist() == [{"at": at}]
+
+
+def test_a_message_that_lacks_a_required_message_without_fields_gets_a_reason() -> None:
+    text = 'syntax = "proto2"; message Nothing {} message M { required Nothing nothing = 1; optional int32 id = 2; }'
+    decoder = ProtobufDecoder(compiled_proto({"m.proto": text}), "M")
+    decoded = decoder.decode(pa.array([bytes.fromhex("10 05"), bytes.fromhex("0a 00 10 05")], pa.binary()))
+    assert decoded.column.to_pylist() == [None, {"id": 5}]
+    assert list(decoded.reasons) == [0]
+
+
 @given(st.integers(0, 2**32))
 @settings(max_examples=examples(150), deadline=None)
 def test_compiled_code_decodes_as_googles_library_does(seed: int) -> None:

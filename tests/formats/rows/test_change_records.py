@@ -143,9 +143,15 @@ def test_a_record_whose_key_is_not_known_is_named_and_never_left_out() -> None:
 
 
 def test_an_event_that_changes_no_row_is_named() -> None:
-    assert reasons(debezium(), Record(b'{"id": 1}', event("t")), Record(b'{"id": 1}', b"{}")) == [
-        (0, "row", "its op is t: only c, u, r and d change a row"),
+    records = (
+        Record(b'{"id": 1}', event("t")),
+        Record(b'{"id": 1}', b"{}"),
+        Record(b'{"id": 1}', event("\n" + "x" * 99)),
+    )
+    assert reasons(debezium(), *records) == [
+        (0, "row", "its op is 't': only c, u, r and d change a row"),
         (1, "value", "it is not Debezium's envelope: it has no op"),
+        (2, "row", f"its op is '\\n{'x' * 37}: only c, u, r and d change a row"),
     ]
 
 

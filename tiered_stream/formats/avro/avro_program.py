@@ -241,9 +241,20 @@ class AvroProgram:
         if field.default is avro.NO_DEFAULT:
             raise _MismatchError(f"{path}: the writer has no such field, and it has no default")
         if node >= 0:
-            self.emit(kernels.DEFAULT, -1, path, *self._text(_encoded(field.type, field.default, path)))
+            self.emit(kernels.DEFAULT, -1, path, *self._text(_encoded(field.type, _default(field), path)))
             self.read(field.type, field.type, node, path)
             self.emit(kernels.RESUME, -1, path)
+
+
+def _default(field: avro.Field) -> Any:
+    """Return the default of a field. A text, such as `NaN`, is the number of a float or a double.
+
+    (Avro: `Schema.parseField`.)
+    """
+    if field.type in (avro.Primitive("float"), avro.Primitive("double")) and isinstance(field.default, str):
+        with suppress(ValueError):
+            return float(field.default)
+    return field.default
 
 
 def _encoded(kind: avro.AvroType, value: Any, path: str) -> bytes:
@@ -263,7 +274,7 @@ def _encoded(kind: avro.AvroType, value: Any, path: str) -> bytes:
         case avro.Map(), dict():
             return _block([_sized(key.encode()) + _encoded(kind.values, item, path) for key, item in value.items()])
         case avro.Record(), dict():
-            items = [(field.type, value.get(field.name, field.default)) for field in kind.fields]
+            items = [(field.type, value.get(field.name, _default(field))) for field in kind.fields]
             if all(item is not avro.NO_DEFAULT for _, item in items):
                 return b"".join(_encoded(field_type, item, path) for field_type, item in items)
         case _, str():

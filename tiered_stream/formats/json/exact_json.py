@@ -15,6 +15,7 @@ import math
 import re
 import zoneinfo
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ _TIMESTAMP = re.compile(_DATE_PART % (6, _TIME), re.ASCII)
 _OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 _DAYS = re.compile(r"[+-]?\d{1,10}", re.ASCII)
+_YEAR_1, _YEAR_9600, _YEARS_400 = -62_135_596_800, 240_779_520_000, 146_097 * 86_400
+"""Seconds from 1970 to the start of a year, and in 400 years."""
 _FIRST_GREGORIAN_DAY = -141427  # earlier numbers of days are in the Julian calendar
 
 
@@ -93,12 +96,23 @@ def seconds_east(zone: str, local: int) -> int | None:
         if minutes > 59 or seconds > 59 or east > 18 * 3600:
             return None
         return -east if offset[1] == "-" else east
-    try:
-        at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=local)
-        east_of = at.replace(tzinfo=zoneinfo.ZoneInfo(zone)).utcoffset()
-    except (ValueError, OverflowError, OSError, zoneinfo.ZoneInfoNotFoundError):
+    if zone not in _zones():
         return None
+    # Python's times have the years 1 to 9999. Rules of summer time are the same again after 400 years.
+    local = max(local, _YEAR_1)
+    local -= max(0, (local - _YEAR_9600) // _YEARS_400) * _YEARS_400
+    at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=local)
+    east_of = at.replace(tzinfo=zoneinfo.ZoneInfo(zone)).utcoffset()
     return None if east_of is None else int(east_of.total_seconds())
+
+
+@cache
+def _zones() -> frozenset[str]:
+    """Return the names of zones. No other text may reach zoneinfo, which looks for files and modules of that name.
+
+    Java does not know three of the names. `localtime` is another zone on each machine.
+    """
+    return frozenset(zoneinfo.available_timezones() - {"Factory", "ROC", "localtime"})
 
 
 def decimal_of_text(text: str) -> decimal.Decimal | None:
@@ -231,9 +245,8 @@ def _real(value: Any, kind: pa.DataType) -> float | None:
 
 def _nearest(text: str, kind: pa.DataType) -> float:
     number = float(text)
-    if kind == pa.float64() or not 1e-44 < abs(number) < 3e38:
-        with np.errstate(over="ignore"):
-            return number if kind == pa.float64() else float(np.float32(number))
+    if kind == pa.float64() or not math.isfinite(number):
+        return number
     # Converted directly, because the way through a double would round twice.
     nearest: float = pa.scalar(str(text)).cast(pa.float32()).as_py()
     return nearest

@@ -67,7 +67,7 @@ def _program(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any]
     if max(depths) > MAX_NESTING:
         raise ConfigurationError(f"the schema goes deeper than {MAX_NESTING} levels")
     plan = np.zeros((len(builder.fields), kernels.PLAN_COLUMNS), np.int64)
-    plan[:, kernels.FOLLOWS] = -1
+    plan[:, [kernels.FOLLOWS, kernels.BEGINS]] = -1
     names = bytearray()
     for node, (row, (field, _, _)) in enumerate(zip(plan, builder.fields, strict=True)):
         name = f'"{field.name}"'.encode()

@@ -10,7 +10,7 @@ Fields are in the order of their names.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -30,15 +30,12 @@ def infer_json(values: Iterable[bytes | None]) -> pa.StructType:
     Raises:
         ConfigurationError: no document has a field.
     """
-    kind = pa.null()
+    kinds: list[pa.DataType] = []
     for value in values:
-        try:
+        with suppress(CorruptDataError):
             document = parse_json(value or b"")
-        except CorruptDataError:
-            continue
-        if type(document) is Fields:
-            kind = _common(kind, _kind(document))
-    settled = _settled(kind)
+            kinds += [_kind(document)] if type(document) is Fields else []
+    settled = _settled(_common_of(kinds))
     if settled is None or not types.is_struct(settled):
         raise ConfigurationError("no value of the sample is a JSON object with a field; give the schema")
     return settled
@@ -58,13 +55,25 @@ def _kind(value: Any) -> pa.DataType:
         case str():
             return pa.string() if value else pa.null()
         case Fields():
-            fields: dict[str, pa.DataType] = {}
+            members: dict[str, list[pa.DataType]] = {}
             for name, member in value:
-                fields[name] = _common(fields.get(name, pa.null()), _kind(member))
-            return _struct_of(fields)
+                members.setdefault(name, []).append(_kind(member))
+            return _struct_of({name: _common_of(kinds) for name, kinds in members.items()})
         case list():
-            return _list_of(reduce(_common, map(_kind, value), pa.null()))
+            return _list_of(_common_of([*map(_kind, value)]))
     return pa.null()
+
+
+def _common_of(kinds: list[pa.DataType]) -> pa.DataType:
+    """Return the type that holds values of all types.
+
+    Pairs are joined, then pairs of their results and so on: one after another, many small structs with different fields
+    would take time that grows with the square of their number.
+    """
+    while len(kinds) > 1:
+        odd = kinds[-1:] if len(kinds) % 2 else []
+        kinds = [*map(_common, kinds[::2], kinds[1::2]), *odd]
+    return kinds[0] if kinds else pa.null()
 
 
 def _struct_of(fields: dict[str, pa.DataType]) -> pa.StructType:

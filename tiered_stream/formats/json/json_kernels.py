@@ -1,8 +1,8 @@
 """Compiled half of the JSON decoder, which writes the documents whose meaning is certain into columns.
 
 A document is read once, without recursion: `stack` has a row for each open container. A key is first compared with the
-field whose key followed the same key in an earlier document (`plan[..., FOLLOWS]`). If this field has the key, no other
-field is compared.
+field whose key followed the same key in an earlier document (`plan[..., FOLLOWS]`), or was an object's first key
+(`plan[..., BEGINS]`). If this field has the key, no other field is compared.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ OTHER, BOOLEAN, INTEGER, DOUBLE, FLOAT, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_
 #   FORM           the column's form
 #   OPENING        first byte of a container, -1 for other nodes
 #   NAME_AT, _SIZE place of a field's name in `names`, with its quotes
-#   FOLLOWS        field that followed this field in an earlier document; for an object, its first field; -1: none yet
+#   FOLLOWS        field that followed this field in an earlier document; -1: none yet
+#   BEGINS         first field of this object in an earlier document; -1: none yet
 #   FIELDS         number of an object's fields
 #   SCALE          scale of a decimal; for a timestamp 1 if texts without a zone are in UTC, the session's time zone
 #   LIMIT          least unscaled value that is too large for a decimal
-FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, FIELDS, SCALE, LIMIT = range(8)
-PLAN_COLUMNS = 8
+FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, BEGINS, FIELDS, SCALE, LIMIT = range(9)
+PLAN_COLUMNS = 9
 
 # Columns of `stack`: the container's node (-1: no column holds the container), the field of the container's last key,
 # the number of its keys that have a field, and the byte that closes the container.
@@ -147,7 +148,8 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
     escaped, or if the object had this key before.
     """
     nodes, node, previous = columns[0], top[NODE], top[PREVIOUS]
-    field, size = plan[previous, FOLLOWS], np.int64(0)
+    hint = BEGINS if previous == node else FOLLOWS
+    field, size = plan[previous, hint], np.int64(0)
     if field >= 0:
         size = plan[field, NAME_SIZE]
     if field < 0 or not text.is_text(data, at, stop, names, plan[field, NAME_AT], size):
@@ -161,7 +163,7 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
             field = nodes[field, slots.END]
         if field >= nodes[node, slots.END]:
             return np.int64(-1), at + size
-        plan[previous, FOLLOWS] = field
+        plan[previous, hint] = field
     if nodes[field, slots.SLOTS] >= nodes[node, slots.SLOTS]:
         return field, np.int64(text.DOUBTFUL)  # the object had this key before
     top[PREVIOUS] = field

@@ -79,6 +79,8 @@ def double_text(number: float) -> str:
     if number == 0:
         return "-0.0" if math.copysign(1, number) < 0 else "0.0"
     _, digits, power = Decimal(repr(number)).normalize().as_tuple()
+    if len(digits) == 1:  # Java takes the nearest number of two digits: 4.9E-324, not 5.0E-324
+        _, digits, power = Decimal(f"{number:.1e}").normalize().as_tuple()
     # The number is 0.significant times ten to the exponent.
     significant, exponent = "".join(map(str, digits)), int(power) + len(digits)
     sign = "-" if number < 0 else ""

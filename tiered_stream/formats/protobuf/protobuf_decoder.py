@@ -223,6 +223,9 @@ class _Compiler:
             row[kernels.MISSING] = kernels.MISSING_NOT_PLAIN
         if codec == kernels.ENUM:
             row[kernels.A], row[kernels.B] = self._enum(field.enum_type)
+        elif codec == kernels.TIME:
+            parts = [(part.number, part.type) for part in field.message_type.fields]
+            row[kernels.A] = parts == [(1, _OF.TYPE_INT64), (2, _OF.TYPE_INT32)]
         elif occurrence == kernels.MAP:
             row[kernels.A] = _codec(field.message_type.fields_by_name["key"])
         return row

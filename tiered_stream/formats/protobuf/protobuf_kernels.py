@@ -31,7 +31,8 @@ ONCE, ENTRY, REPEATED, MAP = range(4)
 
 # Columns of the fields. The fields of a message follow each other, sorted by number.
 #   MISSING   result if the field is missing: it becomes null, or the message is not plain
-#   A, B      for an enum, first row and number of rows of its numbers in the table; for a map, A: codec of its keys
+#   A, B      for an enum, first row and number of rows of its numbers in the table; for a map, A: codec of its keys;
+#             for a time, A: whether its fields have the numbers and types of Google's own messages
 #   SIZE      bytes of a number of fixed size, otherwise 0
 NUMBER, CODEC, WIRE, NODE, OCCURRENCE, ONEOF, PRESENCE, MISSING, MESSAGE_INDEX, A, B, SIZE = range(12)
 FIELD_COLUMNS = 12
@@ -182,9 +183,12 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     """Append the `Timestamp` or `Duration` between `at` and `stop` in microseconds; return DONE, NOT_PLAIN or NO_ROOM.
 
     `row` is the field's row in the table of fields. Return NOT_PLAIN if the time has an unknown field or the same field
-    twice, or if the seconds exceed MAX_SECONDS. Google's library then decodes the message.
+    twice, if the seconds exceed MAX_SECONDS, or if the fields have other numbers or types than in Google's own messages.
+    Google's library then decodes the message.
     """
     seconds, nanos, seen = np.int64(0), np.int64(0), np.int64(0)
+    if row[A] == 0 and at < stop:
+        return np.int64(NOT_PLAIN)
     while at < stop:
         number, wire, begin, at = _tag(data, at, stop)
         if at < 0 or wire != VARINT or number > 2 or seen & number:
@@ -307,7 +311,7 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
     the message.
     """
     at = marks[field, AT]
-    if row[CODEC] == EMPTY:
+    if row[CODEC] == EMPTY and (at >= 0 or row[MISSING] == MISSING_NULL):
         return np.int64(DONE)
     if row[OCCURRENCE] == REPEATED:
         return _list(data, at, frame[END], row, columns, table, texts)

@@ -297,7 +297,7 @@ class ChangeRecords:
             reasons = dict.fromkeys(pc.indices_nonzero(pc.and_not(op.is_null(), deleted)).to_pylist(), NO_ENVELOPE)
             foreign = pc.invert(pc.is_in(op, pa.array([*_UPSERTS, _DELETE], op.type), skip_nulls=True))
             for at in pc.indices_nonzero(pc.and_(foreign, op.is_valid())).to_pylist():
-                reasons[at] = f"its op is {op[at].as_py()}: only c, u, r and d change a row"
+                reasons[at] = f"its op is {op[at].as_py()!r:.40}: only c, u, r and d change a row"
             deleted = self._with_deletes(deleted, pc.equal(op, _DELETE), value, reasons)
         for name in self._keys:
             rows = self._with_key(rows, name, key)
