@@ -21,9 +21,7 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, astuple, dataclass, replace
 from uuid import UUID
 
-import orjson
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed
@@ -32,11 +30,12 @@ from tiered_stream.delta.commit.landed_offsets import landed_before, refuse_land
 from tiered_stream.delta.commit.open_table import OpenTable
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, UncertainCommitError, commit_metadata
-from tiered_stream.delta.requirements.lane import TableDescription, check_fit
+from tiered_stream.delta.requirements.lane import TableDescription, case_mismatch, check_fit
 from tiered_stream.delta.schema.row_schema import joined_columns, with_day
+from tiered_stream.delta.schema.sql_types import struct_of
 from tiered_stream.delta.settings.ingest_settings import DAY_COLUMN
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
-from tiered_stream.delta.write.data_files import DataFile, offset_ranges, rules_text
+from tiered_stream.delta.write.data_files import DataFile, grown_schemas, offset_ranges, rules_text
 from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError, UnsupportedDataError
 from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids
@@ -264,7 +263,7 @@ class TableCommits:
 
     def _check_names(self, files: Sequence[DataFile]) -> None:
         """Raise TableError if a new field of the records has the name of a column of Kafka's, or of the day column."""
-        for schema in _schemas(files):
+        for schema in grown_schemas(files):
             names = Counter(name.lower() for name in with_day(schema, self.planned.spec.day_column).names)
             if (name := next((name for name, count in names.items() if count > 1), None)) is not None:
                 raise TableError(
@@ -281,7 +280,7 @@ class TableCommits:
         if self.planned.grow is None:
             return False
         # The schemas are joined, because each file may have columns that other files lack.
-        schemas = _schemas(files)
+        schemas = grown_schemas(files)
         try:
             return bool(schemas) and self.planned.grow(description.fields, joined_columns(schemas))
         except UnsupportedDataError as error:
@@ -316,6 +315,10 @@ class TableCommits:
     def _check_fit(self, description: TableDescription, files: Sequence[DataFile]) -> None:
         planned, day_column = self.planned, self.planned.spec.day_column
         reason = planned.accepts(description, planned.rules)
+        if not planned.spec.keys:  # a MERGE finds columns by names without regard to case
+            table = struct_of(description.fields)
+            reasons = (case_mismatch(table, schema.jsonValue()) for schema in grown_schemas(files))
+            reason = next(filter(None, reasons), reason)
         if self.rules_by_file and any((file.rules or "") != rules_text(planned.rules) for file in files):
             reason = "rows were not checked by the constraints that it has, or by its columns that are NOT NULL"
         if reason:
@@ -324,7 +327,7 @@ class TableCommits:
                 "Start the query again with lane auto or spark: it goes on where it was."
             )
         try:
-            for schema in (planned.spec.schema, *(with_day(schema, day_column) for schema in _schemas(files))):
+            for schema in (planned.spec.schema, *(with_day(schema, day_column) for schema in grown_schemas(files))):
                 check_fit(planned.spec.uri, description, schema, day_column)
         except ConfigurationError as error:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
@@ -342,15 +345,6 @@ class TableCommits:
             "writers may share a table (ingest.commit). Land these offsets by a query of their own, then set "
             "failOnDataLoss to false for one start of this one"
         )
-
-
-def _schemas(files: Sequence[DataFile]) -> list[StructType]:
-    """Return the distinct schemas that the files carry (`DataFile.schema`).
-
-    Only a file with more or wider columns than planned carries a schema, so the list may be empty.
-    """
-    texts = dict.fromkeys(file.schema for file in files if file.schema)
-    return [StructType.fromJson(orjson.loads(text)) for text in texts]
 
 
 def drops_transactions(transaction: DeltaTransaction) -> bool:
