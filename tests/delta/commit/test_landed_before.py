@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -10,7 +11,12 @@ import pytest
 from tests.delta.committing import QUERY, planned, table, written
 from tests.delta.made_batches import ORDERS
 from tiered_stream.delta.commit.commit_attempts import TableCommits
-from tiered_stream.delta.settings.ingest_settings import FAIL, LAND, TableSpec
+from tiered_stream.delta.commit.dead_letters import DeadLetterTable
+from tiered_stream.delta.commit.deltalake_commit import create_table
+from tiered_stream.delta.commit.query_commits import OneTable
+from tiered_stream.delta.requirements.lane import table_schema
+from tiered_stream.delta.schema.routing import Route, Routing
+from tiered_stream.delta.settings.ingest_settings import FAIL, LAND, TableSpec, table_spec
 from tiered_stream.errors import TableError
 
 
@@ -59,3 +65,39 @@ def test_a_topic_that_was_made_again_since_has_other_records(files: TableSpec) -
     assert commits(files).commit("a new query", 0, new) == 2
     with pytest.raises(TableError, match="another query|a new query"):
         commits(files).commit("a third query", 0, new)
+
+
+@pytest.mark.parametrize("starts_again", [False, True])
+def test_first_records_are_compared_also_after_batches_without_rows(files: TableSpec, starts_again: bool) -> None:
+    """As if `ingest.where` left out the first records, or all of them became dead letters."""
+    commits(files).commit(QUERY, 0, written(files, 100))
+    new = commits(files)
+    new.commit("a new query", 0, [])
+    with pytest.raises(TableError, match="has offsets of this query's first records already"):
+        (commits(files) if starts_again else new).commit("a new query", 1, written(files, 100))
+    assert table(files).version() == 2
+
+
+def test_a_query_that_starts_again_after_its_first_records_is_not_compared(files: TableSpec) -> None:
+    commits(files).commit("a new query", 0, written(files, 10, 100))
+    commits(files).commit("a replay", 0, written(files, 10, 110))
+    assert commits(files).commit("a new query", 1, written(files, 10, 110)) == 3
+
+
+def test_first_records_are_compared_before_their_dead_letters_are_committed(files: TableSpec, tmp_path: Path) -> None:
+    commits(files).commit(QUERY, 0, written(files, 100))
+    own = table_spec({"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(tmp_path / "dead")})
+    spec = replace(files, rows=own.rows)
+    dead = TableSpec((tmp_path / "dead").as_uri())
+    create_table(dead, table_schema(True, None), {})
+    routing = Routing(
+        spec, (Route(".*", str(files.uri), files.uri),), dead_letter_folders={str(tmp_path / "dead"): dead.uri}
+    )
+    query = OneTable(
+        routing, spec, commits(files), lambda _: DeadLetterTable(lambda: commits(dead), lambda *_: None, commits(dead))
+    )
+    letters = [replace(file, dead_letters_for=files.uri) for file in written(dead, 1, 50)]
+    for made in ([*written(files, 50), *letters], letters):
+        with pytest.raises(TableError, match="has offsets of this query's first records already"):
+            query.commit("a new query", 0, made)
+    assert (table(files).version(), table(dead).version()) == (1, 0)

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.landed_offsets import landed_before, refuse_landed_before
+from tiered_stream.delta.commit.landed_offsets import committed_ranges, landed_before, refuse_landed_before
 from tiered_stream.delta.commit.open_table import OpenTable
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, UncertainCommitError, commit_metadata
@@ -111,6 +111,8 @@ class TableCommits:
         self._log = TableLog(self.planned.spec)
         self._last: _LastCommit | None = None
         self._topic_ids: dict[str, UUID] | None = None
+        self._compared = False
+        """True once the first batch with files was compared with other queries' commits."""
 
     def is_committed(self, query_id: str, batch_id: int) -> bool:
         """Return whether the table has the query's batch `batch_id` already.
@@ -140,16 +142,17 @@ class TableCommits:
         """
         return self._last_commit(query_id, batch_id).batch_id
 
-    def check(self, files: Sequence[DataFile]) -> None:
+    def check(self, query_id: str, files: Sequence[DataFile]) -> None:
         """Check that the table would accept the files now, and start to read its state in the background.
 
         Before the check, columns that the files need are added to the table or widened, if `OpenTable.grow` is set.
 
         Raises:
             TableError: the table was replaced by another table, the direct lane can no longer write it, or its columns
-                do not accept the files.
+                do not accept the files. Or they are the query's first files, and another query has landed the records.
         """
-        self._begin_fitting(self._begin(), files)
+        transaction = self._begin_fitting(self._begin(), files)
+        self._refuse_landed_before(query_id, files, transaction.state.version)
         self._table.prepare()
 
     def prepare(self) -> None:
@@ -230,12 +233,7 @@ class TableCommits:
                 self._last = _LastCommit(transaction.state.version + 1, batch.batch_id)
                 return None
             transaction = self._begin_fitting(transaction, batch.files)
-            if attempt == 0 and last.batch_id == -1 and batch.files and not self.planned.spec.keys:
-                found = landed_before(
-                    self._log, self._name, batch.query_id, offset_ranges(batch.files), batch.topic_ids,
-                    transaction.state.version,
-                )  # fmt: skip
-                refuse_landed_before(found, fail=not self.planned.spec.lands_again)
+            self._refuse_landed_before(batch.query_id, batch.files, transaction.state.version)
             try:
                 self._last = _LastCommit(transaction.commit(batch), batch.batch_id, batch.files)
                 if self.planned.compaction is not None:
@@ -248,6 +246,20 @@ class TableCommits:
                 log.warning("%s is committed again, since %s", name, error)
                 self.sleep(min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1))
         raise AssertionError("the last attempt has returned or raised")
+
+    def _refuse_landed_before(self, query_id: str, files: Sequence[DataFile], newest: int) -> None:
+        """Raise TableError if these are the query's first files for the table, and another query has landed them.
+
+        `newest` is the table's version. Earlier batches of the query may have no rows.
+        """
+        if self._compared or not files or self.planned.spec.keys:
+            return
+        own = (commit for commit in self._log.newest_commits(newest) if commit.query_id == query_id)
+        if not any(committed_ranges(commit.metadata) for commit in own):
+            ids = {topic: topic_id for file in files for topic, topic_id in file.topic_ids.items()}
+            found = landed_before(self._log, self._name, query_id, offset_ranges(files), ids, newest)
+            refuse_landed_before(found, fail=not self.planned.spec.lands_again)
+        self._compared = True
 
     def _begin_fitting(self, transaction: DeltaTransaction, files: Sequence[DataFile]) -> DeltaTransaction:
         """Add or widen columns that the files need, and check that the table accepts the files.
