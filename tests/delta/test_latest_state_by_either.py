@@ -196,3 +196,19 @@ def test_a_session_that_heeds_case_merges_no_nulls(spark: SparkSession, tmp_path
         latest.run(given)
     assert latest.rows("id", "NAME") == [(1, "a")]
     assert engine(latest.table) == "deltalake"
+
+
+def test_a_session_that_cuts_microseconds_cuts_none_of_merged_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Without its microseconds, the row of a key would not be found again."""
+    given = {
+        "ingest.value.format": "json", "ingest.value.schema": "at TIMESTAMP, n INT", "ingest.kafkaColumns": "none",
+        "ingest.keys": "at", "ingest.commit": "spark",
+    }  # fmt: skip
+    latest = Latest(spark, tmp_path)
+    with configured(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS"}):
+        for n in (1, 2):
+            for at in ("00.123456Z", "00.123499Z"):
+                latest.write(0, Record(b"", orjson.dumps({"at": f"2021-01-01T00:00:{at}", "n": n})))
+                latest.run(given)
+    rows = latest.rows("at", "n")
+    assert [(at.microsecond, n) for at, n in rows] == [(123456, 2), (123499, 2)]
