@@ -17,7 +17,8 @@ from tiered_stream.delta.commit.query_commits import OneTable
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.settings.ingest_settings import FAIL, LAND, TableSpec, table_spec
-from tiered_stream.errors import TableError
+from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.errors import DataLossError, TableError
 
 
 def commits(files: TableSpec, *, lands_again: bool = False) -> TableCommits:
@@ -84,20 +85,42 @@ def test_a_query_that_starts_again_after_its_first_records_is_not_compared(files
     assert commits(files).commit("a new query", 1, written(files, 10, 110)) == 3
 
 
-def test_first_records_are_compared_before_their_dead_letters_are_committed(files: TableSpec, tmp_path: Path) -> None:
+@pytest.fixture
+def dead(tmp_path: Path) -> TableSpec:
+    """A new table for dead letters."""
+    made = TableSpec((tmp_path / "dead").as_uri())
+    create_table(made, table_schema(True, None), {})
+    return made
+
+
+def one_table(files: TableSpec, dead: TableSpec) -> OneTable:
+    own = table_spec({"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": "/dead"})
+    spec, route = replace(files, rows=own.rows), Route(".*", files.uri, files.uri)
+    routing = Routing(spec, (route,), dead_letter_folders={"/dead": dead.uri})
+    letters = DeadLetterTable(lambda: commits(dead), lambda *_: None, commits(dead))
+    return OneTable(routing, spec, commits(files), lambda _: letters)
+
+
+def letters_of(files: TableSpec, dead: TableSpec) -> list[DataFile]:
+    return [replace(file, dead_letters_for=files.uri) for file in written(dead, 1, 50)]
+
+
+def test_first_records_are_compared_before_their_dead_letters_are_committed(files: TableSpec, dead: TableSpec) -> None:
     commits(files).commit(QUERY, 0, written(files, 100))
-    own = table_spec({"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(tmp_path / "dead")})
-    spec = replace(files, rows=own.rows)
-    dead = TableSpec((tmp_path / "dead").as_uri())
-    create_table(dead, table_schema(True, None), {})
-    routing = Routing(
-        spec, (Route(".*", str(files.uri), files.uri),), dead_letter_folders={str(tmp_path / "dead"): dead.uri}
-    )
-    query = OneTable(
-        routing, spec, commits(files), lambda _: DeadLetterTable(lambda: commits(dead), lambda *_: None, commits(dead))
-    )
-    letters = [replace(file, dead_letters_for=files.uri) for file in written(dead, 1, 50)]
+    query, letters = one_table(files, dead), letters_of(files, dead)
     for made in ([*written(files, 50), *letters], letters):
         with pytest.raises(TableError, match="has offsets of this query's first records already"):
             query.commit("a new query", 0, made)
+    assert (table(files).version(), table(dead).version()) == (1, 0)
+
+
+def test_a_topic_that_was_made_again_is_found_before_its_dead_letters_are_committed(
+    files: TableSpec, dead: TableSpec
+) -> None:
+    query = one_table(files, dead)
+    old, new = ({"topic_ids": {"orders": UUID(int=number)}} for number in (1, 2))
+    query.commit(QUERY, 0, [replace(file, **old) for file in written(files, 50)])
+    made = [replace(file, **new) for file in (*written(files, 50), *letters_of(files, dead))]
+    with pytest.raises(DataLossError):
+        query.commit(QUERY, 1, made)
     assert (table(files).version(), table(dead).version()) == (1, 0)

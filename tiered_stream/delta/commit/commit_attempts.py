@@ -142,15 +142,17 @@ class TableCommits:
         """
         return self._last_commit(query_id, batch_id).batch_id
 
-    def check(self, query_id: str, files: Sequence[DataFile]) -> None:
-        """Check that the table would accept the files now, and start to read its state in the background.
+    def check(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> None:
+        """Check that the table would accept a batch's files now, and start to read its state in the background.
 
         Before the check, columns that the files need are added to the table or widened, if `OpenTable.grow` is set.
 
         Raises:
             TableError: the table was replaced by another table, the direct lane can no longer write it, or its columns
                 do not accept the files. Or they are the query's first files, and another query has landed the records.
+            DataLossError: as in `commit`.
         """
+        self._check_topics(query_id, self._last_commit(query_id, batch_id), files)
         transaction = self._begin_fitting(self._begin(), files)
         self._refuse_landed_before(query_id, files, transaction.state.version)
         self._table.prepare()
@@ -171,7 +173,7 @@ class TableCommits:
 
         Raises:
             TableError: the table was replaced by another table, the direct lane can no longer write it, or its columns
-                do not accept the files. Or another query has landed the first batch's offsets already. Or the query's
+                do not accept the files. Or another query has landed the first files' offsets already. Or the query's
                 last commit is gone from the log, or no attempt succeeded. Or an earlier batch is missing, and `on_gap`
                 raises the error.
             DataLossError: a topic was deleted and created again since the query's last commit, and
