@@ -9,10 +9,12 @@ from typing import Any
 import orjson
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.delta.test_latest_state import DEBEZIUM, PLAIN, Latest, change, tombstone
 from tests.rigs.stack.rows import Record
+from tests.rigs.stack.spark import configured
 from tiered_stream.delta.commit import deltalake_merge
 from tiered_stream.delta.commit.deltalake_merge import DeltalakeMerge
 from tiered_stream.delta.commit.merge import MergedTable
@@ -177,3 +179,36 @@ def test_names_of_keys_columns_and_fields_may_differ_by_case(
         latest.run(given)
         assert engine(latest.table) == merged_by
     assert latest.rows("id", "nr", "place.a", "place.b.a", "place.new") == [(7, 2, 2, [-2], 5)]
+
+
+def test_a_session_that_heeds_case_merges_no_nulls(spark: SparkSession, tmp_path: Path) -> None:
+    given = {
+        "ingest.value.format": "json", "ingest.value.schema": "id BIGINT, name STRING", "ingest.kafkaColumns": "none",
+        "ingest.keys": "id",
+    }  # fmt: skip
+    latest = Latest(spark, tmp_path)
+    spark.sql(f"CREATE TABLE delta.`{latest.table}` (id BIGINT, NAME STRING) USING delta")
+    latest.write(0, Record(b"", b'{"id": 1, "name": "a"}'))
+    with configured(spark, {"spark.sql.caseSensitive": "true"}):
+        with pytest.raises(StreamingQueryException, match="column NAME is called name in .*caseSensitive is true"):
+            latest.run({**given, "ingest.commit": "spark"})
+        assert latest.rows() == []
+        latest.run(given)
+    assert latest.rows("id", "NAME") == [(1, "a")]
+    assert engine(latest.table) == "deltalake"
+
+
+def test_a_session_that_cuts_microseconds_cuts_none_of_merged_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Without its microseconds, the row of a key would not be found again."""
+    given = {
+        "ingest.value.format": "json", "ingest.value.schema": "at TIMESTAMP, n INT", "ingest.kafkaColumns": "none",
+        "ingest.keys": "at", "ingest.commit": "spark",
+    }  # fmt: skip
+    latest = Latest(spark, tmp_path)
+    with configured(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS"}):
+        for n in (1, 2):
+            for at in ("00.123456Z", "00.123499Z"):
+                latest.write(0, Record(b"", orjson.dumps({"at": f"2021-01-01T00:00:{at}", "n": n})))
+                latest.run(given)
+    rows = latest.rows("at", "n")
+    assert [(at.microsecond, n) for at, n in rows] == [(123456, 2), (123499, 2)]

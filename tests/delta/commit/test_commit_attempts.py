@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructType
 
 from tests.delta.committing import (
     QUERY,
@@ -34,7 +34,7 @@ from tests.delta.made_batches import decoded, plain
 from tests.rigs.stack.rows import Record
 from tiered_stream.delta.commit import deltalake_commit
 from tiered_stream.delta.commit.commit_attempts import ATTEMPTS, TableCommits
-from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_table
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, add_columns, create_table
 from tiered_stream.delta.commit.transaction import BatchCommit, CommitTable
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
@@ -358,6 +358,22 @@ def test_a_new_field_with_the_name_of_another_column_is_named(tmp_path: Path, na
     with pytest.raises(TableError, match=f"new field {name.lower()}.*ingest.kafkaColumns={name.lower()} as kafka_"):
         commits.commit(QUERY, 0, made)
     assert (table(files).version(), grown) == (0, [])
+
+
+@pytest.mark.parametrize("name", ["new", "NEW", "New"])
+def test_a_new_field_that_the_table_has_in_another_case_is_refused(files: TableSpec, name: str) -> None:
+    """Readers that heed case, such as deltalake, would find nulls in its place."""
+    commits = TableCommits(replace(planned(files), grow=lambda *_: False), lambda *_: None)
+    add_columns(files, StructType().add("new", LongType()))
+    batch = plain(3)
+    schema = mark_grown(pa.schema([*batch.schema, pa.field(name, pa.int64())]))
+    made = written_rows(files, pa.RecordBatch.from_arrays([*batch.columns, pa.array(range(3))], schema=schema))
+    if name == "new":
+        commits.commit(QUERY, 0, made)
+        assert table(files).to_pyarrow_table()["new"].to_pylist() == [0, 1, 2]
+    else:
+        with pytest.raises(TableError, match=f"its column new is called {name}"):
+            commits.commit(QUERY, 0, made)
 
 
 def paths(files: TableSpec) -> list[str]:

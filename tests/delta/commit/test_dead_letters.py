@@ -14,6 +14,7 @@ from pyspark.sql import functions as sql
 from tests.delta.set_aside import damage
 from tests.delta.test_typed_tables import Typed
 from tests.rigs.stack.rows import Record
+from tests.rigs.stack.spark import configured
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import replay
 from tiered_stream.delta.catalog.address import path_address
@@ -313,6 +314,35 @@ def test_topics_that_go_to_one_table_by_two_names_are_refused_before_a_row_is_lo
     with pytest.raises(StreamingQueryException, match="are one table"):
         typed.run(lane="auto", topics="orders,payments")
     assert typed.read(tmp_path / "lake" / "orders").isEmpty()
+
+
+TRANSACTION = {"spark.databricks.delta.write.txnAppId": "users", "spark.databricks.delta.write.txnVersion": "1"}
+"""Settings of a session by which Delta skips all but the first change of each table."""
+
+
+def test_a_session_with_a_transaction_of_its_own_skips_no_change_of_dead_letters(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "dead"
+    target = TableSpec(folder.as_uri(), name=str(folder), columns=dead_letter_columns())
+    spark.range(4).write.format("delta").save(str(folder))
+    with configured(spark, TRANSACTION):
+        remove_dead_letters(spark, target, sql.col("id") == 0)
+        update_dead_letters(spark, target, sql.col("id") == 1, {"id": sql.lit(9)})
+        remove_dead_letters(spark, target, sql.col("id") == 2)
+    assert sorted(row.id for row in spark.read.format("delta").load(str(folder)).collect()) == [3, 9]
+
+
+def test_a_session_with_a_transaction_of_its_own_loses_no_dead_letters_of_a_repeated_batch(
+    spark: SparkSession, tmp_path: Path, killed: Callable[[Landed], None]
+) -> None:
+    landed = Landed(spark, tmp_path, "spark")
+    killed(landed)
+    with configured(spark, TRANSACTION):
+        with pytest.raises(StreamingQueryException):
+            landed.land()
+        landed.land()
+    assert landed.offsets == ([*IDS], [GARBAGE])
 
 
 @pytest.mark.parametrize("ignored", ["ignoreCorruptFiles", "ignoreMissingFiles"])

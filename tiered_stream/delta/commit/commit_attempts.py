@@ -21,22 +21,21 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, astuple, dataclass, replace
 from uuid import UUID
 
-import orjson
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.landed_offsets import landed_before, refuse_landed_before
+from tiered_stream.delta.commit.landed_offsets import committed_ranges, landed_before, refuse_landed_before
 from tiered_stream.delta.commit.open_table import OpenTable
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, UncertainCommitError, commit_metadata
-from tiered_stream.delta.requirements.lane import TableDescription, check_fit
+from tiered_stream.delta.requirements.lane import TableDescription, case_mismatch, check_fit
 from tiered_stream.delta.schema.row_schema import joined_columns, with_day
+from tiered_stream.delta.schema.sql_types import struct_of
 from tiered_stream.delta.settings.ingest_settings import DAY_COLUMN
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
-from tiered_stream.delta.write.data_files import DataFile, offset_ranges, rules_text
+from tiered_stream.delta.write.data_files import DataFile, grown_schemas, offset_ranges, rules_text
 from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError, UnsupportedDataError
 from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids
@@ -112,6 +111,8 @@ class TableCommits:
         self._log = TableLog(self.planned.spec)
         self._last: _LastCommit | None = None
         self._topic_ids: dict[str, UUID] | None = None
+        self._compared = False
+        """True once the first batch with files was compared with other queries' commits."""
 
     def is_committed(self, query_id: str, batch_id: int) -> bool:
         """Return whether the table has the query's batch `batch_id` already.
@@ -141,16 +142,19 @@ class TableCommits:
         """
         return self._last_commit(query_id, batch_id).batch_id
 
-    def check(self, files: Sequence[DataFile]) -> None:
-        """Check that the table would accept the files now, and start to read its state in the background.
+    def check(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> None:
+        """Check that the table would accept a batch's files now, and start to read its state in the background.
 
         Before the check, columns that the files need are added to the table or widened, if `OpenTable.grow` is set.
 
         Raises:
             TableError: the table was replaced by another table, the direct lane can no longer write it, or its columns
-                do not accept the files.
+                do not accept the files. Or they are the query's first files, and another query has landed the records.
+            DataLossError: as in `commit`.
         """
-        self._begin_fitting(self._begin(), files)
+        self._check_topics(query_id, self._last_commit(query_id, batch_id), files)
+        transaction = self._begin_fitting(self._begin(), files)
+        self._refuse_landed_before(query_id, files, transaction.state.version)
         self._table.prepare()
 
     def prepare(self) -> None:
@@ -169,7 +173,7 @@ class TableCommits:
 
         Raises:
             TableError: the table was replaced by another table, the direct lane can no longer write it, or its columns
-                do not accept the files. Or another query has landed the first batch's offsets already. Or the query's
+                do not accept the files. Or another query has landed the first files' offsets already. Or the query's
                 last commit is gone from the log, or no attempt succeeded. Or an earlier batch is missing, and `on_gap`
                 raises the error.
             DataLossError: a topic was deleted and created again since the query's last commit, and
@@ -231,12 +235,7 @@ class TableCommits:
                 self._last = _LastCommit(transaction.state.version + 1, batch.batch_id)
                 return None
             transaction = self._begin_fitting(transaction, batch.files)
-            if attempt == 0 and last.batch_id == -1 and batch.files and not self.planned.spec.keys:
-                found = landed_before(
-                    self._log, self._name, batch.query_id, offset_ranges(batch.files), batch.topic_ids,
-                    transaction.state.version,
-                )  # fmt: skip
-                refuse_landed_before(found, fail=not self.planned.spec.lands_again)
+            self._refuse_landed_before(batch.query_id, batch.files, transaction.state.version)
             try:
                 self._last = _LastCommit(transaction.commit(batch), batch.batch_id, batch.files)
                 if self.planned.compaction is not None:
@@ -249,6 +248,20 @@ class TableCommits:
                 log.warning("%s is committed again, since %s", name, error)
                 self.sleep(min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1))
         raise AssertionError("the last attempt has returned or raised")
+
+    def _refuse_landed_before(self, query_id: str, files: Sequence[DataFile], newest: int) -> None:
+        """Raise TableError if these are the query's first files for the table, and another query has landed them.
+
+        `newest` is the table's version. Earlier batches of the query may have no rows.
+        """
+        if self._compared or not files or self.planned.spec.keys:
+            return
+        own = (commit for commit in self._log.newest_commits(newest) if commit.query_id == query_id)
+        if not any(committed_ranges(commit.metadata) for commit in own):
+            ids = {topic: topic_id for file in files for topic, topic_id in file.topic_ids.items()}
+            found = landed_before(self._log, self._name, query_id, offset_ranges(files), ids, newest)
+            refuse_landed_before(found, fail=not self.planned.spec.lands_again)
+        self._compared = True
 
     def _begin_fitting(self, transaction: DeltaTransaction, files: Sequence[DataFile]) -> DeltaTransaction:
         """Add or widen columns that the files need, and check that the table accepts the files.
@@ -264,7 +277,7 @@ class TableCommits:
 
     def _check_names(self, files: Sequence[DataFile]) -> None:
         """Raise TableError if a new field of the records has the name of a column of Kafka's, or of the day column."""
-        for schema in _schemas(files):
+        for schema in grown_schemas(files):
             names = Counter(name.lower() for name in with_day(schema, self.planned.spec.day_column).names)
             if (name := next((name for name, count in names.items() if count > 1), None)) is not None:
                 raise TableError(
@@ -281,7 +294,7 @@ class TableCommits:
         if self.planned.grow is None:
             return False
         # The schemas are joined, because each file may have columns that other files lack.
-        schemas = _schemas(files)
+        schemas = grown_schemas(files)
         try:
             return bool(schemas) and self.planned.grow(description.fields, joined_columns(schemas))
         except UnsupportedDataError as error:
@@ -316,6 +329,10 @@ class TableCommits:
     def _check_fit(self, description: TableDescription, files: Sequence[DataFile]) -> None:
         planned, day_column = self.planned, self.planned.spec.day_column
         reason = planned.accepts(description, planned.rules)
+        if not planned.spec.keys:  # a MERGE finds columns by names without regard to case
+            table = struct_of(description.fields)
+            reasons = (case_mismatch(table, schema.jsonValue()) for schema in grown_schemas(files))
+            reason = next(filter(None, reasons), reason)
         if self.rules_by_file and any((file.rules or "") != rules_text(planned.rules) for file in files):
             reason = "rows were not checked by the constraints that it has, or by its columns that are NOT NULL"
         if reason:
@@ -324,7 +341,7 @@ class TableCommits:
                 "Start the query again with lane auto or spark: it goes on where it was."
             )
         try:
-            for schema in (planned.spec.schema, *(with_day(schema, day_column) for schema in _schemas(files))):
+            for schema in (planned.spec.schema, *(with_day(schema, day_column) for schema in grown_schemas(files))):
                 check_fit(planned.spec.uri, description, schema, day_column)
         except ConfigurationError as error:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
@@ -342,15 +359,6 @@ class TableCommits:
             "writers may share a table (ingest.commit). Land these offsets by a query of their own, then set "
             "failOnDataLoss to false for one start of this one"
         )
-
-
-def _schemas(files: Sequence[DataFile]) -> list[StructType]:
-    """Return the distinct schemas that the files carry (`DataFile.schema`).
-
-    Only a file with more or wider columns than planned carries a schema, so the list may be empty.
-    """
-    texts = dict.fromkeys(file.schema for file in files if file.schema)
-    return [StructType.fromJson(orjson.loads(text)) for text in texts]
 
 
 def drops_transactions(transaction: DeltaTransaction) -> bool:

@@ -114,8 +114,12 @@ class DeadLetterTable:
         """
         self.remove(query_id, unfinished)
         if files:
-            # A new transaction name, because under the query's own name the table already has this batch.
-            self.open().commit(f"{query_id} repeated {uuid4()}", 0, files)
+            self.open().commit(new_transaction(query_id), 0, files)
+
+
+def new_transaction(query_id: str) -> str:
+    """Return a new transaction name for a repeated batch, which the table already has under the query's own name."""
+    return f"{query_id} repeated {uuid4()}"
 
 
 def remove_dead_letters(spark: SparkSession, table: TableSpec, which: Column) -> None:

@@ -22,12 +22,20 @@ from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_
 from tiered_stream.delta.catalog.session_checks import EXTENSION
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.requirements.session_requirements import OUTPUT_TIMESTAMPS, SESSION_TRANSACTION
 from tiered_stream.delta.write.data_files import log_path
 from tiered_stream.errors import TableError
 from tiered_stream.spark.session import activate, copied_session
 
-ALL_ROWS = {"spark.sql.files.ignoreCorruptFiles": "false", "spark.sql.files.ignoreMissingFiles": "false"}
-"""Settings of a session that reads rows to write them again: a file that cannot be read must fail the write."""
+ALL_ROWS = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    OUTPUT_TIMESTAMPS: "TIMESTAMP_MICROS",
+}
+"""Settings of a session that reads rows to write them again.
+
+A file that cannot be read must fail the write. Times must keep their microseconds, whatever the user's session sets.
+"""
 FINAL = {
     "org.apache.spark.sql.AnalysisException",
     "java.lang.UnsupportedOperationException",
@@ -42,8 +50,14 @@ _CATALOG_MANAGED = "DELTA_PATH_BASED_ACCESS_TO_CATALOG_MANAGED_TABLE_BLOCKED"
 
 
 def reading_all_rows(spark: SparkSession) -> SparkSession:
-    """Return a copy of the session with the settings `ALL_ROWS`, which reach no other query."""
-    return copied_session(spark, ALL_ROWS)
+    """Return a copy of the session with the settings `ALL_ROWS`, which reach no other query.
+
+    The copy has no application transaction, by which Delta would skip all but the first change of a table.
+    """
+    session = copied_session(spark, ALL_ROWS)
+    for name in SESSION_TRANSACTION:
+        session.conf.unset(name)
+    return session
 
 
 def has_delta_spark(spark: SparkSession) -> bool:

@@ -244,7 +244,7 @@ class ManyTables(QueryCommits):
         files = self.rows_reader.files(key, lacks.ranges, query_id, lacks.batch)
         topics = sorted({partition.topic for partition in lacks.ranges})
         share = self._share(topics, files, tables.landed.get(key, Landed()), commits)
-        commits.check(files)
+        commits.check(query_id, lacks.batch, files)
         has = max(share.landed.batch, commits.last_batch(query_id, lacks.batch))
         for spec in share.dead_letters:
             self.dead_letter_table(spec).replace(query_id, dead_letters_in(files, spec.key), {key: has})

@@ -186,7 +186,7 @@ class QueryCommits(ABC):
         if has_batch:
             log.info("%s: batch %d is in the table already", share.spec.name, batch_id)
         elif checked:
-            commits.check(share.files)
+            commits.check(query_id, batch_id, share.files)
         return replace(share, commits=commits, has_batch=has_batch)
 
     def commit_share(self, share: Share, query_id: str, batch_id: int) -> Landed:

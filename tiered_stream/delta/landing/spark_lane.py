@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -246,9 +246,8 @@ class _DeadLetters:
         """
         if _has(self.spark, self.address, transaction, batch_id):
             letters.remove_unfinished(self.spark, self.spec, transaction, {self.key: batch_id - 1})
-            if count:
-                _save(dead_letter_rows.write.format("delta").mode("append"), self.address)
-        elif count:
+            transaction = letters.new_transaction(transaction)
+        if count:
             _append(dead_letter_rows, self.address, transaction, batch_id, codec_option(self.spark, self.spec))
 
     def claim_replaced(self, transaction: str, replaced: str) -> None:
@@ -296,11 +295,8 @@ def _append(
     for name, value in ALL_ROWS.items():  # Delta reads the rows that stay, in the session of this query alone
         rows.sparkSession.conf.set(name, value)
     writer = rows.write.format("delta").options(**options).mode("overwrite" if "replaceWhere" in options else "append")
-    _save(writer.option("txnAppId", transaction).option("txnVersion", batch_id), address)
-
-
-def _save(writer: DataFrameWriter, address: TableAddress) -> None:
-    """Write to the table by the name or path that the user gave, because a catalog may refuse access by paths."""
+    writer = writer.option("txnAppId", transaction).option("txnVersion", batch_id)
+    # By the name or path that the user gave, because a catalog may refuse access by paths.
     if address.name is not None:
         writer.saveAsTable(address.name)
     else:

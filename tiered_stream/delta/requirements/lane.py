@@ -233,7 +233,7 @@ def why_not_direct(
         return f"the table is clustered, and has statistics of columns of its own choice ({' or '.join(_STATISTICS)})"
     if description.partition_columns != ((day_column,) if day_column else ()):
         return f"the table is {_partitioned(description)}"
-    return _case_mismatch(struct_of(description.fields), written.jsonValue())
+    return case_mismatch(struct_of(description.fields), written.jsonValue())
 
 
 def unmet_requirements(description: TableDescription, by: str = COMMIT_BY_SPARK) -> str | None:
@@ -274,7 +274,7 @@ def requirements_for_spark(description: TableDescription) -> str:
     return " and ".join(names)
 
 
-def _case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None:
+def case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None:
     """Return a text that names a field whose name differs between table and rows only by case; None: there is none.
 
     `table_type` is a struct, array or map of the table. `written` is the type in the same place of the rows. Both are
@@ -284,7 +284,7 @@ def _case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None
     for known, own in common_fields(table_type, written):
         if known["name"] != own["name"]:
             return f"its column {above}{known['name']} is called {above}{own['name']} in what is written"
-        if reason := _case_mismatch(known["type"], own["type"], f"{above}{own['name']}."):
+        if reason := case_mismatch(known["type"], own["type"], f"{above}{own['name']}."):
             return reason
     return None
 

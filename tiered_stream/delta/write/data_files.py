@@ -100,6 +100,15 @@ def offset_ranges(written: Iterable[DataFile | HeldRows]) -> dict[TopicPartition
     return {partition: OffsetRange(first, last + 1) for partition, (first, last) in ends.items()}
 
 
+def grown_schemas(files: Iterable[DataFile]) -> list[StructType]:
+    """Return the distinct schemas that the files carry (`DataFile.schema`).
+
+    Only a file with more or wider columns than planned carries a schema, so the list may be empty.
+    """
+    texts = dict.fromkeys(file.schema for file in files if file.schema)
+    return [StructType.fromJson(orjson.loads(text)) for text in texts]
+
+
 def landed_rows(table: str, dead_letter_table: str, files: Iterable[DataFile]) -> LandedRows:
     """Count the rows and dead letters in the files of a micro-batch that belong to one table.
 
