@@ -152,6 +152,45 @@ def test_a_token_is_used_to_its_end_if_there_is_no_other_one() -> None:
         source.token()
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_token_that_ends_soon_is_requested_again_only_after_half_a_minute(refused: bool) -> None:
+    now, asked = [0.0], list[float]()
+
+    def fetch() -> AccessToken:
+        asked.append(now[0])
+        if refused and now[0]:
+            raise StorageAccessError("refused")
+        return AccessToken("same", 3600)
+
+    source = TokenSource(fetch, lambda: now[0])
+    for now[0] in (0.0, 3310.0, 3312.0, 3339.0, 3341.0):
+        assert source.token().text == "same"
+    assert asked == [0.0, 3310.0, 3341.0]
+
+
+def test_a_valid_token_is_used_while_another_thread_waits_for_the_next_one() -> None:
+    now, asked, ended = [0.0], threading.Event(), threading.Event()
+
+    def fetch() -> AccessToken:
+        if now[0]:
+            asked.set()
+            ended.wait(10)
+        return AccessToken(f"from {now[0]:g}", now[0] + 3600)
+
+    source = TokenSource(fetch, lambda: now[0])
+    source.token()
+    now[0] = 3400
+    with ThreadPoolExecutor(2) as threads:
+        renewed = threads.submit(source.token)
+        assert asked.wait(10)
+        other = threads.submit(source.token)
+        try:
+            assert other.result(timeout=5).text == "from 0"
+        finally:
+            ended.set()
+        assert renewed.result().text == "from 3400"
+
+
 def test_a_failure_is_reported_again_for_a_second() -> None:
     now, asked = [0.0], list[float]()
 
