@@ -103,6 +103,20 @@ def test_the_environment_is_that_of_the_drivers_jvm(provider: str) -> None:
     assert s3a({}, environment=ENVIRONMENT).credentials() == found
 
 
+@pytest.mark.parametrize("variable", ["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_PROFILE"])
+def test_tasks_do_not_take_another_identity_than_the_machines_role(variable: str) -> None:
+    for given in ({}, {PROVIDER: MACHINE}):
+        with pytest.raises(NotForTasksError, match=f"takes the machine's role, but {variable} is in the driver's"):
+            s3a(given, environment={variable: "set"}).credentials()
+
+
+@pytest.mark.parametrize(
+    "provider", [f"{V1}.WebIdentityTokenCredentialsProvider", f"{V2}.WebIdentityTokenFileCredentialsProvider"]
+)
+def test_tasks_take_the_role_of_a_pods_service_account(provider: str) -> None:
+    assert s3a({PROVIDER: provider}, environment={"AWS_WEB_IDENTITY_TOKEN_FILE": "/token"}).credentials() == {}
+
+
 def test_keys_may_be_in_credential_files() -> None:
     files = {"fs.s3a.access.key": "id", "fs.s3a.secret.key": "all", "fs.s3a.bucket.lake.secret.key": "secret"}
     assert s3a({}, files=files).credentials() == STATIC

@@ -138,13 +138,15 @@ _ANONYMOUS = {
     f"{_HADOOP}AnonymousAWSCredentialsProvider", f"{_V1}AnonymousAWSCredentials", f"{_V2}AnonymousCredentialsProvider",
 }  # fmt: skip
 _ENVIRONMENT = {f"{_V1}EnvironmentVariableCredentialsProvider", f"{_V2}EnvironmentVariableCredentialsProvider"}
+_WEB_IDENTITY = {f"{_V1}WebIdentityTokenCredentialsProvider", f"{_V2}WebIdentityTokenFileCredentialsProvider"}
 _MACHINE = {
     f"{_HADOOP}auth.IAMInstanceCredentialsProvider", f"{_V1}InstanceProfileCredentialsProvider",
     f"{_V1}EC2ContainerCredentialsProviderWrapper", f"{_V2}InstanceProfileCredentialsProvider",
-    f"{_V2}ContainerCredentialsProvider", f"{_V1}WebIdentityTokenCredentialsProvider",
-    f"{_V2}WebIdentityTokenFileCredentialsProvider",
+    f"{_V2}ContainerCredentialsProvider", *_WEB_IDENTITY,
 }  # fmt: skip
 """Providers that use the role of the machine or its container, which AWS's default chain tries last."""
+_EARLIER = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_PROFILE")
+"""Environment variables of credentials that AWS's default chain tries before the role of the machine."""
 _CHAIN = {
     f"{_V1}DefaultAWSCredentialsProviderChain", f"{_V2}DefaultCredentialsProvider",
     f"{_V1}profile.ProfileCredentialsProvider", f"{_V2}ProfileCredentialsProvider", _PROFILE,
@@ -322,8 +324,9 @@ class S3aStore(SessionStore):
         if provider in _ANONYMOUS:
             return {"anonymous": True}
         why = "is known to Spark alone"
-        if provider in _MACHINE and self.hadoop.environment("AWS_ACCESS_KEY_ID"):
-            why = "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment"
+        earlier = _EARLIER[:1] if provider in _WEB_IDENTITY else _EARLIER
+        if provider in _MACHINE and (variable := next(filter(self.hadoop.environment, earlier), None)):
+            why = f"takes the machine's role, but {variable} is in the driver's environment"
         elif provider == _PROFILE and (self.text("auth.profile.name") or self.text("auth.profile.file")):
             why = f"has a profile of its own ({S3A_PREFIX}auth.profile.*)"
         elif provider in _MACHINE | _CHAIN:
