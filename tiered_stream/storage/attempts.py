@@ -94,7 +94,8 @@ class AttemptError(Exception):
     def may_pass(self) -> bool:
         """True if another attempt of the same request may succeed."""
         if self.kind is FailureKind.STATUS:
-            return self.status in (408, 429) or self.status >= 500
+            # 410: Azure's metadata service is being updated.
+            return self.status in (408, 410, 429) or self.status >= 500
         return self.kind not in (FailureKind.OTHER, FailureKind.CREDENTIALS)
 
 

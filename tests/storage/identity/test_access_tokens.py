@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ from tests.storage.identity.services import CloudServices
 from tiered_stream.errors import StorageAccessError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage import attempts
 from tiered_stream.storage.attempts import RequestTimeouts
 from tiered_stream.storage.cloud_endpoints import TABLES
 from tiered_stream.storage.cloud_upload import CloudUploader
@@ -83,6 +86,22 @@ def test_a_service_under_load_is_asked_again(cloud: CloudServices) -> None:
     with pytest.raises(StorageAccessError, match="503 to every request"):
         get(azure(cloud, request_timeout_ms=2000))
     assert len(cloud.asked) > 1
+
+
+def test_a_metadata_service_that_is_being_updated_is_asked_again_later(
+    cloud: CloudServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = list[float]()
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        cloud.refusal = None
+
+    monkeypatch.setattr(attempts, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
+    cloud.refusal = Answer(410)
+    request = TokenRequest("me", (f"{cloud.url}/token",), "fix it")
+    assert request_token(request, RequestTimeouts(1000, 1000, 60_000, 4)).text == "machine"
+    assert waits == [10]
 
 
 def test_threads_do_not_wait_for_a_silent_token_service_one_after_the_other(cloud: CloudServices) -> None:

@@ -30,6 +30,8 @@ _RENEWED_AGAIN = 30.0
 """Seconds after which a token that ends soon is requested again. Services may return the same token, or none."""
 _FAILURE_HELD = 1.0
 """Seconds for which a failure is reported again without a request, so that waiting threads do not repeat it in turn."""
+_UPDATE_SECONDS = 10.0
+"""Seconds after a response 410 until the next request. Azure's metadata service is then updated, for 70 s at most."""
 _CODE = re.compile(r"[A-Za-z_]{1,60}")
 _ENTRA_CODE = re.compile(r"AADSTS\d{1,9}")
 
@@ -177,7 +179,8 @@ def _token_of(status: int, content: bytes) -> AccessToken:
     """Return the token in a response. Raise AttemptError if the response has none."""
     fields = timed_http.json_object(content) or {}
     if status != 200:
-        raise AttemptError(FailureKind.STATUS, status, _error_code(fields))
+        wait = _UPDATE_SECONDS if status == 410 else 0
+        raise AttemptError(FailureKind.STATUS, status, _error_code(fields), retry_after=wait)
     text, now = fields.get("access_token"), time.time()
     try:
         expires = float(fields["expires_on"]) if "expires_on" in fields else now + float(fields["expires_in"])
