@@ -67,6 +67,18 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return slept
 
 
+@pytest.mark.parametrize(
+    ("name", "status", "code"), [("s3", 403, "InvalidObjectState"), ("azure", 409, "BlobArchived")]
+)
+def test_an_archived_object_is_no_matter_of_credentials(name: str, status: int, code: str) -> None:
+    with (
+        ScriptedHttp([error(status, code)]) as server,
+        pytest.raises(StorageError, match=f"{status} {code}. Restore") as caught,
+    ):
+        CLOUDS[name].store(server.url).get("key", ByteRange(0, 1))
+    assert not isinstance(caught.value, StorageAccessError) and "check" not in str(caught.value)
+
+
 def test_a_missing_bucket_names_the_bucket_and_the_option(cloud: Cloud) -> None:
     named = pytest.raises(StorageBucketNotFoundError, match=r" bucket \(option remote.storage.uri\)")
     with ScriptedHttp([error(404, cloud.missing_code)]) as server, named:

@@ -56,6 +56,8 @@ _NO_TOKEN = re.compile(
     r"'az account|Failed to parse azure cli)"
 )
 """obstore's text if there is no access token: with the error of a source of this package, or of a token service."""
+_ARCHIVED = ("InvalidObjectState", "BlobArchived")
+"""Error codes of S3 and Azure for an object in an archive class, which nobody can read before it is restored."""
 _REDIRECTED = "Received redirect without LOCATION"
 """obstore's text if S3 responds from another region than the bucket's. It lacks the header with the region."""
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
@@ -68,8 +70,6 @@ _KINDS = {
 """Kinds of failures by the names of the kinds of obstore's HTTP errors."""
 _SMALLEST_SHARE = 8
 """Divisor of the time limit of a whole request; the quotient is the shortest time limit of one attempt."""
-
-
 _CHUNK_BYTES = 1 << 20
 """Approximate bytes of a large body that obstore gives at once."""
 
@@ -231,6 +231,10 @@ class Service(ABC):
             return errors.StorageBucketNotFoundError(
                 f"the {self.bucket_kind} {self.bucket} ({self.use.place}) does not exist: {answer}, asked for {name}; "
                 f"correct its name, or create the {self.bucket_kind}"
+            )
+        if failure.code in _ARCHIVED:
+            return errors.StorageError(
+                f"{name} is in an archive class: {answer}. Restore it, and let no lifecycle rule archive such objects"
             )
         if failure.status in (401, 403) or failure.code in self.access_codes:
             hint = self.grant_hint(failure, name, listing=listing) + self.access_hint()
