@@ -10,7 +10,7 @@ from tests.golden import MASKED, golden
 from tests.locate.golden_locator import GoldenLocator
 from tests.plan.made_up_tier import MADE_UP_ID, MadeUpTier, TieredLog
 from tests.storage.clouds import CLOUDS
-from tests.storage.scripted_http import ScriptedHttp, error
+from tests.storage.scripted_http import ScriptedHttp, answer, error
 from tests.tier.segments import described
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageBucketNotFoundError, StorageError
 from tiered_stream.locate.locator import Locator
@@ -61,6 +61,18 @@ def test_only_what_is_known_to_pass_lets_a_query_begin_with_the_brokers(status: 
             assert locator.locate(ALL)[T0]
             return
         with pytest.raises(StorageError, match=f"{status} {code}"):
+            locator.locate(ALL)
+
+
+@pytest.mark.parametrize("missing", [answer(404, b"<html>Not Found</html>"), error(404, "NoSuchAccessPoint")])
+def test_an_endpoint_that_has_no_bucket_is_a_wrong_setting(missing: bytes) -> None:
+    with ScriptedHttp([missing]) as server:
+        locator = checked(FileStore(Path("/")))
+        fetcher = open_fetcher(CLOUDS["s3"].options(server.url, layout=StorageLayout.LOCAL))
+        locator.storage_check = StorageCheck(fetcher, falls_back=True)
+        with pytest.raises(
+            ConfigurationError, match=r"404.*no bucket can be listed there: correct the endpoint, or set "
+        ):
             locator.locate(ALL)
 
 

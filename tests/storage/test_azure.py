@@ -56,6 +56,11 @@ def test_the_account_comes_from_the_uri_an_option_or_the_connection_string(
     assert url is not None and url.startswith(f"{endpoint}") and "/container/p/key?" in url
 
 
+def test_a_shared_access_signature_signs_no_url() -> None:
+    store = open_store(options(azure_account_name="mine", azure_sas_token="sv=2022-11-02&sp=rl&sig=c2ln"))
+    assert store.signed_url("key", 60) is None
+
+
 def test_a_container_without_an_account_names_the_option() -> None:
     with pytest.raises(ConfigurationError, match=r"remote\.storage\.azure\.account\.name .*'container'"):
         open_store(options())

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 
+from tests.broker.certificates import CertificateAuthority, Identity
 from tests.dripping import dripping
+from tests.local_http import LocalHttp
 from tests.storage.clouds import CLOUDS, Cloud, answer, part
 from tests.storage.scripted_http import SILENCE, ScriptedHttp, error, let_time_be
 from tiered_stream.data_limits import DEFAULT_LIMITS, Limit
@@ -29,9 +35,11 @@ from tiered_stream.errors import (
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.attempts import AttemptError
 from tiered_stream.storage.cloud_store import CloudStore
+from tiered_stream.storage.cloud_upload import CloudUploader
 from tiered_stream.storage.gcs import GoogleBucket
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore
+from tiered_stream.storage.open_store import open_store
 
 
 @pytest.fixture(params=CLOUDS)
@@ -65,6 +73,44 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     own, sleep = threading.get_ident(), time.sleep
     monkeypatch.setattr(time, "sleep", lambda each: slept.append(each) if threading.get_ident() == own else sleep(each))
     return slept
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code"), [("s3", 403, "InvalidObjectState"), ("azure", 409, "BlobArchived")]
+)
+def test_an_archived_object_is_no_matter_of_credentials(name: str, status: int, code: str) -> None:
+    with (
+        ScriptedHttp([error(status, code)]) as server,
+        pytest.raises(StorageError, match=f"{status} {code}. Restore") as caught,
+    ):
+        CLOUDS[name].store(server.url).get("key", ByteRange(0, 1))
+    assert not isinstance(caught.value, StorageAccessError) and "check" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (lambda authority: authority.issue("storage"), "UnknownIssuer"),
+        (lambda authority: authority.issue("storage", ends=-timedelta(hours=1)), "Expired"),
+        (None, "InvalidContentType"),
+    ],
+)
+def test_tls_that_cannot_succeed_is_named_and_not_tried_again(
+    cloud: Cloud, tmp_path: Path, sleeps: list[float], made: Callable[[CertificateAuthority], Identity] | None, why: str
+) -> None:
+    context = None
+    if made is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(made(CertificateAuthority()).write(tmp_path / "server.pem"))
+    with LocalHttp(BaseHTTPRequestHandler, context) as server:
+        options = cloud.options(f"https://127.0.0.1:{server.port}")
+        with pytest.raises(
+            StorageError, match=rf"^TLS of https:\S+ failed \({why}\), asked for \S+: correct "
+        ) as caught:
+            open_store(options).get("key", ByteRange(0, 1))
+        assert not isinstance(caught.value, StorageUnavailableError) and not sleeps
+        with pytest.raises(StorageError, match=f"^TLS .*{why}"):
+            CloudUploader(cloud.service(options)).put("key", b"")
 
 
 def test_a_missing_bucket_names_the_bucket_and_the_option(cloud: Cloud) -> None:

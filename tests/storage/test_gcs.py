@@ -78,6 +78,19 @@ def test_federated_credentials_without_their_token_are_named_and_cannot_sign(tmp
     assert store.signed_url("key", 60) is None
 
 
+def test_a_token_of_federated_credentials_is_requested_again_if_the_service_is_busy(tmp_path: Path) -> None:
+    (tmp_path / "subject").write_text("subject")
+    kind = "urn:ietf:params:oauth:token-type:access_token"
+    token = {"access_token": "token", "issued_token_type": kind, "token_type": "Bearer", "expires_in": 3600}
+    with ScriptedHttp([answer(503), answer(200, json.dumps(token).encode()), part(b"a")]) as server:
+        source = {"token_url": f"{server.url}/token", "credential_source": {"file": str(tmp_path / "subject")}}
+        options = StorageOptions(
+            uri="gs://bucket/p", gcs_endpoint_url=server.url, gcs_credentials_json=json.dumps(FEDERATED | source)
+        )
+        assert bytes(open_store(options).get("key", ByteRange(0, 1))) == b"a"
+        assert len(server.requests) == 3
+
+
 @pytest.mark.parametrize(
     ("document", "why"),
     [

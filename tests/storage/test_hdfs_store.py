@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -202,6 +203,16 @@ def test_a_silent_name_node_costs_the_timeouts_and_no_more(silent_port: int) -> 
     limited = store_at(f"hdfs://127.0.0.1:{silent_port}/tier", request_timeout_ms=100)
     with pytest.raises(StorageReadTimeoutError, match=r"remote\.fetch\.request\.timeout\.ms, 0\.1 s"):
         list(limited.list(""))
+
+
+def test_few_threads_wait_for_a_silent_name_node(silent_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs_store, "_MAX_HUNG", 3)
+    before = set(threading.enumerate())
+    store = store_at(f"hdfs://127.0.0.1:{silent_port}/tier", connect_timeout_ms=10, read_timeout_ms=10)
+    for _ in range(3):
+        with pytest.raises(StorageReadTimeoutError):
+            store.get("key", FIRST)
+    assert sum(thread.name == "hdfs" for thread in set(threading.enumerate()) - before) == 3
 
 
 def test_an_upload_has_the_time_of_uploads_and_not_that_of_a_fetch(

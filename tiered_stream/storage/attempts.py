@@ -66,6 +66,7 @@ class FailureKind(Enum):
     BROKEN = "connection broken"
     UNREACHABLE = "no connection"
     CREDENTIALS = "no credentials"
+    TLS = "TLS failed"
     OTHER = "a malformed response"
 
 
@@ -74,10 +75,10 @@ class AttemptError(Exception):
     """Failure of one attempt of a request.
 
     `status` is the HTTP status; 0: there was no response with an error status. `code` is the service's own error code
-    in an XML body, and `region` the bucket's region that S3 names there; empty: the response has none. `denied` is the
-    permission that the service names as missing, such as `kms:Decrypt on arn:…`. If the failure is that there are no
-    credentials, `denied` is the reason. `retry_after` is the time in seconds after which the service wants to be asked
-    again (header `Retry-After`).
+    in an XML body, or the reason for which TLS failed. `region` is the bucket's region that S3 names in the body;
+    empty: the response has none. `denied` is the permission that the service names as missing, such as
+    `kms:Decrypt on arn:…`. If the failure is that there are no credentials, `denied` is the reason. `retry_after` is
+    the time in seconds after which the service wants to be asked again (header `Retry-After`).
     """
 
     kind: FailureKind
@@ -94,8 +95,9 @@ class AttemptError(Exception):
     def may_pass(self) -> bool:
         """True if another attempt of the same request may succeed."""
         if self.kind is FailureKind.STATUS:
-            return self.status in (408, 429) or self.status >= 500
-        return self.kind not in (FailureKind.OTHER, FailureKind.CREDENTIALS)
+            # 410: Azure's metadata service is being updated.
+            return self.status in (408, 410, 429) or self.status >= 500
+        return self.kind not in (FailureKind.OTHER, FailureKind.CREDENTIALS, FailureKind.TLS)
 
 
 class Attempts:

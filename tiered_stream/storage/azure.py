@@ -8,6 +8,7 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import SEGMENTS, StoreUse, azure_place
 from tiered_stream.storage.cloud_store import Service
 from tiered_stream.storage.identity.access_tokens import token_source
+from tiered_stream.storage.identity.azure_identity import Kind
 
 
 class AzureContainer(Service):
@@ -22,6 +23,7 @@ class AzureContainer(Service):
         place = azure_place(options, use)
         config = {"account_name": place.account, "endpoint": place.endpoint, **place.identity.for_obstore()}
         super().__init__(options, "az", place.container, place.endpoint, use, config)
+        self.can_sign = place.identity.kind is not Kind.SIGNATURE  # a shared access signature signs no other one
         request = place.identity.token_request()
         self.credential_provider = request and token_source(request, self.timeouts)
 

@@ -56,20 +56,20 @@ _NO_TOKEN = re.compile(
     r"'az account|Failed to parse azure cli)"
 )
 """obstore's text if there is no access token: with the error of a source of this package, or of a token service."""
+_ARCHIVED = ("InvalidObjectState", "BlobArchived")
+"""Error codes of S3 and Azure for an object in an archive class, which nobody can read before it is restored."""
 _REDIRECTED = "Received redirect without LOCATION"
 """obstore's text if S3 responds from another region than the bucket's. It lacks the header with the region."""
+_TLS = re.compile(r"error: (?:InvalidCertificate|InvalidMessage)\(\s+(\w+?)(?:Context)?\b")
+"""obstore's text if the server's certificate is not accepted, or if the server does not speak TLS."""
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 _KINDS = {
-    "Timeout": FailureKind.TIMEOUT,
-    "Connect": FailureKind.UNREACHABLE,
-    "Request": FailureKind.BROKEN,
-    "Interrupted": FailureKind.BROKEN,
-}
+    "Timeout": FailureKind.TIMEOUT, "Connect": FailureKind.UNREACHABLE,
+    "Request": FailureKind.BROKEN, "Interrupted": FailureKind.BROKEN,
+}  # fmt: skip
 """Kinds of failures by the names of the kinds of obstore's HTTP errors."""
 _SMALLEST_SHARE = 8
 """Divisor of the time limit of a whole request; the quotient is the shortest time limit of one attempt."""
-
-
 _CHUNK_BYTES = 1 << 20
 """Approximate bytes of a large body that obstore gives at once."""
 
@@ -95,6 +95,8 @@ class Service(ABC):
     """Error code by which the service says that the bucket or container does not exist."""
     endpoint_option: ClassVar[str]
     """Name of the option that sets `endpoint`, without `use.prefix`."""
+    trust_variable = "SSL_CERT_FILE"
+    """Environment variable that names a file of certificate authorities to trust."""
     access_codes: ClassVar[Collection[str]] = ()
     """Error codes of refused access, in addition to the statuses 401 and 403."""
 
@@ -226,11 +228,20 @@ class Service(ABC):
             hint = self.access_hint()
             why = failure.denied if hint in failure.denied else f"{failure.denied}; {hint}"
             return errors.StorageAccessError(f"no access to {name}: {why}")
+        if failure.kind is FailureKind.TLS:
+            return errors.StorageError(
+                f"TLS of {self.endpoint} failed ({failure.code}), asked for {name}: correct the endpoint, or have its "
+                f"certificate issued again, or name the file of the certificate's authority in {self.trust_variable}"
+            )
         answer = f"{self.endpoint} responded with {failure}"
         if failure.code == self.missing_code:
             return errors.StorageBucketNotFoundError(
                 f"the {self.bucket_kind} {self.bucket} ({self.use.place}) does not exist: {answer}, asked for {name}; "
                 f"correct its name, or create the {self.bucket_kind}"
+            )
+        if failure.code in _ARCHIVED:
+            return errors.StorageError(
+                f"{name} is in an archive class: {answer}. Restore it, and let no lifecycle rule archive such objects"
             )
         if failure.status in (401, 403) or failure.code in self.access_codes:
             hint = self.grant_hint(failure, name, listing=listing) + self.access_hint()
@@ -430,6 +441,8 @@ def failure_of(error: Exception) -> AttemptError:
         resource = f" on {denied['resource']}" if denied and denied["resource"] else ""
         permission = f"{denied['action']}{resource}" if denied else ""
         return AttemptError(FailureKind.STATUS, int(status[1]), code, region, permission)
+    if tls := _TLS.search(text):
+        return AttemptError(FailureKind.TLS, code=tls[1])
     kind = _KIND.search(text)
     return AttemptError(_KINDS.get(kind[1] if kind else "", FailureKind.OTHER))
 

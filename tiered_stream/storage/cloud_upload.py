@@ -68,7 +68,7 @@ class CloudUploader:
 
     def _error(self, failure: AttemptError, key: str) -> StorageError:
         name = f"{self._service.uri}/{key}"
-        if failure.kind in (FailureKind.STATUS, FailureKind.CREDENTIALS) and not failure.may_pass:
+        if failure.kind in (FailureKind.STATUS, FailureKind.CREDENTIALS, FailureKind.TLS) and not failure.may_pass:
             return self._service.refused(failure, name, listing=False)
         if failure.kind is FailureKind.UNREACHABLE:
             return StorageUnavailableError(self._service.unreachable(name))

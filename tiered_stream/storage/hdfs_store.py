@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from tiered_stream import errors
@@ -27,7 +27,14 @@ from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, 
 from tiered_stream.storage.cloud_endpoints import StoreUse
 from tiered_stream.storage.hadoop import client_settings as hadoop
 from tiered_stream.storage.hadoop.client_errors import ClientError, login_fault, parts_of
-from tiered_stream.storage.object_store import UPLOAD_SECONDS, ObjectStore, in_one_buffer, keys_below, too_short
+from tiered_stream.storage.object_store import (
+    MAX_CONNECTIONS,
+    UPLOAD_SECONDS,
+    ObjectStore,
+    in_one_buffer,
+    keys_below,
+    too_short,
+)
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -43,6 +50,8 @@ _MAY_PASS = ("DataTransferError", "ChecksumError", "BlocksNotFound", "InvalidRPC
 _OF_DATA_NODES = ("DataTransferError", "OperationFailed")
 _ENDED_BY_NAME_NODE = "RPC listener disconnected"
 _BUSY = ("StandbyException", "RetriableException", "SafeModeException")
+_MAX_HUNG = MAX_CONNECTIONS
+"""Maximum number of threads that wait for silent nodes after their calls were given up, for one store."""
 _WRITE_BYTES = 4 << 20
 """Maximum bytes that the client writes at once. The client accepts only `bytes`, no memory map, and copies them."""
 
@@ -64,6 +73,8 @@ class HdfsStore(ObjectStore):
         self._use = use
         timeouts = RequestTimeouts.of(options)
         self._silence = (timeouts.connect_ms + timeouts.read_ms) / 1000
+        self._hung: set[Future[Any]] = set()
+        """Results of calls that were given up, and whose threads have not ended yet."""
         self._attempts = Attempts(timeouts, self._unreachable)
         self._uploads = Attempts(replace(timeouts, total_ms=UPLOAD_SECONDS * 1000), self._unreachable)
 
@@ -79,7 +90,7 @@ class HdfsStore(ObjectStore):
             start, count = wanted.start, len(wanted)
             if not count:
                 return memoryview(b"")
-            return _within(
+            return self._within(
                 seconds, lambda: in_one_buffer(file.read_range_stream(start, count), count, self.describe(key))
             )
 
@@ -104,7 +115,7 @@ class HdfsStore(ObjectStore):
         def entries(folder: str) -> list[str]:
             path = self._path(folder)
             try:
-                return self._send(folder, lambda client, seconds: _within(seconds, lambda: names(client, path)))
+                return self._send(folder, lambda client, seconds: self._within(seconds, lambda: names(client, path)))
             except errors.StorageBucketNotFoundError:
                 raise
             except errors.StorageObjectNotFoundError:
@@ -144,7 +155,7 @@ class HdfsStore(ObjectStore):
             return True
 
         try:
-            return self._send(key, lambda client, seconds: _within(seconds, lambda: write(client)), self._uploads)
+            return self._send(key, lambda client, seconds: self._within(seconds, lambda: write(client)), self._uploads)
         except errors.StorageReadTimeoutError:
             late = f"{self.describe(key)} was not written within {UPLOAD_SECONDS} s"
             raise errors.StorageUnavailableError(late) from None
@@ -206,7 +217,30 @@ class HdfsStore(ObjectStore):
 
         The time limit is `seconds`, but at most the time limits to connect and to read, added together.
         """
-        return _within(min(seconds, self._silence), call)
+        return self._within(min(seconds, self._silence), call)
+
+    def _within(self, seconds: float, call: Callable[[], T]) -> T:
+        """Return the result of `call`, which runs in a separate thread. Raises TimeoutError if it takes over `seconds`.
+
+        Raises TimeoutError at once if `_MAX_HUNG` earlier calls that took too long have not ended yet.
+        """
+        if len(self._hung) >= _MAX_HUNG:
+            raise TimeoutError
+        result: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                result.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - it is raised where the result is needed
+                result.set_exception(error)
+
+        threading.Thread(target=run, name="hdfs", daemon=True).start()
+        try:
+            return result.result(max(seconds, 0))
+        except TimeoutError:
+            self._hung.add(result)
+            result.add_done_callback(self._hung.discard)
+            raise
 
     def _send(self, key: str, request: Callable[[Client, float], T], attempts: Attempts | None = None) -> T:
         """Return the result of `request`, which is called for each attempt with the client and the seconds left.
@@ -298,17 +332,3 @@ class HdfsStore(ObjectStore):
 
     def _unreachable(self, name: str, failure: AttemptError) -> str:
         return f"{self._service}/ ({self._use.place}) could not be reached for {name}: {failure.code}"
-
-
-def _within(seconds: float, call: Callable[[], T]) -> T:
-    """Return the result of `call`, which runs in a separate thread. Raises TimeoutError if it takes over `seconds`."""
-    result: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            result.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is needed
-            result.set_exception(error)
-
-    threading.Thread(target=run, name="hdfs", daemon=True).start()
-    return result.result(max(seconds, 0))

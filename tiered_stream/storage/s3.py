@@ -37,7 +37,7 @@ _DENIALS = ("AccessDenied", "")
 class S3Bucket(Service):
     """Access to one S3 bucket, or to an access point of a bucket, as `CloudStore` and `CloudUploader` need it."""
 
-    client_class, endpoint_option = S3Store, "s3.endpoint.url"
+    client_class, endpoint_option, trust_variable = S3Store, "s3.endpoint.url", "AWS_CA_BUNDLE"
     # AWS answers 403 with most of these codes, but 400 to an expired or malformed token or a wrong region.
     access_codes = frozenset((
         "AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", _EXPIRED,

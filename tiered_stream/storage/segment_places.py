@@ -14,7 +14,7 @@ from itertools import islice
 from urllib.parse import urlsplit
 
 from tiered_stream.data_limits import Limit
-from tiered_stream.errors import CorruptDataError, StorageError, UnsupportedDataError
+from tiered_stream.errors import CorruptDataError, StorageError, StorageObjectNotFoundError, UnsupportedDataError
 from tiered_stream.model import RemoteLogSegment, uuid_to_text
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions
@@ -135,10 +135,15 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
     """
     configured = configured_place(storage, segment)
     is_listed = False
-    with suppress(StorageError):
+    try:
         if next(open_store(storage).list(configured.topic_key(segment)), None) is not None:
             return None
         is_listed = True
+    except StorageObjectNotFoundError:  # a prefix without objects is an empty listing
+        advice = f"no bucket can be listed there: correct the endpoint, or {copy_broker_settings(storage)}"
+        return Misplacement("", advice)
+    except StorageError:
+        pass  # the user may not list
     root = _root(storage)
     store = open_store(replace(storage, uri=root))
     with suppress(StorageError):

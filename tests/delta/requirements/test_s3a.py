@@ -13,7 +13,7 @@ from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError,
 from tiered_stream.delta.requirements.s3a import S3aStore
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage, table_storage
 from tiered_stream.delta.write.file_systems import delta_storage_options, deltalake_arguments
-from tiered_stream.errors import ConfigurationError, TableAccessError
+from tiered_stream.errors import ConfigurationError, StorageAccessError, TableAccessError
 from tiered_stream.storage.cloud_endpoints import TABLES
 from tiered_stream.storage.open_store import open_service
 from tiered_stream.storage.s3_client import S3Session
@@ -25,6 +25,12 @@ SIMPLE, TEMPORARY = f"{HADOOP}.SimpleAWSCredentialsProvider", f"{HADOOP}.Tempora
 MACHINE = f"{HADOOP}.auth.IAMInstanceCredentialsProvider"
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "env-id", "AWS_SECRET_ACCESS_KEY": "env-secret", "AWS_SESSION_TOKEN": "env-token"}
 STATIC = {"access_key_id": "id", "secret_access_key": "secret"}
+
+
+@pytest.fixture(autouse=True)
+def _aws_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS names no bucket's region, unless a test says otherwise."""
+    monkeypatch.setattr(S3Session, "find_region", lambda session: "")
 
 
 def s3a(
@@ -101,6 +107,20 @@ def test_the_environment_is_that_of_the_drivers_jvm(provider: str) -> None:
     found = s3a({PROVIDER: f"{TEMPORARY},{provider}"}, environment=ENVIRONMENT).credentials()
     assert found == {"access_key_id": "env-id", "secret_access_key": "env-secret", "session_token": "env-token"}
     assert s3a({}, environment=ENVIRONMENT).credentials() == found
+
+
+@pytest.mark.parametrize("variable", ["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_PROFILE"])
+def test_tasks_do_not_take_another_identity_than_the_machines_role(variable: str) -> None:
+    for given in ({}, {PROVIDER: MACHINE}):
+        with pytest.raises(NotForTasksError, match=f"takes the machine's role, but {variable} is in the driver's"):
+            s3a(given, environment={variable: "set"}).credentials()
+
+
+@pytest.mark.parametrize(
+    "provider", [f"{V1}.WebIdentityTokenCredentialsProvider", f"{V2}.WebIdentityTokenFileCredentialsProvider"]
+)
+def test_tasks_take_the_role_of_a_pods_service_account(provider: str) -> None:
+    assert s3a({PROVIDER: provider}, environment={"AWS_WEB_IDENTITY_TOKEN_FILE": "/token"}).credentials() == {}
 
 
 def test_keys_may_be_in_credential_files() -> None:
@@ -310,8 +330,34 @@ def test_without_any_setting_both_lanes_go_to_aws_and_the_region_is_the_buckets(
     assert s3a({}).find(TableStorage()) == (TableStorage(s3_region="eu-north-1", s3_path_style=False), None)
 
 
-def test_a_bucket_that_aws_does_not_know_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(S3Session, "find_region", lambda session: "")
+@pytest.mark.parametrize(
+    ("given", "own", "region"),
+    [
+        ({"fs.s3a.endpoint.region": "eu-west-1"}, None, "eu-south-1"),
+        ({"fs.s3a.endpoint": "s3.eu-west-1.amazonaws.com"}, None, "eu-south-1"),
+        ({"fs.s3a.endpoint.region": "eu-west-1"}, "us-east-1", "us-east-1"),
+        ({"fs.s3a.endpoint.region": "eu-west-1", "fs.s3a.cross.region.access.enabled": "false"}, None, "eu-west-1"),
+        ({"fs.s3a.endpoint.region": "r1", "fs.s3a.endpoint": "lake:9000"}, None, "r1"),
+    ],
+)
+def test_tasks_go_to_the_region_of_the_bucket_as_s3a_does(
+    monkeypatch: pytest.MonkeyPatch, given: Mapping[str, str], own: str | None, region: str
+) -> None:
+    monkeypatch.setattr(S3Session, "find_region", lambda session: "eu-south-1")
+    assert s3a({**KEYS, **given}).find(TableStorage(s3_region=own))[0].s3_region == region
+
+
+def test_a_session_with_a_region_needs_no_credentials_to_be_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(session: S3Session) -> str:
+        raise StorageAccessError("no credentials")
+
+    monkeypatch.setattr(S3Session, "find_region", refuse)
+    assert s3a({"fs.s3a.endpoint.region": "eu-west-1"}).find(TableStorage())[0].s3_region == "eu-west-1"
+    with pytest.raises(StorageAccessError):
+        s3a({}).find(TableStorage())
+
+
+def test_a_bucket_that_aws_does_not_know_is_said() -> None:
     with pytest.raises(TableAccessError, match=r"region .*bucket lake .*fs\.s3a\.endpoint\.region"):
         s3a({}).find(TableStorage())
 

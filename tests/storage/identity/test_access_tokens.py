@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ from tests.storage.identity.services import CloudServices
 from tiered_stream.errors import StorageAccessError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage import attempts
 from tiered_stream.storage.attempts import RequestTimeouts
 from tiered_stream.storage.cloud_endpoints import TABLES
 from tiered_stream.storage.cloud_upload import CloudUploader
@@ -85,6 +88,22 @@ def test_a_service_under_load_is_asked_again(cloud: CloudServices) -> None:
     assert len(cloud.asked) > 1
 
 
+def test_a_metadata_service_that_is_being_updated_is_asked_again_later(
+    cloud: CloudServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = list[float]()
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        cloud.refusal = None
+
+    monkeypatch.setattr(attempts, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
+    cloud.refusal = Answer(410)
+    request = TokenRequest("me", (f"{cloud.url}/token",), "fix it")
+    assert request_token(request, RequestTimeouts(1000, 1000, 60_000, 4)).text == "machine"
+    assert waits == [10]
+
+
 def test_threads_do_not_wait_for_a_silent_token_service_one_after_the_other(cloud: CloudServices) -> None:
     ended = threading.Event()
     cloud.refusal = Answer(200, wait=ended)
@@ -150,6 +169,45 @@ def test_a_token_is_used_to_its_end_if_there_is_no_other_one() -> None:
     now[0] = 3601
     with pytest.raises(StorageAccessError):
         source.token()
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_token_that_ends_soon_is_requested_again_only_after_half_a_minute(refused: bool) -> None:
+    now, asked = [0.0], list[float]()
+
+    def fetch() -> AccessToken:
+        asked.append(now[0])
+        if refused and now[0]:
+            raise StorageAccessError("refused")
+        return AccessToken("same", 3600)
+
+    source = TokenSource(fetch, lambda: now[0])
+    for now[0] in (0.0, 3310.0, 3312.0, 3339.0, 3341.0):
+        assert source.token().text == "same"
+    assert asked == [0.0, 3310.0, 3341.0]
+
+
+def test_a_valid_token_is_used_while_another_thread_waits_for_the_next_one() -> None:
+    now, asked, ended = [0.0], threading.Event(), threading.Event()
+
+    def fetch() -> AccessToken:
+        if now[0]:
+            asked.set()
+            ended.wait(10)
+        return AccessToken(f"from {now[0]:g}", now[0] + 3600)
+
+    source = TokenSource(fetch, lambda: now[0])
+    source.token()
+    now[0] = 3400
+    with ThreadPoolExecutor(2) as threads:
+        renewed = threads.submit(source.token)
+        assert asked.wait(10)
+        other = threads.submit(source.token)
+        try:
+            assert other.result(timeout=5).text == "from 0"
+        finally:
+            ended.set()
+        assert renewed.result().text == "from 3400"
 
 
 def test_a_failure_is_reported_again_for_a_second() -> None:

@@ -26,7 +26,7 @@ from tiered_stream.delta.requirements.hadoop_settings import (
 )
 from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage
-from tiered_stream.errors import ConfigurationError, TableAccessError
+from tiered_stream.errors import ConfigurationError, StorageAccessError, TableAccessError
 from tiered_stream.options.types import aes_256_key
 from tiered_stream.storage.cloud_endpoints import TABLES, access_point_region, check_bucket, region_of_host
 
@@ -42,7 +42,7 @@ ENCRYPTION_KEY = ("encryption.key", "server-side-encryption.key")
 CUSTOMER_KEYS = "sse-c"
 """Value of the encryption setting, in lower case, by which each request has the key of the objects."""
 ACCESS_POINT, ACCESS_POINT_REQUIRED, FIPS = "accesspoint.arn", "accesspoint.required", "endpoint.fips"
-REQUESTER_PAYS = "requester.pays.enabled"
+REQUESTER_PAYS, CROSS_REGION = "requester.pays.enabled", "cross.region.access.enabled"
 ENCRYPTION_CONTEXT = "encryption.context"
 CANNED_ACLS = {
     "Private": "private", "PublicRead": "public-read", "PublicReadWrite": "public-read-write",
@@ -138,13 +138,15 @@ _ANONYMOUS = {
     f"{_HADOOP}AnonymousAWSCredentialsProvider", f"{_V1}AnonymousAWSCredentials", f"{_V2}AnonymousCredentialsProvider",
 }  # fmt: skip
 _ENVIRONMENT = {f"{_V1}EnvironmentVariableCredentialsProvider", f"{_V2}EnvironmentVariableCredentialsProvider"}
+_WEB_IDENTITY = {f"{_V1}WebIdentityTokenCredentialsProvider", f"{_V2}WebIdentityTokenFileCredentialsProvider"}
 _MACHINE = {
     f"{_HADOOP}auth.IAMInstanceCredentialsProvider", f"{_V1}InstanceProfileCredentialsProvider",
     f"{_V1}EC2ContainerCredentialsProviderWrapper", f"{_V2}InstanceProfileCredentialsProvider",
-    f"{_V2}ContainerCredentialsProvider", f"{_V1}WebIdentityTokenCredentialsProvider",
-    f"{_V2}WebIdentityTokenFileCredentialsProvider",
+    f"{_V2}ContainerCredentialsProvider", *_WEB_IDENTITY,
 }  # fmt: skip
 """Providers that use the role of the machine or its container, which AWS's default chain tries last."""
+_EARLIER = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_PROFILE")
+"""Environment variables of credentials that AWS's default chain tries before the role of the machine."""
 _CHAIN = {
     f"{_V1}DefaultAWSCredentialsProviderChain", f"{_V2}DefaultCredentialsProvider",
     f"{_V1}profile.ProfileCredentialsProvider", f"{_V2}ProfileCredentialsProvider", _PROFILE,
@@ -322,8 +324,9 @@ class S3aStore(SessionStore):
         if provider in _ANONYMOUS:
             return {"anonymous": True}
         why = "is known to Spark alone"
-        if provider in _MACHINE and self.hadoop.environment("AWS_ACCESS_KEY_ID"):
-            why = "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment"
+        earlier = _EARLIER[:1] if provider in _WEB_IDENTITY else _EARLIER
+        if provider in _MACHINE and (variable := next(filter(self.hadoop.environment, earlier), None)):
+            why = f"takes the machine's role, but {variable} is in the driver's environment"
         elif provider == _PROFILE and (self.text("auth.profile.name") or self.text("auth.profile.file")):
             why = f"has a profile of its own ({S3A_PREFIX}auth.profile.*)"
         elif provider in _MACHINE | _CHAIN:
@@ -331,7 +334,7 @@ class S3aStore(SessionStore):
         raise self.unusable(f"the credential provider {provider} {why}")
 
     def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
-        # If no setting names a region, AWS is asked for the bucket's region.
+        # AWS is asked for the bucket's region, because S3A goes to the region of the bucket, whichever is set.
         if self.has_connector:
             check_same_store(
                 f"{STORAGE_PREFIX}s3.endpoint.url", own.s3_endpoint_url, self.endpoint_url() or _AWS_URL,
@@ -362,7 +365,7 @@ class S3aStore(SessionStore):
                 storage = replace(storage, **{"session_token": None, **self.credentials()})
         except NotForTasksError as error:
             why_not = str(error)
-        if storage.s3_endpoint_url is None and storage.s3_region is None and why_not is None:
+        if storage.s3_endpoint_url is None and why_not is None and self._asks_for_region(own):
             storage = replace(storage, s3_region=self._find_region(storage))
         return storage, why_not
 
@@ -374,8 +377,19 @@ class S3aStore(SessionStore):
                 f"not (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url): set spark.hadoop.{S3A_PREFIX}endpoint"
             )
 
+    def _asks_for_region(self, own: TableStorage) -> bool:
+        """Return whether S3A finds out the bucket's region: no setting names it, or S3A may go to another region."""
+        if own.s3_region is not None or self.access_point():
+            return False
+        return self.region() is None or (self.text(CROSS_REGION) or "true").lower() != "false"
+
     def _find_region(self, storage: TableStorage) -> str:
-        region = self._access(storage).find_region()
+        try:
+            region = self._access(storage).find_region() or storage.s3_region
+        except StorageAccessError:  # with a region, the first request of a task or of deltalake reports it
+            if storage.s3_region is None:
+                raise
+            return storage.s3_region
         if not region:
             raise TableAccessError(
                 f"AWS does not say in which region the bucket {self.bucket} is: set "

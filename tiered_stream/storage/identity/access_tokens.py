@@ -26,8 +26,12 @@ from tiered_stream.storage.identity.token_request import AccessToken, TokenReque
 _MAX_BYTES = 1_000_000
 _RENEWED_BEFORE = 300
 """Seconds before its expiry at which a token is replaced; obstore then asks for another token, too."""
+_RENEWED_AGAIN = 30.0
+"""Seconds after which a token that ends soon is requested again. Services may return the same token, or none."""
 _FAILURE_HELD = 1.0
 """Seconds for which a failure is reported again without a request, so that waiting threads do not repeat it in turn."""
+_UPDATE_SECONDS = 10.0
+"""Seconds after a response 410 until the next request. Azure's metadata service is then updated, for 70 s at most."""
 _CODE = re.compile(r"[A-Za-z_]{1,60}")
 _ENTRA_CODE = re.compile(r"AADSTS\d{1,9}")
 
@@ -45,6 +49,7 @@ class TokenSource:
         self._now = now
         self._lock = Lock()
         self._token: AccessToken | None = None
+        self._renew_at = 0.0
         self._failure: tuple[float, StorageAccessError] | None = None
 
     def __call__(self) -> dict[str, Any]:
@@ -58,21 +63,30 @@ class TokenSource:
         Raises:
             StorageAccessError: there is no token. The message names the identity, the service and what to do.
         """
+        if (valid := self._valid()) is not None:  # without the lock, which another thread may hold for a whole request
+            return valid
         with self._lock:
+            if (valid := self._valid()) is not None:
+                return valid
             now, known = self._now(), self._token
-            if known is not None and known.expires - now > _RENEWED_BEFORE:
-                return known
+            self._renew_at = now + _RENEWED_AGAIN
             try:
                 if self._failure is not None and now < self._failure[0]:
                     raise self._failure[1]
-                self._token = self._fetch()
+                self._token = token = self._fetch()
             except StorageAccessError as error:
                 if self._failure is None or error is not self._failure[1]:
                     self._failure = self._now() + _FAILURE_HELD, error
                 if known is None or known.expires <= self._now():
                     raise
                 return known
-            return self._token
+            self._renew_at = max(self._renew_at, token.expires - _RENEWED_BEFORE)
+            return token
+
+    def _valid(self) -> AccessToken | None:
+        """Return the known token if it is valid and need not be renewed now, else None."""
+        known, now = self._token, self._now()
+        return known if known is not None and now < min(known.expires, self._renew_at) else None
 
     def forget(self) -> bool:
         """Forget the token, which the storage has refused, and return whether there was one."""
@@ -165,7 +179,8 @@ def _token_of(status: int, content: bytes) -> AccessToken:
     """Return the token in a response. Raise AttemptError if the response has none."""
     fields = timed_http.json_object(content) or {}
     if status != 200:
-        raise AttemptError(FailureKind.STATUS, status, _error_code(fields))
+        wait = _UPDATE_SECONDS if status == 410 else 0
+        raise AttemptError(FailureKind.STATUS, status, _error_code(fields), retry_after=wait)
     text, now = fields.get("access_token"), time.time()
     try:
         expires = float(fields["expires_on"]) if "expires_on" in fields else now + float(fields["expires_in"])

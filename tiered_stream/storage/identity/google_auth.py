@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC
-from functools import partial
 from typing import Any
 
 import orjson
 
-from tiered_stream.errors import ConfigurationError, StorageAccessError
+from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
 from tiered_stream.process.caches import PerProcess
-from tiered_stream.storage.attempts import RequestTimeouts
+from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.identity.access_tokens import TokenSource
 from tiered_stream.storage.identity.token_request import AccessToken
 
@@ -37,7 +36,7 @@ def google_auth_tokens(text: str, identity: str, timeouts: RequestTimeouts) -> T
 def _fetch(text: str, identity: str, timeouts: RequestTimeouts) -> Callable[[], AccessToken]:
     """Return a function that requests a new token, and raises StorageAccessError if there is none."""
     try:
-        from google.auth.exceptions import GoogleAuthError
+        from google.auth.exceptions import GoogleAuthError, TransportError
         from google.auth.transport.requests import Request
     except ImportError:
         raise ConfigurationError(
@@ -47,18 +46,34 @@ def _fetch(text: str, identity: str, timeouts: RequestTimeouts) -> Callable[[], 
         credentials = _credentials(orjson.loads(text))
     except (GoogleAuthError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigurationError(f"{identity} are malformed: google-auth reports {type(error).__name__}") from None
-    send = partial(Request(), timeout=min(timeouts.read_ms, timeouts.total_ms) / 1000)
+    request, seconds = Request(), min(timeouts.read_ms, timeouts.total_ms) / 1000
+
+    def send(*args: Any, **fields: Any) -> Any:
+        response = request(*args, **{"timeout": seconds, **fields})
+        if (failure := AttemptError(FailureKind.STATUS, response.status)).may_pass:
+            raise failure  # google-auth sends most requests only once
+        return response
+
+    def attempt(_: float) -> AccessToken:
+        try:
+            credentials.refresh(send)
+        except TransportError:
+            raise AttemptError(FailureKind.BROKEN) from None
+        return AccessToken(credentials.token, credentials.expiry.replace(tzinfo=UTC).timestamp())
+
+    attempts = Attempts(timeouts, lambda name, _: name)
+    fix = "check the file, its credential source, and the grants of its pool or service account"
 
     def fetch() -> AccessToken:
         try:
-            credentials.refresh(send)
+            return attempts.send(f"an access token of {identity}", attempt)
+        except StorageUnavailableError as error:
+            raise StorageAccessError(f"{error}; {fix}") from None
         except (GoogleAuthError, OSError, ValueError) as error:
             code = _ERROR_CODE.search(str(error))  # the rest of the text may have secrets
             raise StorageAccessError(
-                f"no access token of {identity}: google-auth reports {code[1] if code else type(error).__name__}; "
-                "check the file, its credential source, and the grants of its pool or service account"
+                f"no access token of {identity}: google-auth reports {code[1] if code else type(error).__name__}; {fix}"
             ) from None
-        return AccessToken(credentials.token, credentials.expiry.replace(tzinfo=UTC).timestamp())
 
     return fetch
 
