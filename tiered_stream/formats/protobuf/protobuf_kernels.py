@@ -183,8 +183,8 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     """Append the `Timestamp` or `Duration` between `at` and `stop` in microseconds; return DONE, NOT_PLAIN or NO_ROOM.
 
     `row` is the field's row in the table of fields. Return NOT_PLAIN if the time has an unknown field or the same field
-    twice, if the seconds exceed MAX_SECONDS, or if the fields have other numbers or types than in Google's own
-    messages. Google's library then decodes the message.
+    twice, or if the seconds exceed MAX_SECONDS. Also return it if the fields have other numbers or types than in
+    Google's own messages. Google's library then decodes the message.
     """
     seconds, nanos, seen = np.int64(0), np.int64(0), np.int64(0)
     if row[A] == 0 and at < stop:
