@@ -18,7 +18,7 @@ from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
 from tiered_stream.replay.run_replay import Replay, plan_replay
-from tiered_stream.replay.targets import overtaken, target_of, why_not_latest
+from tiered_stream.replay.table_and_folder_targets import overtaken, target_of, why_not_latest
 
 EPOCH = 1_700_000_000_000
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -12,7 +12,7 @@ from tests.rigs.stack.rows import Row
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.replay.run_replay import ReplayReport, plan_replay
-from tiered_stream.replay.targets import ParquetTarget
+from tiered_stream.replay.table_and_folder_targets import ParquetTarget
 
 pytestmark = pytest.mark.stack
 

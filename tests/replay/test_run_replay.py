@@ -21,7 +21,7 @@ from tiered_stream.errors import ConfigurationError, DataLossError, ReplayStoppe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.run_replay import Replay, ReplayReport, plan_replay
-from tiered_stream.replay.targets import DeltaTarget, replace_where
+from tiered_stream.replay.table_and_folder_targets import DeltaTarget, replace_where
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 

@@ -19,8 +19,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tiered_stream.delta.checkpoint.folder_without_spark import StoredFolder
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableStorage
 from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.errors import ConfigurationError, StorageError, TieredStreamError

@@ -1,7 +1,8 @@
 """Replay: copy the records of topics between two times to a target, by a stored plan, so that a replay can be resumed.
 
 The package has the same name as its function `run_replay.replay`. A call of the package calls this function. The
-command line imports `run_replay`, `dry_run`, `progress_display`, `targets` and `times`; exports import `times`.
+command line imports `run_replay`, `dry_run`, `progress_display`, `table_and_folder_targets` and `times`. Exports import
+`times`.
 
 - `run_replay`: function `replay`, and the run of a planned replay.
 - `replay_plan`: plan of a replay.
@@ -12,7 +13,7 @@ command line imports `run_replay`, `dry_run`, `progress_display`, `targets` and 
 - `dry_run`: estimate of the cost, with or without Spark.
 - `progress_display`: bar or lines of progress.
 - `target`: base class of targets.
-- `targets`: Delta table and Parquet files as targets.
+- `table_and_folder_targets`: Delta table and Parquet files as targets.
 - `topic_target`: Kafka topic as the target, by a Spark source.
 - `topic_settings`: settings for producing.
 - `topic_checks`: checks of the target topic.

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import orjson
 from rich.console import RenderableType
 
+from tiered_stream.delta.checkpoint.folder_without_spark import StoredFolder
 from tiered_stream.delta.checkpoint.query_tables import Folder
-from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
 from tiered_stream.delta.requirements.store_access import storage_without_spark
 from tiered_stream.delta.settings import ingest_settings as ingest

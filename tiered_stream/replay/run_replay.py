@@ -27,8 +27,8 @@ from tiered_stream.replay.limit_to_landed import limit_to_landed
 from tiered_stream.replay.progress_display import Follow, follower
 from tiered_stream.replay.replay_checkpoint import ReplayStore
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name
+from tiered_stream.replay.table_and_folder_targets import DeltaTarget, target_of, with_byte_rate
 from tiered_stream.replay.target import Target
-from tiered_stream.replay.targets import DeltaTarget, target_of, with_byte_rate
 from tiered_stream.replay.times import parse_range
 from tiered_stream.replay.times_to_offsets import new_plan, subscription
 from tiered_stream.spark.report_addresses import addresses_option, open_receiver

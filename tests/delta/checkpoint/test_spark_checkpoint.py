@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.delta.folder_in_memory import FolderInMemory
+from tiered_stream.delta.checkpoint.folder_without_spark import StoredFolder
 from tiered_stream.delta.checkpoint.spark_checkpoint import MAX_FILE_BYTES, SparkCheckpoint, batch_ends
-from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.model import TopicPartition

@@ -11,7 +11,7 @@ import pytest
 
 from tests.delta.clouds import Cloud
 from tests.delta.committing import put
-from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
+from tiered_stream.delta.checkpoint.folder_without_spark import StoredFolder
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_folder import UploadThreads
 from tiered_stream.delta.write.file_systems import open_folder

@@ -6,5 +6,5 @@ Files that other packages import:
 - `query_run`: start of a streaming query
 - `query_tables`: state of a query that writes many tables
 - `spark_checkpoint`: reader of Spark's own files in a query's checkpoint
-- `stored_folder`: access without Spark to a checkpoint's folder, local or in an object store
+- `folder_without_spark`: access without Spark to a checkpoint's folder, local or in an object store
 """

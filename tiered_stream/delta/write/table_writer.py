@@ -264,7 +264,7 @@ def open_data_folder(spec: TableSpec, threads: UploadThreads) -> DataFolder:
 
         return S3Uploads(spec, threads)
     if scheme in BUCKET_SCHEMES:
-        from tiered_stream.delta.write.cloud_uploads import CloudUploads
+        from tiered_stream.delta.write.azure_google_hdfs_uploads import CloudUploads
 
         return CloudUploads(spec, threads)
     return LocalFolder(Path(unquote(urlsplit(spec.uri).path)))

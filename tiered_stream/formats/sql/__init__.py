@@ -8,5 +8,5 @@ Only the functions and operators in `functions` are supported. Other packages us
     functions     supported functions and operators
     bound         trees with the types of columns
     sql_values    expressions with types, and the type conversions that Spark makes implicitly
-    operators, texts, sql_times, casts    the functions and operators
+    operators, text_functions, sql_times, casts    the functions and operators
 """

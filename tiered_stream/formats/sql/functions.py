@@ -13,7 +13,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.formats.sql import operators, sql_times, texts
+from tiered_stream.formats.sql import operators, sql_times, text_functions
 from tiered_stream.formats.sql.sql_reader import BOOLEAN, SqlTypeError, sql_name
 from tiered_stream.formats.sql.sql_values import Bound, call, is_floating
 
@@ -93,7 +93,7 @@ FUNCTIONS: Mapping[str, Function] = {
         ("not", "`NOT a`", "", _plain(operators.negated), 1, 1),
         ("in", "`a IN (b, c)`", "with a TIMESTAMP: literals as `TIMESTAMP '…'`", operators.is_in, 2, None),
         ("between", "`a BETWEEN b AND c`", "", _zoned(_between), 3, 3),
-        ("like", "`a LIKE 'b%_'`", "the pattern is a literal without a backslash", _plain(texts.like), 2, 2),
+        ("like", "`a LIKE 'b%_'`", "the pattern is a literal without a backslash", _plain(text_functions.like), 2, 2),
         ("isnull", "`a IS NULL`, `isnull(a)`", "", _plain(partial(call, BOOLEAN, pc.is_null)), 1, 1),
         ("isnotnull", "`a IS NOT NULL`, `isnotnull(a)`", "", _plain(partial(call, BOOLEAN, pc.is_valid)), 1, 1),
         ("istrue", "`a IS [NOT] TRUE`", "", _plain(operators.is_true), 1, 1),
@@ -122,14 +122,15 @@ FUNCTIONS: Mapping[str, Function] = {
     )),
     **dict(_listed(
         TEXTS,
-        ("lower upper", "`{}(a)`", _OF_CASE, _named(texts.changed_case), 1, 1),
-        ("trim ltrim rtrim", "`{}(a)`", "removes blanks", _named(texts.trimmed), 1, 1),
-        ("length", "`length(a)`, `char_length(a)`", "also of BINARY", _plain(texts.length), 1, 1),
+        ("lower upper", "`{}(a)`", _OF_CASE, _named(text_functions.changed_case), 1, 1),
+        ("trim ltrim rtrim", "`{}(a)`", "removes blanks", _named(text_functions.trimmed), 1, 1),
+        ("length", "`length(a)`, `char_length(a)`", "also of BINARY", _plain(text_functions.length), 1, 1),
         ("substring", "`substring(a, 2, 3)`, `substr(a, 2, 3)`", "position and length are literals, and no BIGINT",
-         _plain(texts.part), 2, 3),
-        ("concat", "`concat(a, b)`, `a || b`", "", _plain(texts.concatenated), 1, None),
-        ("replace", "`replace(a, 'b', 'c')`", "the last two are literals", _plain(texts.replaced), 2, 3),
-        ("startswith endswith contains", "`{}(a, 'b')`", "the second text is a literal", _named(texts.found), 2, 2),
+         _plain(text_functions.part), 2, 3),
+        ("concat", "`concat(a, b)`, `a || b`", "", _plain(text_functions.concatenated), 1, None),
+        ("replace", "`replace(a, 'b', 'c')`", "the last two are literals", _plain(text_functions.replaced), 2, 3),
+        ("startswith endswith contains", "`{}(a, 'b')`", "the second text is a literal",
+         _named(text_functions.found), 2, 2),
     )),
     **dict(_listed(
         TIMES,

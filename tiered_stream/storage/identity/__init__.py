@@ -9,6 +9,6 @@ Files that other packages import:
 
 Files of this package alone:
 
-- `google_auth`: access tokens by the package google-auth
+- `google_auth_library`: access tokens by the package google-auth
 - `token_request`: requests for access tokens, and the tokens
 """

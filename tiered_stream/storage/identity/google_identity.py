@@ -111,7 +111,7 @@ class GoogleIdentity:
             ConfigurationError: the package google-auth is missing, or the credentials lack a field.
         """
         if self.kind in BY_GOOGLE_AUTH:
-            from tiered_stream.storage.identity.google_auth import google_auth_tokens
+            from tiered_stream.storage.identity.google_auth_library import google_auth_tokens
 
             return google_auth_tokens(self.text, str(self), timeouts)
         if self.kind is Kind.MACHINE:
