@@ -11,7 +11,7 @@ from dataclasses import asdict
 import orjson
 import pytest
 
-from tests.observe.test_metrics import send_bytes
+from tests.observe.test_read_metrics import send_bytes
 from tests.rigs.stack.processes import wait_until
 from tiered_stream.model import TopicPartition
 from tiered_stream.observe.driver_log import BatchLog

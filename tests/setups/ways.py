@@ -181,7 +181,7 @@ WAYS: dict[str, Way] = {
     ),
     "login not asked for": Way(
         "Login where none is needed", f"`{_PROTOCOL}=SASL_PLAINTEXT`", _from(_login_unasked),
-        (f"set {_PROTOCOL} to PLAINTEXT",),
+        ("find out from the cluster's owner which address has SASL_PLAINTEXT",),
     ),
     "wrong mechanism": Way(
         "Wrong mechanism", "`kafka.sasl.mechanism=SCRAM-SHA-256`", _from(_mechanism),

@@ -26,6 +26,8 @@ from tests.rigs.stack.errors import StackError
 FOLDER = "TIERED_STREAM_TEST_SERVICES"
 """Environment variable that names the run's folder."""
 _SOCKET = "socket"
+_TAKEN, _AGAIN = "Address already in use", "-again"
+"""Text in a service's log if another process took one of its ports first; end of the folder of the second try."""
 
 Service = TypeVar("Service")
 Starter = Callable[[Path], AbstractContextManager[Service]]
@@ -56,6 +58,11 @@ def folder_of_run() -> Path:
     if folder is None:
         raise StackError(f"{FOLDER} is not set: services are shared within a run of pytest only")
     return Path(folder)
+
+
+def _notes(error: BaseException) -> list[str]:
+    """Return the notes of an error, which have the ends of log files."""
+    return getattr(error, "__notes__", [])
 
 
 class ServicesOfRun:
@@ -92,7 +99,7 @@ class ServicesOfRun:
             try:
                 connection.send(self._found(connection.recv()).result())
             except (StackError, OSError, AssertionError, TypeError, subprocess.SubprocessError) as error:
-                connection.send(StackError(f"{type(error).__name__}: {error}"))
+                connection.send(StackError("\n".join([f"{type(error).__name__}: {error}", *_notes(error)])))
 
     def _found(self, starter: Starter[Any]) -> Future[Any]:
         with self._lock:
@@ -120,7 +127,10 @@ class _Running:
         except BaseException as error:
             if self.service.done():
                 raise
-            self.service.set_exception(error)
+            if any(_TAKEN in note for note in _notes(error)) and not folder.name.endswith(_AGAIN):
+                self._run(starter, folder.with_name(folder.name + _AGAIN))
+            else:
+                self.service.set_exception(error)
 
     def stop(self) -> None:
         self._ends.set()
