@@ -22,7 +22,8 @@ from conf.pack import ROOT, VERSION, needed, run
 ENTRY = "tiered_stream.gateway"
 PARTS = (
     "broker", "gateway", "locate", "observe", "options", "process", "records", "storage",
-    "__init__.py", "errors.py", "extras.py", "kerberos_codes.py", "data_limits.py", "model.py", "timed_http.py", "py.typed",
+    "__init__.py", "data_limits.py", "errors.py", "extras.py", "kerberos_codes.py", "model.py", "timed_http.py",
+    "py.typed",
 )  # fmt: skip
 """Parts of the package that a gateway imports."""
 PACKAGES = (
