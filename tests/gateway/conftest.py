@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
-    """Run a test that is a coroutine in an event loop of its own."""
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in an event loop of its own.
+
+    The result is None for other tests. With any other result, pytest would not run them.
+    """
     test = pyfuncitem.obj
     if not inspect.iscoroutinefunction(test):
-        return False
+        return None
 
     async def run() -> None:
         async with asyncio.timeout(600):
