@@ -223,6 +223,14 @@ def test_room_is_made_for_rows_that_take_more_than_those_before() -> None:
     assert decoded(kind, [orjson.dumps(row) for row in rows]) == (rows, {})
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_nulls_that_need_more_room_than_there_is_leave_the_next_column_alone(rows: int) -> None:
+    kind = pa.struct([("nulls", pa.list_(pa.field("element", pa.int64()))), ("next", pa.int64())])
+    for size in range(40):
+        given = [{"next": 5, "nulls": [None] * size}] * rows
+        assert decoded(kind, [orjson.dumps(row) for row in given]) == (given, {})
+
+
 @pytest.mark.parametrize(
     ("kind", "fits", "huge"),
     [
