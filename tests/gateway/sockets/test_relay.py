@@ -493,13 +493,21 @@ async def test_small_requests_of_others_need_no_login() -> None:
         assert await received(ends.broker) == metadata_request(1)
 
 
-async def test_a_frame_that_never_ends_loses_its_memory_to_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+async def asks_for_no_locations(head: RequestHead, content: bytes, recent_work: RecentWork) -> LocationRequest | None:
+    return None
+
+
+@pytest.mark.parametrize("lacks", ["its end", "a broker that reads it"])
+async def test_a_frame_that_stands_still_loses_its_memory_to_another_one(
+    monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
     monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 0.1)
     memory = FrameMemory(256 << 20)
 
     async with relayed(memory=memory) as ends:
-        unfinished = frame(location_fetch({0: (1, 2)}).ljust(4 << 20, b"\0"))[:-1]
-        ends.client.writer.write(unfinished)
+        monkeypatch.setattr(ends.locations, "decode", asks_for_no_locations)
+        content = frame(location_fetch({0: (1, 2)}).ljust(4 << 20, b"\0"))
+        ends.client.writer.write(content[:-1] if lacks == "its end" else content)
         while not memory.used:
             await asyncio.sleep(0)
         async with memory.reserve(asyncio.get_running_loop().create_future(), 120 << 20) as other:
