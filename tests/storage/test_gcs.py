@@ -68,12 +68,29 @@ FEDERATED = {
     "subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "credential_source": {"file": "/nonexistent"},
 }  # fmt: skip
 
+OF_AWS = FEDERATED | {
+    "subject_token_type": "urn:ietf:params:aws:token-type:aws4_request",
+    "credential_source": {
+        "environment_id": "aws1",
+        "regional_cred_verification_url": "https://sts.{region}.amazonaws.com?Action=GetCallerIdentity&Version=2011-06-15",
+    },
+}
 
-def test_federated_credentials_without_their_token_are_named_and_cannot_sign(tmp_path: Path) -> None:
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [(FEDERATED, "google-auth reports "), (OF_AWS, "the connection broke ")],
+    ids=["no file", "no token service"],
+)
+def test_federated_credentials_without_their_token_are_named_and_cannot_sign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: Mapping[str, object], why: str
+) -> None:
+    for name in ("AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "made-up")
     path = tmp_path / "federated"
-    path.write_text(json.dumps(FEDERATED))
+    path.write_text(json.dumps(document))
     store = open_store(StorageOptions(uri="gs://bucket/p", gcs_credentials_path=str(path)))
-    with pytest.raises(StorageAccessError, match=rf"type external_account in {path}: google-auth reports .*check the"):
+    with pytest.raises(StorageAccessError, match=rf"type external_account in {path}: {why}.*check the"):
         store.get("key", ByteRange(0, 1))
     assert store.signed_url("key", 60) is None
 

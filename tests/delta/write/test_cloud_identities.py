@@ -235,7 +235,8 @@ def google_environments(elsewhere: str, folder: Path) -> dict[str, dict[str, str
     other = service_account(folder, "env")
     return {
         "nothing": {}, "credentials": {"GOOGLE_APPLICATION_CREDENTIALS": other},
-        "path": {"GOOGLE_SERVICE_ACCOUNT": other}, "account": {"SERVICE_ACCOUNT": ""},
+        "path": {"GOOGLE_SERVICE_ACCOUNT": other}, "long path": {"GOOGLE_SERVICE_ACCOUNT_PATH": other},
+        "account": {"SERVICE_ACCOUNT": ""},
         "text": {"GOOGLE_SERVICE_ACCOUNT_KEY": Path(other).read_text()}, "token": {"GOOGLE_BEARER_TOKEN": "env"},
         "libraries": {
             "GOOGLE_BASE_URL": elsewhere, "GOOGLE_BUCKET": "env", "GOOGLE_SKIP_SIGNATURE": "true",
@@ -262,29 +263,27 @@ def test_without_credentials_both_libraries_use_googles_default(
 
 
 _PATH, _TEXT, _TOKEN = "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_BEARER_TOKEN"
+_LONG_PATH = "GOOGLE_SERVICE_ACCOUNT_PATH"
+GOOGLE_ENVIRONMENTS = ("nothing", "credentials", "path", "long path", "account", "text", "token", "libraries", "home")
 REFUSED_BY_OBSTORE = {
     "key file": {"text": _TEXT, "token": _TOKEN},
-    "key": {"path": _PATH, "account": "SERVICE_ACCOUNT", "token": _TOKEN},
-    "federated": {"path": _PATH, "account": "SERVICE_ACCOUNT", "text": _TEXT},
-    "machine": {"path": _PATH, "account": "SERVICE_ACCOUNT", "text": _TEXT},
-    "nobody": {"path": _PATH, "account": "SERVICE_ACCOUNT"},
+    "key": {"path": _PATH, "long path": _LONG_PATH, "account": "SERVICE_ACCOUNT", "token": _TOKEN},
+    "federated": {"path": _PATH, "long path": _LONG_PATH, "account": "SERVICE_ACCOUNT", "text": _TEXT},
+    "machine": {"path": _PATH, "long path": _LONG_PATH, "account": "SERVICE_ACCOUNT", "text": _TEXT},
+    "nobody": {"path": _PATH, "long path": _LONG_PATH, "account": "SERVICE_ACCOUNT"},
 }
 REFUSED_BY_DELTALAKE_TOO = {
-    "key file": {}, "key": {"path": _PATH}, "nobody": {"path": _PATH},
-    "federated": dict.fromkeys(
-        ("nothing", "credentials", "path", "account", "text", "token", "libraries", "home"), "external_account"
-    ),
+    "key file": {}, "key": {"path": _PATH, "long path": _LONG_PATH}, "nobody": {"path": _PATH, "long path": _LONG_PATH},
+    "federated": dict.fromkeys(GOOGLE_ENVIRONMENTS, "external_account"),
     "machine": {
-        "path": _PATH, "text": _TEXT, "credentials": "GOOGLE_APPLICATION_CREDENTIALS",
+        "path": _PATH, "long path": _LONG_PATH, "text": _TEXT, "credentials": "GOOGLE_APPLICATION_CREDENTIALS",
         "home": "application_default_credentials.json",
     },
 }  # fmt: skip
 """Variables and files that no setting of each library overrides, by given identity and environment."""
 
 
-@pytest.mark.parametrize(
-    "environment", ["nothing", "credentials", "path", "account", "text", "token", "libraries", "home"]
-)
+@pytest.mark.parametrize("environment", GOOGLE_ENVIRONMENTS)
 @pytest.mark.parametrize("given", ["key file", "key", "federated", "machine", "nobody"])
 def test_obstore_and_deltalake_use_the_given_identity_of_googles(
     cloud: CloudServices, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str, environment: str
