@@ -14,10 +14,19 @@ GIVEN = {
     "dfs.ha.namenodes.Both": "nn1,nn2",
     "dfs.namenode.rpc-address.Both.nn1": "one:8020",
     "dfs.namenode.rpc-address.Both.nn2": "two:8020",
-    "dfs.client.failover.max.attempts": "15",
+    "dfs.client.failover.proxy.provider.Both": "ConfiguredFailoverProxyProvider",
+    "dfs.client.failover.random.order": "true",
+    "dfs.client.failover.resolve-needed.Both": "true",
+    "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
+    "dfs.client.use.datanode.hostname": "true",
+    "dfs.data.transfer.protection": "privacy",
+    "hadoop.security.authentication": "kerberos",
+    "hadoop.security.key.provider.path": "kms://https@keys:9600/kms",
     "dfs.replication": "2",
-    "fs.s3a.secret.key": "not-for-hdfs",
+    "dfs.blocksize": "64m",
+    "fs.permissions.umask-mode": "027",
 }
+OTHERS = {"dfs.client.failover.max.attempts": "15", "fs.s3a.secret.key": "not-for-hdfs"}
 
 
 def session(given: dict[str, str]) -> HdfsStore:
@@ -25,10 +34,9 @@ def session(given: dict[str, str]) -> HdfsStore:
 
 
 def test_tasks_get_the_settings_that_the_client_follows_and_no_others() -> None:
-    storage, why_not = session(GIVEN).find(TableStorage())
+    storage, why_not = session(GIVEN | OTHERS).find(TableStorage())
     assert why_not is None
-    followed = {name: GIVEN[name] for name in GIVEN if name.startswith(("fs.def", "dfs.ha", "dfs.name", "dfs.repl"))}
-    assert json.loads(storage.hdfs_settings or "") == followed
+    assert json.loads(storage.hdfs_settings or "") == GIVEN
 
 
 def test_a_umask_that_tasks_cannot_follow_leaves_the_table_to_the_spark_lane() -> None:

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from tests.rigs.stack.spark import configured
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
-from tiered_stream.delta.schema.row_schema import check_times
+from tiered_stream.delta.schema.row_schema import check_times, time_zone
 from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE, sql_columns, sql_name, sql_text, sql_type
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import ConfigurationError
@@ -56,6 +56,11 @@ def test_a_table_that_spark_makes_has_instants_whatever_the_session_says(spark: 
 
 def field(name: str, kind: Any) -> dict[str, Any]:
     return {"name": name, "type": kind, "nullable": True, "metadata": {}}
+
+
+def test_times_without_a_zone_are_in_that_of_the_session(spark: SparkSession) -> None:
+    with configured(spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
+        assert time_zone(spark) == "Asia/Tokyo"
 
 
 def test_a_column_of_the_other_kind_of_time_is_refused_at_any_depth() -> None:
