@@ -20,6 +20,7 @@ from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, PartFormat
 from tiered_stream.formats.rows.row_steps import RowQuery
 from tiered_stream.formats.rows.table_rules import TableRules, TextLimit
 from tiered_stream.formats.sql.parser import parse_query
+from tiered_stream.records.arrow import record_schema
 
 TEXT = PartFormat(Format.STRING, kind=pa.string())
 KEPT = (("offset", "kafka_offset"),)
@@ -254,5 +255,8 @@ def test_what_rows_are_travels_as_text_without_the_registrys_password() -> None:
 
 
 def test_records_as_they_are_are_plain() -> None:
-    assert plain_rows(True).is_plain and plain_rows(False).is_plain
+    for include_headers in (True, False):
+        plain = plain_rows(include_headers)
+        assert plain.is_plain
+        assert plain.written.names == record_schema(include_headers).names
     assert not RowFormat(KEPT).is_plain and not RowFormat((), value=TEXT).is_plain

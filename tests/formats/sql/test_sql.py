@@ -138,6 +138,21 @@ def test_what_is_not_on_the_list_is_refused_by_name(select: str, said: str) -> N
 
 
 @pytest.mark.parametrize(
+    "word",
+    [
+        "current_catalog", "current_database", "current_date", "current_path", "current_role", "current_schema",
+        "current_time", "current_timestamp", "Current_User", "localtime", "localtimestamp", "session_user",
+        "system_user", "user",
+    ],
+)  # fmt: skip
+def test_a_word_that_may_be_a_call_for_spark_is_a_column_only_in_back_quotes(word: str) -> None:
+    row = pa.RecordBatch.from_pylist([{word: 7}])
+    assert selected(f"`{word}` AS x", row, "UTC").column(0).to_pylist() == [7]
+    with pytest.raises(ConfigurationError, match=f"'{word}' is not expected. Write a name in back quotes"):
+        selected(f"{word} AS x", row, "UTC")
+
+
+@pytest.mark.parametrize(
     ("text", "meant"),
     [
         ("a = b LIKE 'x%'", "(a = b) LIKE 'x%'"), ("b = c < d", "(b = c) < d"), ("b <> c IN (d)", "(b <> c) IN (d)"),
