@@ -56,15 +56,17 @@ def test_dead_letters_are_counted_and_their_tables_named(driver: tuple[str, Quer
     metrics.add(batch("clean", 1, 0, (LandedRows("clean", 1500),)))
     for tables in ((LandedRows("a", 1497, 2, "s3a://lake/dead"), LandedRows("b", 0, 1, "s3a://lake/other")),) * 2:
         metrics.add(batch("typed", 1, 0, tables))
+    metrics.add(batch("aside", 1, 0, (LandedRows("a", 9, 1, "s3a://lake/dead"),)))
     code, shown = watch(address, "--once")
     rows = {cells[0]: cells[3] for line in shown.splitlines() if len(cells := line.replace("│", " ").split()) > 8}
     assert (code, rows["clean"], rows["typed"]) == (0, "0", "6")
-    assert shown.splitlines()[-2:] == [
+    assert shown.splitlines()[-3:] == [
+        "aside: 1 dead letter in s3a://lake/dead",
         "typed: 4 dead letters in s3a://lake/dead",
         "typed: 2 dead letters in s3a://lake/other",
     ]
     _, text = watch(address, "--once", "--json")
-    assert [json.loads(line)["dead_letters"] for line in text.splitlines()] == [0, 6]
+    assert [json.loads(line)["dead_letters"] for line in text.splitlines()] == [1, 0, 6]
 
 
 def test_for_programs_there_is_a_line_of_json_for_each_query(driver: tuple[str, QueryMetrics]) -> None:

@@ -66,7 +66,7 @@ def test_a_missing_bucket_is_not_left_to_the_other_lane(spark: SparkSession, tmp
 
 def test_the_spark_lane_says_which_connector_is_missing(spark: SparkSession, tmp_path: Path, cloud: Cloud) -> None:
     place = f"{cloud.scheme}://contract/t"
-    says = "Write abfss://" if cloud.scheme == "az" else "gcs-connector"
+    says = "knows no az://. Write abfss://" if cloud.scheme == "az" else "gcs-connector"
     with pytest.raises(ConfigurationError, match=f"out of Spark's reach: .*{says}"):
         land(spark, options=options(given=cloud.settings()), table=place, checkpoint=str(tmp_path), lane="spark")
 
