@@ -260,9 +260,10 @@ class SegmentsLeftOut:
             return
 
     def _has_access(self, refused: RemoteLogSegment) -> bool:
-        """Return whether the storage returns an object of a segment other than `refused`; the first result is kept.
+        """Return whether the storage can be read at all, so that its refusal concerns the one segment `refused` only.
 
-        If there is no other segment, return whether the storage returns the log of `refused`.
+        Indexes of other segments are requested, or the log of `refused` if there is no other segment. Later calls
+        return the result of the first one.
         """
         return self._access_check.get(None, lambda: self._gives_another(refused))
 

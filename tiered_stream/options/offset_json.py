@@ -108,7 +108,7 @@ class StreamOffsets(dict[TopicPartition, int]):
 
 
 def notes_of(offsets: PartitionOffsets) -> Notes:
-    """Return the notes of `offsets`; a mapping that is not `StreamOffsets` has none."""
+    """Return the notes about the stream that `offsets` have, or empty notes if `offsets` are not `StreamOffsets`."""
     return offsets.notes if isinstance(offsets, StreamOffsets) else _NO_NOTES
 
 

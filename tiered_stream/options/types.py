@@ -278,7 +278,11 @@ def topics(value: str) -> tuple[str, ...]:
 
 
 def columns(value: str) -> tuple[str, ...]:
-    """Parse a comma-separated list of the source's columns (`COLUMNS`), each at most once."""
+    """Return the names in a comma-separated list of the source's columns (`COLUMNS`), in the order of the list.
+
+    Raises:
+        ValueError: a name is unknown, or is there twice.
+    """
     names = tuple(name.strip() for name in value.split(","))
     if not set(names) <= set(COLUMNS) or len(set(names)) < len(names):
         raise ValueError(f"must name columns, each once, of {', '.join(COLUMNS)}")

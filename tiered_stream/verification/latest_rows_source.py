@@ -33,10 +33,10 @@ _READY_BYTES = 16 << 20
 
 
 class LatestRowsDataSource(DataSource):
-    """Spark data source of a table's rows in its topics; only `latest_comparison` uses it.
+    """Spark data source of the rows that a table's topics would be landed as; only `latest_comparison` uses it.
 
-    The columns are the table's columns that records have, and then `latest_rows.STAGED`: partition, offset, and whether
-    the record deletes the row of its key.
+    The columns are the table's columns that are decoded from records, and then `latest_rows.STAGED`: partition, offset,
+    and whether the record deletes the row of its key.
     """
 
     @classmethod

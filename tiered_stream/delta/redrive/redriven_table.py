@@ -105,10 +105,10 @@ class KeyedRows:
             )
 
     def known_at(self, staged: DataFrame, table: StructType) -> dict[str, str]:
-        """Return the names of helper columns, by the column of `table` that can have placeholders in `staged`.
+        """Return the name of a helper column for each column of `table` whose value a change record may lack.
 
-        A helper column says whether a row of the key knows the value of the column, and how new this row is
-        (`latest_rows.known_at`).
+        Such a record has a placeholder in place of the value. The helper column has the order of the key's newest row
+        that has the value itself (true, if no column orders the rows). It is null if no row has the value.
         """
         known = {name.lower() for name in staged.columns if self.has_placeholders}
         columns = StructType([each for each in table if each.name.lower() in known])

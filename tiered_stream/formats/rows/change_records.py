@@ -313,9 +313,13 @@ class ChangeRecords:
     def _with_deletes(
         self, deleted: pa.BooleanArray, is_delete: pa.BooleanArray, value: pa.StructArray, reasons: Reasons
     ) -> pa.BooleanArray:
-        """Return a boolean for each record: True if `deleted` or `is_delete` is True.
+        """Return a boolean for each record: True if the record deletes the row of its key.
 
-        Records with `is_delete` that lack the value of the ordering column are added to `reasons`.
+        Args:
+            deleted: True for records that were found to be deletes before.
+            is_delete: True for records whose change event is a delete.
+            value: the image of the row in each change event. If it lacks the ordering column of a delete, the record is
+                added to `reasons`.
         """
         is_delete = pc.fill_null(is_delete, False)
         for at in pc.indices_nonzero(pc.and_(is_delete, self._is_order_unknown(value))).to_pylist():

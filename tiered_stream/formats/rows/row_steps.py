@@ -169,7 +169,9 @@ class UserTransform:
         self._function: Callable[[pa.RecordBatch], pa.RecordBatch] = imported
 
     def schema(self, decoded: pa.Schema) -> pa.Schema:
-        """Call the function with an empty batch that has the columns `decoded`; return the columns of its result.
+        """Return the schema of what the user's function returns for decoded batches of the schema `decoded`.
+
+        The function is called once, with an empty batch.
 
         Raises:
             ConfigurationError: the function fails on the empty batch, or does not return a batch.

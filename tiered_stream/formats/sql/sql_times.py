@@ -109,8 +109,11 @@ def timestamp_of_micros(arg: Bound) -> Bound:
 def time_literal(text: str, kind: pa.DataType, zone_is_utc: bool) -> Bound:
     """Return the literal of the type `kind` (DATE or TIMESTAMP) that `text` states.
 
+    If `zone_is_utc` is true, the session's time zone is UTC, and a time without a zone is in UTC.
+
     Raises:
-        SqlTypeError: the text has another form, is not a valid date or time, or depends on the session's time zone.
+        SqlTypeError: the text has another form, or is not a valid date or time. Or it is a time without a zone, and the
+            session's time zone is not UTC.
     """
     match = _TIMESTAMP_TEXT.fullmatch(text) if kind == TIMESTAMP else None
     if match is not None and match[4] is None and not zone_is_utc:
