@@ -83,8 +83,8 @@ def columns_with_placeholders(columns: StructType, keys: Sequence[str], order_by
     """Return the names of helper columns, by the column whose type can have placeholders, except `keys` and `order_by`.
 
     The helper column has the order of the key's newest row that has a value in place of a placeholder (true, if no
-    column orders the rows). It is null if no row has one (`latest_rows.known_at`). The result is for rows that are not staged, because only staged files say which columns
-    have placeholders.
+    column orders the rows). It is null if no row has one (`latest_rows.known_at`). The result is for rows that are not
+    staged, because only staged files say which columns have placeholders.
     """
     others = {name.lower() for name in (*keys, order_by or "")}
     names = [each.name for each in columns if isinstance(each.dataType, _WITH_PLACEHOLDERS)]
