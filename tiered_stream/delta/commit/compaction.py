@@ -149,7 +149,7 @@ def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
     """
     # Imported late, because a driver whose tables are not compacted does not need these modules.
     from tiered_stream.delta.commit.deltalake_commit import NO_CHECKPOINT, open_table
-    from tiered_stream.delta.commit.deltalake_statistics import UnsafeTimes, find_odd_times, writer_properties
+    from tiered_stream.delta.commit.deltalake_statistics import UnsafeTimes, find_unsafe_times, writer_properties
 
     table = open_table(spec)
     if table is None:
@@ -159,7 +159,7 @@ def compact_crowded(spec: TableSpec, lock: Lock = nullcontext) -> None:
         return
     folder = open_folder(spec.uri, spec.storage)
     for partition, paths in _crowded(table, spec.target_bytes).items():
-        odd = find_odd_times(folder, paths)
+        odd = find_unsafe_times(folder, paths)
         if UnsafeTimes.NEED_VERSION_KEY in odd:
             log.warning(_NOT_COMPACTED, spec.uri, "".join(f", {name}={value}," for name, value in partition))
             continue

@@ -26,7 +26,7 @@ from tiered_stream.delta.commit.deltalake_commit import (
     DeltalakeTransaction,
     write_actions,
 )
-from tiered_stream.delta.commit.deltalake_statistics import UnsafeTimes, find_odd_times, writer_properties
+from tiered_stream.delta.commit.deltalake_statistics import UnsafeTimes, find_unsafe_times, writer_properties
 from tiered_stream.delta.commit.merge import UNORDERED_KEY, MergeClauses, MergedTable, unordered_error
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
 from tiered_stream.delta.requirements.lane import table_rules
@@ -64,7 +64,7 @@ class DeltalakeMergedTable:
     by_spark: bool
     searched: set[str] = field(default_factory=set)
     """Files of the table that were searched for odd dates and times (`UnsafeTimes`)."""
-    odd_times: UnsafeTimes = UnsafeTimes.NONE
+    unsafe_times: UnsafeTimes = UnsafeTimes.NONE
     """Odd dates and times of these files, and of the rows that were merged."""
 
     def prepare(self) -> None:
@@ -142,10 +142,10 @@ class DeltalakeMerge:
         if not any(_has_days_or_times(each.type) for each in arrow_schema(_schema(self.state))):
             return True
         paths = {unquote(path) for path in self._transaction.paths()}
-        odd = of.odd_times | find_odd_times(folder, [*(paths - of.searched), *(file.path for file in files)])
+        odd = of.unsafe_times | find_unsafe_times(folder, [*(paths - of.searched), *(file.path for file in files)])
         if UnsafeTimes.NEED_VERSION_KEY in odd:
             raise _SparkNeededError("there are dates before 1582 or times before 1900")
-        of.searched, of.odd_times = paths, odd
+        of.searched, of.unsafe_times = paths, odd
         return UnsafeTimes.BEYOND_YEARS not in odd
 
 

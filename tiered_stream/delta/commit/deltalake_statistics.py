@@ -91,15 +91,15 @@ class UnsafeTimes(Flag):
     """A value may be outside of the years 1 to 9999."""
 
 
-def find_odd_times(folder: fs.FileSystem, paths: Iterable[str]) -> UnsafeTimes:
+def find_unsafe_times(folder: fs.FileSystem, paths: Iterable[str]) -> UnsafeTimes:
     """Return which kinds of odd dates and times the Parquet files may have, by the bounds in their footers.
 
     `paths` are relative to `folder`. Raises OSError if a file cannot be read.
     """
-    return reduce(or_, (_odd_times(pq.read_metadata(path, filesystem=folder)) for path in paths), UnsafeTimes.NONE)
+    return reduce(or_, (_unsafe_times(pq.read_metadata(path, filesystem=folder)) for path in paths), UnsafeTimes.NONE)
 
 
-def _odd_times(file: pq.FileMetaData) -> UnsafeTimes:
+def _unsafe_times(file: pq.FileMetaData) -> UnsafeTimes:
     has_key = SPARK_VERSION_KEY.encode() in (file.metadata or {})
     groups = [file.row_group(number) for number in range(file.num_row_groups)]
     found = UnsafeTimes.NONE
