@@ -350,7 +350,8 @@ def check_landed(
         if partition in ranges and start < ranges[partition].end
     }
     ids = lookup.assignment().topic_ids
-    found = landed_before(TableLog(files), "it", checkpoint.query_id, wanted, ids, table.version())
+    commits = TableLog(files).newest_commits(table.version())
+    found = landed_before(commits, "it", checkpoint.query_id, wanted, ids)
     if found is None:
         return Result(True, "its newest commits have no offsets that this query is still to land")
     if checkpoint.is_committed or job.setting(ingest.ON_LANDED_OFFSETS) == ingest.LAND:

@@ -28,7 +28,7 @@ from tiered_stream.delta.checkpoint.query_tables import Landed
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.commit.landed_offsets import committed_ranges, landed_before, refuse_landed_before
 from tiered_stream.delta.commit.open_table import OpenTable
-from tiered_stream.delta.commit.table_log import TableLog
+from tiered_stream.delta.commit.table_log import QueryCommit, TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, UncertainCommitError, commit_metadata
 from tiered_stream.delta.requirements.lane import TableDescription, case_mismatch, check_fit
 from tiered_stream.delta.schema.row_schema import joined_columns, with_day
@@ -256,10 +256,13 @@ class TableCommits:
         """
         if self._compared or not files or self.planned.spec.keys:
             return
-        own = (commit for commit in self._log.newest_commits(newest) if commit.query_id == query_id)
-        if not any(committed_ranges(commit.metadata) for commit in own):
-            ids = {topic: topic_id for file in files for topic, topic_id in file.topic_ids.items()}
-            found = landed_before(self._log, self._name, query_id, offset_ranges(files), ids, newest)
+        commits: list[QueryCommit] = []
+        for commit in self._log.newest_commits(newest):
+            if commit.query_id == query_id and committed_ranges(commit.metadata):
+                break
+            commits.append(commit)
+        else:
+            found = landed_before(commits, self._name, query_id, offset_ranges(files), self._topic_ids or {})
             refuse_landed_before(found, fail=not self.planned.spec.lands_again)
         self._compared = True
 

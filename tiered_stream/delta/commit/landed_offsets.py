@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 import orjson
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.commit.table_log import TableLog, committed_topic_ids
+from tiered_stream.delta.commit.table_log import QueryCommit, committed_topic_ids
 from tiered_stream.delta.settings.ingest_settings import LAND, ON_LANDED_OFFSETS
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
@@ -116,16 +116,16 @@ def refuse_landed_before(found: LandedBefore | None, *, fail: bool) -> None:
 
 
 def landed_before(
-    table: TableLog,
+    commits: Iterable[QueryCommit],
     name: str,
     query_id: str | None,
     wanted: PartitionRanges,
     topic_ids: Mapping[str, UUID],
-    newest: int,
 ) -> LandedBefore | None:
-    """Search the table's newest commits up to version `newest` for offsets in `wanted` that another query has landed.
+    """Search commits of a table for offsets in `wanted` that another query has landed.
 
     Args:
+        commits: newest commits in the table's log (`TableLog.newest_commits`).
         name: the table, for the text.
         query_id: the query that is about to land the offsets `wanted`; None: it has no id yet.
         topic_ids: ids of the topics, as far as they are known. Topics with other ids in a commit do not count.
@@ -136,7 +136,7 @@ def landed_before(
     """
     others = [
         (commit, ranges)
-        for commit in table.newest_commits(newest)
+        for commit in commits
         if commit.query_id != query_id and (ranges := _of_same_topics(commit.metadata, topic_ids))
     ]
     queries = {commit.query_id for commit, ranges in others if _in_both(wanted, ranges)}

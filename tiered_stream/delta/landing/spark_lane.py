@@ -169,7 +169,7 @@ class SparkLane:
                 opened = DeltaSparkTable(self.spark, self.address).begin()
                 if opened.last_batch(transaction) is None:
                     name, newest = f"the table {self.address}", opened.state.version
-                    found = landed_before(log, name, transaction, offsets.ranges, ids, newest)
+                    found = landed_before(log.newest_commits(newest), name, transaction, offsets.ranges, ids)
                     refuse_landed_before(found, fail=not self.spec.lands_again)
                 log = None
             return {"userMetadata": commit_metadata(offsets.ranges, ids)}
