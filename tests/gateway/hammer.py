@@ -15,6 +15,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from tests.gateway.requests import location_fetch, read, read_located, receive, request
 from tiered_stream.broker.wire.location_messages import decode_segments
 from tiered_stream.gateway.protocol.frames import frame
+from tiered_stream.model import NO_TOPIC_ID, TopicPartition
 
 
 @dataclass
@@ -87,7 +88,8 @@ class Client:
             return
         start, end = self._wanted
         expected = [(max(start, low), min(end, high)) for low, high in self._expected if low < end and high > start]
-        found = [(each.start_offset, each.end_offset) for each in decode_segments(answer.remote_log_segments or b"\1")]
+        named = decode_segments(answer.remote_log_segments or b"\1", TopicPartition(self._topic, 0), NO_TOPIC_ID)
+        found = [(each.offsets.start, each.offsets.end) for each in named]
         self._tally.answered()
         # While other clients wait, a response may end after any segment, and says where.
         is_whole = found == expected and answer.located_end_offset == end

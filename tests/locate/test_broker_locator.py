@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from tests.broker.scripted import TOPIC_ID, MetadataRequest, ScriptedClient, answering, fetched, metadata
+from tests.broker.wire.segment_entries import encode_entries
 from tests.broker.wire.test_location_messages import segment
 from tests.locate.segments import segment_ends
 from tiered_stream.broker.wire.location_messages import (
@@ -19,7 +20,6 @@ from tiered_stream.broker.wire.location_messages import (
     LocatedPartition,
     LocationFetchRequest,
     LocationFetchResponse,
-    encode_segments,
 )
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, CorruptDataError
 from tiered_stream.locate.broker_locator import BrokerLocator
@@ -39,7 +39,7 @@ def located(*segments: Any, end: int = 1000, encoded: bytes | None = None, **oth
     (topic,) = answer.responses
     (partition,) = topic.partitions
     if encoded is None:
-        encoded = encode_segments(segments) if segments else b""
+        encoded = encode_entries(segments) if segments else b""
     named = replace(partition, remote_log_segments=encoded, located_end_offset=end)
     return replace(answer, responses=[replace(topic, partitions=[named])])
 
@@ -138,7 +138,7 @@ def test_an_answer_that_contradicts_itself_is_corrupt(entries: list[Any]) -> Non
 
 @pytest.mark.parametrize(
     ("encoded", "said"),
-    [(encode_segments([whole(0)])[:-3], "segment"), (encode_segments([]), "empty list")],
+    [(encode_entries([whole(0)])[:-3], "segment"), (encode_entries([]), "empty list")],
     ids=["cut", "empty"],
 )
 def test_an_answer_without_a_whole_list_of_segments_is_corrupt(encoded: bytes, said: str) -> None:
@@ -232,7 +232,7 @@ class Cluster:
             for first, last in pairwise(edges)
         ]  # fmt: skip
         return LocatedPartition(
-            wanted.partition, 0, 1000, 1000, 0, remote_log_segments=encode_segments(entries), located_end_offset=end
+            wanted.partition, 0, 1000, 1000, 0, remote_log_segments=encode_entries(entries), located_end_offset=end
         )
 
     def asked(self) -> int:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.location_fetch import LocationTerms, locate_segments
-from tiered_stream.broker.wire.location_messages import LocatedPartition, RemoteLogSegmentLocation, decode_segments
+from tiered_stream.broker.wire.location_messages import LocatedPartition, decode_segments
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
@@ -22,7 +22,6 @@ from tiered_stream.model import (
     OffsetRange,
     PartitionLocations,
     PartitionRanges,
-    RemoteLogSegment,
     SegmentLocation,
     TopicPartition,
     touching,
@@ -37,8 +36,6 @@ _MAX_ROUNDS = 10_000
 
 A response may locate only the beginning of an offset range. The next round then requests the rest of the range.
 """
-_OFFSETS_END = 1 << 63
-"""Exclusive upper bound of offsets, which are int64."""
 
 T = TypeVar("T")
 
@@ -307,7 +304,7 @@ def _cut_at(
 def _decode_locations(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:
     """Decode the segment locations `data` in the response for one partition."""
     try:
-        locations = tuple(_location(partition, topic_id, entry) for entry in decode_segments(data))
+        locations = tuple(decode_segments(data, partition, topic_id))
     except ValueError as error:
         raise CorruptDataError(f"{partition}: the broker's response describes a segment wrongly: {error}") from error
     if any(before.offsets.end > after.offsets.start for before, after in pairwise(locations)):
@@ -315,33 +312,3 @@ def _decode_locations(partition: TopicPartition, topic_id: UUID, data: bytes) ->
     if not locations:
         raise CorruptDataError(f"{partition}: the broker's response has an empty list of segments")
     return locations
-
-
-def _location(partition: TopicPartition, topic_id: UUID, entry: RemoteLogSegmentLocation) -> SegmentLocation:
-    """Return the location that a broker's entry describes. Raises ValueError if the entry contradicts itself."""
-    if entry.remote_log_segment_id is None:
-        raise ValueError("a segment without an id")
-    segment = RemoteLogSegment(
-        topic_partition=partition,
-        topic_id=topic_id,
-        segment_id=entry.remote_log_segment_id,
-        base_offset=entry.base_offset,
-        end_offset=entry.last_offset,
-        size=entry.size_in_bytes,
-        leader_epochs=entry.leader_epochs,
-        custom_metadata=entry.remote_log_segment_custom_metadata,
-    )
-    offsets = OffsetRange(entry.start_offset, entry.end_offset)
-    byte_range = ByteRange(entry.start_position, entry.end_position)
-    inside = segment.base_offset <= offsets.start < offsets.end <= segment.end_offset + 1 < _OFFSETS_END
-    if not inside or byte_range.end > segment.size:
-        raise ValueError(f"segment {segment.segment_id}: {offsets}, {byte_range}")
-    return SegmentLocation(
-        segment,
-        offsets,
-        byte_range,
-        entry.aborted_transactions,
-        entry.signed_remote_log_segment_location,
-        entry.storage_format_version,
-        (entry.following_offset_min, entry.following_offset_max) if entry.following_offset_min >= 0 else None,
-    )

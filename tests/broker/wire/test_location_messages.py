@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
+from tests.broker.wire.segment_entries import SegmentEntry, encode_entries
 from tests.rigs.stack.produce import RawProducer
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.topics import create_tiered_topic
@@ -24,11 +25,10 @@ from tiered_stream.broker.wire.location_messages import (
     LocatedPartition,
     LocationFetchRequest,
     LocationFetchResponse,
-    RemoteLogSegmentLocation,
     decode_segments,
     encode_segments,
 )
-from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.model import AbortedTransaction, ByteRange, LeaderEpoch, OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.records.flexible_versions import Reader
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tests.rigs.stack.tiered_stack import TieredStack
 
 TOPIC_ID = UUID(int=5)
+PARTITION = TopicPartition("t", 0)
 
 
 def segment(number: int = 0, **others: Any) -> Any:
@@ -56,34 +57,42 @@ def segment(number: int = 0, **others: Any) -> Any:
         "leader_epochs": [(0, 0), (3, 50)],
         "aborted_transactions": [(7, 20, 30)],
     }
-    return RemoteLogSegmentLocation(**{**fields, **others})
+    return SegmentEntry(**{**fields, **others})
+
+
+def decoded(data: bytes) -> list[SegmentLocation]:
+    return decode_segments(data, PARTITION, TOPIC_ID)
 
 
 def test_segments_come_out_as_they_went_in() -> None:
     nothing = {"remote_log_segment_custom_metadata": None, "signed_remote_log_segment_location": None}
-    data = encode_segments([segment(), segment(1, **nothing, leader_epochs=[], aborted_transactions=[])])
-    first, second = decode_segments(data)
-    assert (first.remote_log_segment_id, first.remote_log_segment_custom_metadata) == (UUID(int=1), b"custom")
-    assert (first.start_offset, first.end_offset, first.start_position, first.end_position) == (10, 90, 100, 900)
-    assert [(each.epoch, each.start_offset) for each in first.leader_epochs] == [(0, 0), (3, 50)]
-    (aborted,) = first.aborted_transactions
-    assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (7, 20, 30)
-    assert second.signed_remote_log_segment_location is None and second.remote_log_segment_custom_metadata is None
+    unknown = {"following_offset_min": -1, "following_offset_max": -1}
+    data = encode_entries([segment(), segment(1, **nothing, **unknown, leader_epochs=[], aborted_transactions=[])])
+    first, second = decoded(data)
+    assert (first.segment.segment_id, first.segment.custom_metadata) == (UUID(int=1), b"custom")
+    assert (first.segment.topic_partition, first.segment.topic_id) == (PARTITION, TOPIC_ID)
+    assert (first.segment.offsets, first.segment.size) == (OffsetRange(0, 100), 1_000)
+    assert (first.offsets, first.bytes, first.following) == (OffsetRange(10, 90), ByteRange(100, 900), (90, 95))
+    assert first.segment.leader_epochs == (LeaderEpoch(0, 0), LeaderEpoch(3, 50))
+    assert first.aborted_transactions == (AbortedTransaction(7, 20, 30),)
+    assert (first.signed_url, first.storage_format) == ("https://storage/log?signature", "ApacheKafkaV1")
+    assert (second.signed_url, second.segment.custom_metadata, second.following) == (None, None, None)
+    assert encode_segments([first, second]) == data
 
 
 def test_segments_cut_anywhere_or_with_more_behind_are_refused() -> None:
-    data = encode_segments([segment(), segment(1)])
+    data = encode_entries([segment(), segment(1)])
     for end in range(len(data)):
         with pytest.raises(ValueError, match="segments|malformed"):
-            decode_segments(data[:end])
+            decoded(data[:end])
     with pytest.raises(ValueError, match="segments"):
-        decode_segments(data + b"\0")
+        decoded(data + b"\0")
 
 
 @given(st.binary(max_size=400))
 def test_any_bytes_are_segments_or_a_value_error(data: bytes) -> None:
     try:
-        assert isinstance(decode_segments(data), list)
+        assert isinstance(decoded(data), list)
     except ValueError:
         pass
 
@@ -99,7 +108,7 @@ def test_any_bytes_are_an_answer_or_a_value_error(data: bytes) -> None:
 
 def test_a_count_that_the_bytes_cannot_hold_is_refused() -> None:
     with pytest.raises(ValueError, match="268435454 items in 10 bytes"):
-        decode_segments(b"\xff\xff\xff\x7f" + bytes(10))
+        decoded(b"\xff\xff\xff\x7f" + bytes(10))
 
 
 def plain(**others: Any) -> Any:
@@ -120,7 +129,7 @@ def answer(version: int, *partitions: Any) -> LocationFetchResponse:
 
 @pytest.mark.parametrize("version", range(13, 18))
 def test_an_answer_with_segments_is_read_as_it_was_written(version: int) -> None:
-    data = encode_segments([segment()])
+    data = encode_entries([segment()])
     response = answer(version, plain(), plain(partition_index=3))
     (topic,) = response.responses
     named = [replace(topic.partitions[0], remote_log_segments=data, located_end_offset=90), topic.partitions[1]]

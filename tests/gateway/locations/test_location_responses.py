@@ -22,7 +22,7 @@ from tiered_stream.gateway.locations import location_responses
 from tiered_stream.gateway.locations.location_responses import LocationResponses
 from tiered_stream.gateway.locations.signing import LocationSigner, SignedLocation
 from tiered_stream.gateway.locations.tiered_segments import TieredSegments
-from tiered_stream.gateway.protocol.authorization import ReadablePartition
+from tiered_stream.gateway.protocol.authorization import PartitionResponse, ReadablePartition
 from tiered_stream.gateway.protocol.location_requests import TopicIdPartition
 from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
@@ -86,11 +86,16 @@ def answers(segments: Segments, metrics: GatewayMetrics, kept_bytes: int = 1 << 
     return LocationResponses(cast(TieredSegments, segments), nobody, kept_bytes, metrics)
 
 
+def decoded(response: PartitionResponse) -> list[SegmentLocation]:
+    """The segments that a response names."""
+    return decode_segments(response.segments or b"\x01", TopicPartition("orders", 3), TOPIC_ID)
+
+
 def named(made: LocationResponses) -> list[int]:
     """The first offsets of the segments that an answer names; it must be complete."""
     (answer,) = made.locate(REQUEST, READABLE).values()
     assert answer.located_end == 30
-    return [each.start_offset for each in decode_segments(answer.segments or b"\x01")]
+    return [each.offsets.start for each in decoded(answer)]
 
 
 def test_an_answer_is_kept_for_the_next_request() -> None:
@@ -180,14 +185,14 @@ def test_an_answer_names_no_more_and_asks_no_more_of_the_storage_than_it_may_and
     segments.bytes = ByteRange(0, LARGE)
     made = answers(segments, GatewayMetrics())
     (answer,) = made.locate(WITH_PARTS_OF_A_BYTE, [ReadablePartition(WHERE, 0, 1_000_000, 1_000_000)]).values()
-    named = decode_segments(answer.segments or b"")
+    named = decoded(answer)
     assert len(named) <= 1_000 + 64 and segments.requests < 2_000
-    assert named[0].start_offset == 0 and named[-1].end_offset == answer.located_end < 1_000_000
-    assert all(before.end_offset == after.start_offset for before, after in pairwise(named))
+    assert named[0].offsets.start == 0 and named[-1].offsets.end == answer.located_end < 1_000_000
+    assert all(before.offsets.end == after.offsets.start for before, after in pairwise(named))
     (rest,) = made.locate(
         WITH_PARTS_OF_A_BYTE, [ReadablePartition(WHERE, answer.located_end, 1_000_000, 1_000_000)]
     ).values()
-    assert decode_segments(rest.segments or b"")[0].start_offset == answer.located_end
+    assert decoded(rest)[0].offsets.start == answer.located_end
 
 
 def test_an_answer_ends_where_its_bytes_do() -> None:
@@ -229,7 +234,5 @@ def test_a_response_is_given_out_as_long_as_each_of_its_locations_is(monkeypatch
     responses = LocationResponses(cast(TieredSegments, Segments()), signer, 1 << 20, GatewayMetrics())
     for second in range(100):
         now[0] = second * 0.9
-        found = responses.locate(REQUEST, READABLE)[WHERE].segments
-        assert found is not None
-        urls = {each.signed_remote_log_segment_location for each in decode_segments(found)}
+        urls = {each.signed_url for each in decoded(responses.locate(REQUEST, READABLE)[WHERE])}
         assert urls == {f"https://storage/{now[0] // 10 * 10}"}

@@ -15,7 +15,7 @@ not in the KIPs.
     FetchRequest, partition
         1248  RemoteLogSegmentEndOffset *         int64, exclusive
     FetchResponse, partition
-        1248  RemoteLogSegments                   array of structs, see `RemoteLogSegmentLocation`
+        1248  RemoteLogSegments                   array of structs, see `_encode_segment`
         1249  LocatedEndOffset *                  int64, exclusive: an offset below it that is in no segment is not
                                                   tiered; for offsets from it on, send another request
 
@@ -28,13 +28,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import starmap
 from struct import Struct
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from tiered_stream.broker.wire.kafka_python import OwnRequest
-from tiered_stream.model import AbortedTransaction, LeaderEpoch
+from tiered_stream.model import (
+    AbortedTransaction,
+    ByteRange,
+    LeaderEpoch,
+    OffsetRange,
+    RemoteLogSegment,
+    SegmentLocation,
+    TopicPartition,
+)
 from tiered_stream.records import flexible_versions as flexible
 
 LOCATION_FEATURE = "remote.log.segment.location"
@@ -82,90 +91,71 @@ _NO_RECORDS = flexible.compact_bytes(None) + _INT32.pack(-1) + flexible.compact_
 _LEADER_EPOCH = Struct(">iqx")
 _ABORTED_TRANSACTION = Struct(">qqqx")
 _SEGMENT_NUMBERS = Struct(">qqiqqiiqq")
+_NO_FOLLOWING = (-1, -1)
+_OFFSETS_END = 1 << 63
+"""Exclusive upper bound of offsets, which are int64."""
 _MIN_TOPIC_BYTES = 16 + 1 + len(flexible.NO_TAGS)
 _MIN_SEGMENT_BYTES = 16 + 3 + _SEGMENT_NUMBERS.size + 2 + len(flexible.NO_TAGS)
 
 
-class RemoteLogSegmentLocation(NamedTuple):
-    """Part of a segment in a location response: an offset range, and the byte range that holds its records.
-
-    `base_offset` to `last_offset` (inclusive) are the segment's offsets, and `size_in_bytes` is the segment's size.
-    `start_offset` to `end_offset` (exclusive) are the part's offsets, `start_position` to `end_position` (exclusive)
-    the part's bytes. The batch after the part begins at an offset from `following_offset_min` to `following_offset_max`
-    (both inclusive); -1: unknown.
-
-    A tuple, because a frozen dataclass takes eight times as long to make, and there may be 100,000 of them.
-    """
-
-    remote_log_segment_id: UUID | None
-    remote_log_segment_custom_metadata: bytes | None
-    signed_remote_log_segment_location: str | None
-    storage_format_version: str
-    base_offset: int
-    last_offset: int
-    size_in_bytes: int
-    start_offset: int
-    end_offset: int
-    start_position: int
-    end_position: int
-    following_offset_min: int
-    following_offset_max: int
-    leader_epochs: tuple[LeaderEpoch, ...]
-    aborted_transactions: tuple[AbortedTransaction, ...]
-
-    def __repr__(self) -> str:
-        return f"RemoteLogSegmentLocation({self.remote_log_segment_id})"  # a signed location is a secret
+def encode_segments(locations: Sequence[SegmentLocation]) -> bytes:
+    """Encode segment locations as the value of tagged field 1248 of a partition in a Fetch response."""
+    return flexible.compact_array([_encode_segment(location) for location in locations])
 
 
-def encode_segments(segments: Sequence[RemoteLogSegmentLocation]) -> bytes:
-    """Encode segments as the value of tagged field 1248 of a partition in a Fetch response."""
-    return flexible.compact_array([_encode_segment(segment) for segment in segments])
-
-
-def _encode_segment(segment: RemoteLogSegmentLocation) -> bytes:
-    segment_id, custom_metadata, url, storage_format, *numbers, epochs, aborted = segment
+def _encode_segment(location: SegmentLocation) -> bytes:
+    segment, offsets, byte_range = location.segment, location.offsets, location.bytes
+    numbers = _SEGMENT_NUMBERS.pack(
+        segment.base_offset, segment.end_offset, segment.size, offsets.start, offsets.end,
+        byte_range.start, byte_range.end, *(location.following or _NO_FOLLOWING),
+    )  # fmt: skip
     return b"".join(
         (
-            flexible.uuid_bytes(segment_id),
-            flexible.compact_bytes(custom_metadata),
-            flexible.compact_string(url),
-            flexible.compact_string(storage_format),
-            _SEGMENT_NUMBERS.pack(*numbers),
-            flexible.compact_array([_LEADER_EPOCH.pack(*epoch) for epoch in epochs]),
-            flexible.compact_array([_ABORTED_TRANSACTION.pack(*transaction) for transaction in aborted]),
+            flexible.uuid_bytes(segment.segment_id),
+            flexible.compact_bytes(segment.custom_metadata),
+            flexible.compact_string(location.signed_url),
+            flexible.compact_string(location.storage_format),
+            numbers,
+            flexible.compact_array([_LEADER_EPOCH.pack(*epoch) for epoch in segment.leader_epochs]),
+            flexible.compact_array([_ABORTED_TRANSACTION.pack(*aborted) for aborted in location.aborted_transactions]),
             flexible.NO_TAGS,
         )
     )
 
 
-def decode_segments(data: bytes) -> list[RemoteLogSegmentLocation]:
-    """Decode the value of tagged field 1248 of a partition in a Fetch response. Inverse of `encode_segments`.
+def decode_segments(data: bytes, partition: TopicPartition, topic_id: UUID) -> list[SegmentLocation]:
+    """Decode the value of tagged field 1248 of `partition` in a Fetch response. Inverse of `encode_segments`.
 
     Raises:
-        ValueError: the bytes are malformed.
+        ValueError: the bytes are malformed, or a segment's fields contradict each other.
     """
     reader = flexible.Reader(data)
     try:
-        segments = reader.array(_MIN_SEGMENT_BYTES, _decode_segment)
+        locations = reader.array(_MIN_SEGMENT_BYTES, partial(_decode_segment, partition, topic_id))
     except ValueError as error:
-        raise ValueError(f"it breaks off or has a malformed field ({error})") from error
+        raise ValueError(f"it is malformed or contradicts itself ({error})") from error
     if reader.position != len(data):
         raise ValueError(f"{len(data)} bytes, {reader.position} of them are segments")
-    return segments
+    return locations
 
 
-def _decode_segment(reader: flexible.Reader) -> RemoteLogSegmentLocation:
-    values: list[Any] = [
-        reader.uuid(),
-        reader.compact_bytes(),
-        reader.nullable_string(),
-        reader.compact_string(),
-        *reader.unpack(_SEGMENT_NUMBERS),
-        tuple(starmap(LeaderEpoch, reader.structs(_LEADER_EPOCH))),
-        tuple(starmap(AbortedTransaction, reader.structs(_ABORTED_TRANSACTION))),
-    ]
+def _decode_segment(partition: TopicPartition, topic_id: UUID, reader: flexible.Reader) -> SegmentLocation:
+    segment_id, custom_metadata = reader.uuid(), reader.compact_bytes()
+    signed_url, storage_format = reader.nullable_string(), reader.compact_string()
+    base, last, size, start, end, first_byte, end_byte, *following = reader.unpack(_SEGMENT_NUMBERS)
+    epochs = tuple(starmap(LeaderEpoch, reader.structs(_LEADER_EPOCH)))
+    aborted = tuple(starmap(AbortedTransaction, reader.structs(_ABORTED_TRANSACTION)))
     reader.tags()
-    return RemoteLogSegmentLocation(*values)
+    if segment_id is None:
+        raise ValueError("a segment without an id")
+    offsets, byte_range = OffsetRange(start, end), ByteRange(first_byte, end_byte)
+    if not base <= start < end <= last + 1 < _OFFSETS_END or end_byte > size:
+        raise ValueError(f"segment {segment_id}: {offsets}, {byte_range}")
+    segment = RemoteLogSegment(
+        partition, topic_id, segment_id, base, last, size, leader_epochs=epochs, custom_metadata=custom_metadata
+    )
+    bounds = (following[0], following[1]) if following[0] >= 0 else None
+    return SegmentLocation(segment, offsets, byte_range, aborted, signed_url, storage_format, bounds)
 
 
 P = TypeVar("P")

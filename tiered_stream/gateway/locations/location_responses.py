@@ -7,12 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from cachetools import TLRUCache
 
-from tiered_stream.broker.wire.location_messages import RemoteLogSegmentLocation, encode_segments
+from tiered_stream.broker.wire.location_messages import encode_segments
 from tiered_stream.errors import BrokerError, TieredStreamError
 from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.locations.signing import LocationSigner
@@ -21,7 +21,7 @@ from tiered_stream.gateway.protocol.authorization import PartitionResponse, Read
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdPartition
 from tiered_stream.locate.segment_metadata_locator import overlapping
 from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
-from tiered_stream.model import STORAGE_FORMAT, ByteRange, OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.process.heap_and_gc import collection_paused
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class _Located:
     a URL is signed again.
     """
 
-    segments: list[RemoteLogSegmentLocation] = field(default_factory=list)
+    segments: list[SegmentLocation] = field(default_factory=list)
     end: int | None = None
     has_holes: bool = False
     fresh_until: float = inf
@@ -277,22 +277,22 @@ class LocationResponses:
         """
         position = part.start
         while position < part.end and not budget.is_spent():
-            entries: list[RemoteLogSegmentLocation] = []
+            entries: Sequence[SegmentLocation] = ()
             before = self._requests_made()
             try:
                 entries = self._entries(request, tiered, at, OffsetRange(position, part.end), budget, located)
             finally:
                 # Each part after the first costs no storage request, but CPU time, so it counts as a request.
                 requests = self._requests_made() - before + max(0, len(entries) - 1)
-                budget.spend(len(entries), sum(map(_entry_bytes, entries)), requests)
+                budget.spend(len(entries), sum(map(_encoded_bytes, entries)), requests)
             located.segments += entries
-            position = entries[-1].end_offset
+            position = entries[-1].offsets.end
         return position
 
     def _entries(
         self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget,
         located: _Located,
-    ) -> list[RemoteLogSegmentLocation]:  # fmt: skip
+    ) -> Sequence[SegmentLocation]:  # fmt: skip
         """Return the location of the offsets `part`, or several locations that cover all or the first of them.
 
         There are several locations if the request has `part_bytes` and the bytes of `part` are more than 1.5 times as
@@ -300,14 +300,16 @@ class LocationResponses:
         later than the time at which the URL is signed again.
         """
         if request.message.offsets_only:
-            return [_entry(SegmentLocation(tiered.visible[at].segment, part, ByteRange(0, 0)), None)]
+            return [SegmentLocation(tiered.visible[at].segment, part, ByteRange(0, 0))]
         topic_id = tiered.readable.partition.topic_id
         location = self._segments.location(tiered.visible, at, part, topic_id, request.committed)
         signed = self._signer.sign(location.segment)
-        url, located.fresh_until = signed.url, min(located.fresh_until, signed.fresh_until)
+        located.fresh_until = min(located.fresh_until, signed.fresh_until)
+        if signed.url is not None:
+            location = replace(location, signed_url=signed.url)
         if request.part_bytes and len(location.bytes) > _CUT_ABOVE * request.part_bytes:
-            return [_entry(cut, url) for cut in self._cut(location, request.part_bytes, budget)]
-        return [_entry(location, url)]
+            return self._cut(location, request.part_bytes, budget)
+        return [location]
 
     def _cut(self, location: SegmentLocation, part_bytes: int, budget: _Budget) -> Sequence[SegmentLocation]:
         """Cut a location into parts of about `part_bytes` each, and return as many first parts as the budget allows.
@@ -324,10 +326,11 @@ class LocationResponses:
         return self._segments.cut(location, part_bytes)[:limit]
 
 
-def _entry_bytes(entry: RemoteLogSegmentLocation) -> int:
+def _encoded_bytes(location: SegmentLocation) -> int:
     """Return an upper estimate of the encoded size of a segment location, in bytes."""
-    texts = (entry.remote_log_segment_custom_metadata, entry.signed_remote_log_segment_location)
-    lists = _EPOCH_BYTES * len(entry.leader_epochs) + _TRANSACTION_BYTES * len(entry.aborted_transactions)
+    segment = location.segment
+    texts = (segment.custom_metadata, location.signed_url)
+    lists = _EPOCH_BYTES * len(segment.leader_epochs) + _TRANSACTION_BYTES * len(location.aborted_transactions)
     return _ENTRY_BYTES + sum(len(text) for text in texts if text) + lists
 
 
@@ -355,24 +358,3 @@ def _cache_key(request: LocationRequest, tiered: _TieredRange) -> tuple[object, 
 
 def _cached_bytes(cached: _CachedResponse) -> int:
     return _CACHED_RESPONSE_BYTES + len(cached.response.segments or b"")
-
-
-def _entry(location: SegmentLocation, url: str | None) -> RemoteLogSegmentLocation:
-    segment = location.segment
-    return RemoteLogSegmentLocation(
-        remote_log_segment_id=segment.segment_id,
-        remote_log_segment_custom_metadata=segment.custom_metadata,
-        signed_remote_log_segment_location=url,
-        storage_format_version=STORAGE_FORMAT,
-        base_offset=segment.base_offset,
-        last_offset=segment.end_offset,
-        size_in_bytes=segment.size,
-        start_offset=location.offsets.start,
-        end_offset=location.offsets.end,
-        start_position=location.bytes.start,
-        end_position=location.bytes.end,
-        following_offset_min=location.following[0] if location.following else -1,
-        following_offset_max=location.following[1] if location.following else -1,
-        leader_epochs=segment.leader_epochs,
-        aborted_transactions=location.aborted_transactions,
-    )

@@ -18,6 +18,7 @@ from kafka.protocol.consumer.group import OffsetCommitResponse, OffsetFetchRespo
 from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorResponse, MetadataResponse
 
 from tests.broker.scripted import metadata
+from tests.broker.wire.segment_entries import SegmentEntry, encode_entries
 from tests.gateway.requests import TOPIC_ID
 from tests.rigs.fuzz import kafka_messages
 from tests.rigs.fuzz.mutation import below, fixed, number, one, spoiled, uvarint
@@ -33,13 +34,7 @@ from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.range_reader import offset_after
 from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
 from tiered_stream.broker.wire.kafka_python import InterpretingProtocol
-from tiered_stream.broker.wire.location_messages import (
-    FetchTopic,
-    LocatedPartition,
-    LocationFetchResponse,
-    RemoteLogSegmentLocation,
-    encode_segments,
-)
+from tiered_stream.broker.wire.location_messages import FetchTopic, LocatedPartition, LocationFetchResponse
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import AbortedTransaction, LeaderEpoch, OffsetRange, TopicPartition
@@ -166,7 +161,7 @@ def group_commit(data: bytes) -> None:
     GroupOffsets(Coordinator(data), "g").start_commit({PARTITION: 5}).result()
 
 
-def segment(random: Random, start: int) -> RemoteLogSegmentLocation:
+def segment(random: Random, start: int) -> SegmentEntry:
     """A segment of ten offsets, all of it located."""
     numbers = [start, start + 9, 1000, start, start + 10, 0, 1000, -1, -1]
     if random.random() < 0.3:
@@ -174,7 +169,7 @@ def segment(random: Random, start: int) -> RemoteLogSegmentLocation:
         numbers[at] = numbers[at] + one(random, (-1, 1)) if random.random() < 0.5 else number(random)
         limit = 1 << (31 if at == 2 else 31 if at in (5, 6) else 63)
         numbers[at] = max(-limit, min(limit - 1, numbers[at]))
-    return RemoteLogSegmentLocation(
+    return SegmentEntry(
         UUID(int=one(random, (0, 1 + start, 1 + start, 1 + start))),
         one(random, (None, b"", b"\1\0\1\0")),
         one(random, (None, "https://s3.example.com/b/k?X-Amz-Signature=0", "")),
@@ -196,7 +191,7 @@ def segment(random: Random, start: int) -> RemoteLogSegmentLocation:
 def locations(random: Random) -> bytes:
     """A Fetch answer that names segments, or something like them."""
     count = one(random, (0, 1, 2, 3, 30))
-    segments = encode_segments([segment(random, 10 * each) for each in range(count)])
+    segments = encode_entries([segment(random, 10 * each) for each in range(count)])
     if random.random() < 0.4:
         segments = spoiled(random, segments)
     partition = LocatedPartition(
