@@ -9,9 +9,8 @@ Segments with the same epoch hold the same batches at an offset, so either of th
 
 from __future__ import annotations
 
-import heapq
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -174,18 +173,12 @@ def _chosen(parts: VisibleSegments) -> Iterator[tuple[int, int]]:
     starts, ends = parts.starts.tolist(), parts.ends.tolist()
     high, low = (parts.column(name).tolist() for name in ("high", "low"))
     ids = list(zip(high, low, strict=True))
-    candidates: list[tuple[int, int, tuple[int, int], int]] = []  # (-end, -start, segment id, index in parts)
     position, next_index = 0, 0
-    while next_index < len(parts) or candidates:
-        if not candidates:
-            position = max(position, starts[next_index])
-        while next_index < len(parts) and starts[next_index] <= position:
-            entry = (-ends[next_index], -starts[next_index], ids[next_index], next_index)
-            heapq.heappush(candidates, entry)
-            next_index += 1
-        furthest = heapq.heappop(candidates)[3]
-        if ends[furthest] <= position:
-            candidates.clear()  # no other candidate has a further end, so none ends after the position
-            continue
-        yield furthest, max(position, starts[furthest])
-        position = ends[furthest]
+    while next_index < len(parts):
+        position = max(position, starts[next_index])
+        first, next_index = next_index, bisect_right(starts, position, next_index)
+        # Earlier entries end at or before the position, because the furthest of them ends there.
+        furthest = min(range(first, next_index), key=lambda at: (-ends[at], -starts[at], ids[at]))
+        if ends[furthest] > position:
+            yield furthest, position
+            position = ends[furthest]
