@@ -226,6 +226,13 @@ class SegmentLocation:
     storage_format: str = STORAGE_FORMAT
     following: tuple[int, int] | None = None
 
+    def part(
+        self, offsets: OffsetRange, bytes_of_part: ByteRange, following: tuple[int, int] | None
+    ) -> SegmentLocation:
+        """Return the part of this location that has the offsets `offsets` and the bytes `bytes_of_part`."""
+        aborted = touching(self.aborted_transactions, offsets.start, offsets.end)
+        return replace(self, offsets=offsets, bytes=bytes_of_part, aborted_transactions=aborted, following=following)
+
 
 PartitionLocations = dict[TopicPartition, tuple[SegmentLocation, ...]]
 

@@ -24,7 +24,6 @@ from tiered_stream.model import (
     PartitionRanges,
     SegmentLocation,
     TopicPartition,
-    touching,
 )
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.process.heap_and_gc import collection_paused
@@ -254,15 +253,8 @@ def _cut_at(
     for start, end in pairwise((location.offsets.start, *starts, location.offsets.end)):
         first = bisect_right(parts, start, key=lambda part: part.offsets.start) - 1
         last = bisect_left(parts, end, key=lambda part: part.offsets.end)
-        pieces.append(
-            replace(
-                location,
-                offsets=OffsetRange(start, end),
-                bytes=ByteRange(parts[first].bytes.start, parts[last].bytes.end),
-                aborted_transactions=touching(location.aborted_transactions, start, end),
-                following=parts[last].following,
-            )
-        )
+        byte_range = ByteRange(parts[first].bytes.start, parts[last].bytes.end)
+        pieces.append(location.part(OffsetRange(start, end), byte_range, parts[last].following))
     return pieces
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from uuid import UUID
 
@@ -33,7 +33,7 @@ from tiered_stream.locate.index_files import (
 )
 from tiered_stream.locate.locator import SegmentShare
 from tiered_stream.locate.visible_segments import VisibleSegment
-from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, touching
+from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -159,12 +159,7 @@ class SegmentPositions:
         if start >= location.offsets.end:
             return None
         rest = self.location(segment, OffsetRange(start, location.offsets.end))
-        return replace(
-            location,
-            offsets=rest.offsets,
-            bytes=ByteRange(rest.bytes.start, location.bytes.end),
-            aborted_transactions=touching(location.aborted_transactions, start, location.offsets.end),
-        )
+        return location.part(rest.offsets, ByteRange(rest.bytes.start, location.bytes.end), location.following)
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         """Cut `location` where batches begin into parts of about `target_bytes` bytes, and return the parts.
@@ -223,15 +218,8 @@ def _parts(location: SegmentLocation, index: OffsetIndex, starts: Sequence[int])
         part = _location(location.segment, OffsetRange(start, end), index)
         first = whole.start if start == location.offsets.start else max(whole.start, part.bytes.start)
         last = whole.end if end == location.offsets.end else min(whole.end, part.bytes.end)
-        parts.append(
-            replace(
-                location,
-                offsets=part.offsets,
-                bytes=ByteRange(first, last),
-                aborted_transactions=touching(location.aborted_transactions, start, end),
-                following=location.following if last == whole.end else part.following,
-            )
-        )
+        following = location.following if last == whole.end else part.following
+        parts.append(location.part(part.offsets, ByteRange(first, last), following))
     return parts
 
 
