@@ -15,10 +15,11 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
-from tiered_stream.broker.leader_requests import LeaderRequest, Leaders, ask_each_leader, by_topic
+from tiered_stream.broker.leader_requests import LeaderRequest, ask_each_leader
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.model import PartialAnswer, TopicPartition
 
+_CONSUMER = -1
 NO_EPOCH = -1
 END_OF_LOG = (1 << 63) - 1
 
@@ -56,26 +57,16 @@ class _OffsetForLeaderEpoch(LeaderRequest[tuple[int, int]]):
     def __init__(self, epochs: Mapping[TopicPartition, int]) -> None:
         self._epochs = epochs
 
-    def message(self, leaders: Leaders) -> Any:
-        return OffsetForLeaderEpochRequest(
-            replica_id=-1,  # a consumer
-            topics=[self._topic(topic, partitions, leaders) for topic, partitions in by_topic(leaders).items()],
-            min_version=2,
-        )
+    def request(self, topics: list[Any]) -> Any:
+        return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=topics, min_version=2)
 
-    def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> Any:
-        kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-        return kind(
-            topic=topic,
-            partitions=[
-                kind.OffsetForLeaderPartition(
-                    partition=partition.partition,
-                    current_leader_epoch=leaders[partition].leader_epoch,
-                    leader_epoch=self._epochs[partition],
-                )
-                for partition in partitions
-            ],
-        )
+    def topic(self, name: str, partitions: list[Any]) -> Any:
+        return OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=name, partitions=partitions)
+
+    def partition(self, partition: TopicPartition, leader_epoch: int) -> Any:
+        kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
+        epoch = self._epochs[partition]
+        return kind(partition=partition.partition, current_leader_epoch=leader_epoch, leader_epoch=epoch)
 
     def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, tuple[int, int]]]:
         for topic in response.topics or ():

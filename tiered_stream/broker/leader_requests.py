@@ -34,9 +34,25 @@ class LeaderRequest(ABC, Generic[A]):
     needed_acl: str
     """ACL that the user needs for this request, for errors."""
 
-    @abstractmethod
     def message(self, leaders: Leaders) -> Any:
         """Return a new request message for the partitions in `leaders`, which all have the same leader."""
+        topics = []
+        for name, partitions in by_topic(leaders).items():
+            entries = [self.partition(partition, leaders[partition].leader_epoch) for partition in partitions]
+            topics.append(self.topic(name, entries))
+        return self.request(topics)
+
+    @abstractmethod
+    def request(self, topics: list[Any]) -> Any:
+        """Return a new request message with these entries of topics."""
+
+    @abstractmethod
+    def topic(self, name: str, partitions: list[Any]) -> Any:
+        """Return a topic's entry in a request message, with the entries of its partitions."""
+
+    @abstractmethod
+    def partition(self, partition: TopicPartition, leader_epoch: int) -> Any:
+        """Return a partition's entry in a request message; `leader_epoch` is the known epoch of its leader."""
 
     @abstractmethod
     def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, A]]:

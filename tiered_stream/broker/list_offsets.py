@@ -28,7 +28,7 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.group_offsets import GroupOffsets
-from tiered_stream.broker.leader_requests import LeaderRequest, Leaders, ask_each_leader, ask_leaders, by_topic
+from tiered_stream.broker.leader_requests import LeaderRequest, ask_each_leader, ask_leaders
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.wire.kafka_python import OwnRequest
 from tiered_stream.model import PartialAnswer, TopicDescription, TopicPartition
@@ -281,23 +281,18 @@ class ListOffsets(LeaderRequest[int]):
         self._isolation = isolation_code(isolation)
         self._timeout_ms = timeout_ms
 
-    def message(self, leaders: Leaders) -> Any:
-        timestamps = self._timestamps
-        topics = [
-            ListOffsetsTopic(
-                topic,
-                [
-                    ListOffsetsPartition(partition.partition, leaders[partition].leader_epoch, timestamps[partition])
-                    for partition in partitions
-                ],
-            )
-            for topic, partitions in by_topic(leaders).items()
-        ]
-        requested = {timestamps[partition] for partition in leaders}
+    def request(self, topics: list[ListOffsetsTopic]) -> Any:
+        requested = {partition.timestamp for topic in topics for partition in topic.partitions}
         min_version = max(_VERSION_OF_TIMESTAMP.get(timestamp, FIRST_FLEXIBLE) for timestamp in requested)
         return ListOffsetsRequest(
             isolation_level=self._isolation, topics=topics, timeout_ms=self._timeout_ms, min_version=min_version
         )
+
+    def topic(self, name: str, partitions: list[Any]) -> ListOffsetsTopic:
+        return ListOffsetsTopic(name, partitions)
+
+    def partition(self, partition: TopicPartition, leader_epoch: int) -> ListOffsetsPartition:
+        return ListOffsetsPartition(partition.partition, leader_epoch, self._timestamps[partition])
 
     def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, int]]:
         for topic in response.topics or ():

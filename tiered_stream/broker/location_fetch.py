@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.leader_requests import LeaderRequest, Leaders, ask_each_leader, by_topic
+from tiered_stream.broker.leader_requests import LeaderRequest, ask_each_leader
 from tiered_stream.broker.list_offsets import isolation_code
 from tiered_stream.broker.wire.location_messages import (
     FetchPartition,
@@ -72,11 +73,11 @@ class _Locations(LeaderRequest[LocatedPartition]):
     _ranges: Mapping[TopicPartition, OffsetRange]
     _terms: LocationTerms
 
-    def message(self, leaders: Leaders) -> LocationFetchRequest:
+    def request(self, topics: list[Any]) -> LocationFetchRequest:
         terms = self._terms
         return LocationFetchRequest(
             isolation_level=isolation_code(terms.isolation),
-            topics=[self._topic(topic, partitions, leaders) for topic, partitions in by_topic(leaders).items()],
+            topics=topics,
             remote_log_segment_location_requested=True,
             supported_storage_format_versions=[STORAGE_FORMAT],
             max_remote_log_segments=MAX_SEGMENTS,
@@ -85,20 +86,15 @@ class _Locations(LeaderRequest[LocatedPartition]):
             offsets_only=terms.offsets_only,
         )
 
-    def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> FetchTopic[FetchPartition]:
-        topic_id = self._client.topic_id(topic)
+    def topic(self, name: str, partitions: list[Any]) -> FetchTopic[FetchPartition]:
+        topic_id = self._client.topic_id(name)
         if topic_id == NO_TOPIC_ID:
-            raise UnsupportedDataError(f"topic {topic!r} has no id: the brokers are too old for tiered storage")
-        ranges = self._ranges
-        return FetchTopic(
-            topic_id,
-            [
-                FetchPartition(
-                    partition.partition, leaders[partition].leader_epoch, ranges[partition].start, ranges[partition].end
-                )
-                for partition in partitions
-            ],
-        )
+            raise UnsupportedDataError(f"topic {name!r} has no id: the brokers are too old for tiered storage")
+        return FetchTopic(topic_id, partitions)
+
+    def partition(self, partition: TopicPartition, leader_epoch: int) -> FetchPartition:
+        offsets = self._ranges[partition]
+        return FetchPartition(partition.partition, leader_epoch, offsets.start, offsets.end)
 
     def response_error(self, response: LocationFetchResponse) -> int:
         return response.error_code

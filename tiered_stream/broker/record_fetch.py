@@ -16,14 +16,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.leader_requests import (
-    LeaderRequest,
-    Leaders,
-    ask_each_leader,
-    ask_leaders,
-    ask_node,
-    by_topic,
-)
+from tiered_stream.broker.leader_requests import LeaderRequest, ask_each_leader, ask_leaders, ask_node
 from tiered_stream.broker.list_offsets import isolation_code, list_offsets
 from tiered_stream.errors import OffsetOutOfRangeError, TopicRecreatedError
 from tiered_stream.model import NO_TOPIC_ID, PartialAnswer, TopicPartition, uuid_to_text
@@ -158,9 +151,8 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
     _names: dict[UUID, str] = field(default_factory=dict, init=False)
     """Names of topics by the ids in the requests so far. When a response comes, the client may know a newer id."""
 
-    def message(self, leaders: Leaders) -> Any:
+    def request(self, topics: list[Any]) -> Any:
         terms = self._terms
-        topics = [self._topic(topic, partitions, leaders) for topic, partitions in by_topic(leaders).items()]
         by_name = any(topic.topic_id == NO_TOPIC_ID for topic in topics)
         return FetchRequest(
             # The broker must respond before our own timer closes the connection.
@@ -175,27 +167,22 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
             max_version=_LAST_BY_NAME if by_name else _NEWEST,
         )
 
-    def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> Any:
-        topic_id, expected = self._client.topic_id(topic), self._terms.topic_id
+    def topic(self, name: str, partitions: list[Any]) -> Any:
+        topic_id, expected = self._client.topic_id(name), self._terms.topic_id
         if expected is not None and expected != topic_id:
             raise TopicRecreatedError(
-                f"topic {topic!r} was deleted and made again: its id is {uuid_to_text(topic_id)}, not "
+                f"topic {name!r} was deleted and made again: its id is {uuid_to_text(topic_id)}, not "
                 f"{uuid_to_text(expected)}; the offsets that were planned belong to records that are gone"
             )
-        self._names[topic_id] = topic
-        kind = FetchRequest.FetchTopic
-        return kind(
-            topic=topic,
-            topic_id=topic_id,
-            partitions=[
-                kind.FetchPartition(
-                    partition=partition.partition,
-                    current_leader_epoch=leaders[partition].leader_epoch,
-                    fetch_offset=self._offsets[partition],
-                    partition_max_bytes=self._terms.max_bytes,
-                )
-                for partition in partitions
-            ],
+        self._names[topic_id] = name
+        return FetchRequest.FetchTopic(topic=name, topic_id=topic_id, partitions=partitions)
+
+    def partition(self, partition: TopicPartition, leader_epoch: int) -> Any:
+        return FetchRequest.FetchTopic.FetchPartition(
+            partition=partition.partition,
+            current_leader_epoch=leader_epoch,
+            fetch_offset=self._offsets[partition],
+            partition_max_bytes=self._terms.max_bytes,
         )
 
     def response_error(self, response: Any) -> int:
