@@ -13,6 +13,7 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -29,6 +30,7 @@ from tiered_stream.broker.login.renewed_login import Refresh, RenewedLogin
 from tiered_stream.broker.login.tls import tls_context
 from tiered_stream.broker.wire.kafka_python import AbstractTokenProvider
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
+from tiered_stream.options.types import is_http_url
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750's b64token
 _MAX_CHARACTERS = 1 << 20
@@ -272,19 +274,16 @@ def _checked_url(url: str) -> tuple[str, str]:
 
     The text leaves out the URL's query, because a query may be a secret.
     """
-    try:
+    with suppress(ValueError):  # raised if the text is no URL at all
         parts = urlsplit(url)
-        has_credentials = parts.username is not None or parts.password is not None
-        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        raise ConfigurationError(f"kafka.{_URL}: the value is no URL") from None
-    if has_credentials:
-        raise ConfigurationError(f"kafka.{_URL}: the value must be without a user and a password")
-    if parts.scheme == "file" and parts.path.startswith("/") and parts.netloc in ("", "localhost"):
-        return f"kafka.{_URL} = 'file://{parts.path}'", parts.scheme
-    if not is_http:
-        raise ConfigurationError(f"kafka.{_URL}: the value must be https://host/path, http://host/path or file:///path")
-    return f"kafka.{_URL} = '{parts.scheme}://{parts.netloc}{parts.path}'", parts.scheme
+        if parts.scheme == "file" and parts.path.startswith("/") and parts.netloc in ("", "localhost"):
+            return f"kafka.{_URL} = 'file://{parts.path}'", parts.scheme
+        if is_http_url(url) and parts.username is None and parts.password is None:
+            return f"kafka.{_URL} = '{parts.scheme}://{parts.netloc}{parts.path}'", parts.scheme
+    raise ConfigurationError(
+        f"kafka.{_URL}: the value must be https://host/path, http://host/path or file:///path, without a user and a "
+        "password"
+    )
 
 
 def _endpoint(values: ConfigValues, options: Mapping[str, str], origin: str, url: str) -> TokenEndpoint:
