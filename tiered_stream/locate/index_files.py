@@ -44,6 +44,7 @@ import re
 import struct
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import pairwise
 from uuid import UUID
 
 import google_crc32c
@@ -184,31 +185,19 @@ def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
         CorruptDataError: the bytes are not a leader epoch checkpoint, or its epochs or offsets do not ascend.
         UnsupportedDataError: the version is not 0.
     """
-    try:
-        lines = data.decode("ascii").split("\n")
-    except UnicodeDecodeError as error:
-        raise CorruptDataError("leader epoch checkpoint: it is not ASCII text") from error
-    if lines[-1] == "":
-        lines.pop()
-    if len(lines) < 2 or not (lines[0].isdecimal() and lines[1].isdecimal()):
-        raise CorruptDataError("leader epoch checkpoint: it does not begin with a version and a count")
-    if lines[0] != "0":
-        raise UnsupportedDataError(f"leader epoch checkpoint: version {lines[0][:20]}; only version 0 is known")
-    if lines[1] != str(len(lines) - 2):
-        raise CorruptDataError(f"leader epoch checkpoint: {lines[1][:20]} entries announced, {len(lines) - 2} there")
-    entries: list[tuple[int, int]] = []
-    for line in lines[2:]:
-        match = _EPOCH_LINE.fullmatch(line)
-        if match is None:
-            raise CorruptDataError(f"leader epoch checkpoint: {line[:40]!r} is not an epoch and an offset")
-        epoch, offset = int(match[1]), int(match[2])
-        if entries and (epoch <= entries[-1][0] or offset < entries[-1][1]):
-            before, start = entries[-1]
+    version, *lines = data.decode("ascii", "replace").removesuffix("\n").split("\n")
+    if version != "0" and version.isdecimal():
+        raise UnsupportedDataError(f"leader epoch checkpoint: version {version[:20]}; only version 0 is known")
+    matches = [_EPOCH_LINE.fullmatch(line) for line in lines[1:]]
+    entries = tuple((int(match[1]), int(match[2])) for match in matches if match)
+    if version != "0" or lines[:1] != [str(len(entries))] or len(entries) < len(matches):
+        raise CorruptDataError("leader epoch checkpoint: it is no version, number of entries, epochs and offsets")
+    for (epoch, offset), (later_epoch, later_offset) in pairwise(entries):
+        if later_epoch <= epoch or later_offset < offset:
             raise CorruptDataError(
-                f"leader epoch checkpoint: epoch {epoch} from offset {offset} after {before} from {start}"
+                f"leader epoch checkpoint: epoch {later_epoch} from offset {later_offset} after {epoch} from {offset}"
             )
-        entries.append((epoch, offset))
-    return tuple(entries)
+    return entries
 
 
 def open_transactions(data: bytes) -> list[tuple[int, int]]:
