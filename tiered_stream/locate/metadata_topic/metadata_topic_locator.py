@@ -53,8 +53,8 @@ _LEFT_TO_BROKERS = (BrokerUnavailableError, CorruptDataError, UnsupportedDataErr
 class View:
     """Tiered part of a partition: the visible segments, and the topic's id.
 
-    `inputs` are the segments, lineage and log start offset from which `visible` was computed. If they stay equal,
-    `visible` is not computed again.
+    `inputs` are the segments, lineage and log start offset from which `visible` was computed. If the segments stay the
+    same object, and the others equal, `visible` is not computed again.
     """
 
     topic_id: UUID
@@ -189,7 +189,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     ) -> Segments:
         """Return `segments` and `completed` together; the result is the same object as long as both stay the same."""
         known = self._joined.get(partition)
-        if known is None or known[0] is not segments or known[1] != completed:
+        if known is None or known[:2] != (segments, completed):
             known = segments, completed, Segments.of([*segments, *completed])
             self._joined[partition] = known
         return known[2]
@@ -197,15 +197,10 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _view(
         self, partition: TopicPartition, topic_id: UUID, segments: Segments, lineage: Lineage, log_start_offset: int
     ) -> View:
-        view = self._views.get(partition)
-        is_same = (
-            view is not None
-            and view.inputs[0] is segments
-            and (view.topic_id, *view.inputs[1:]) == (topic_id, lineage, log_start_offset)
-        )
-        if view is None or not is_same:
+        view, inputs = self._views.get(partition), (segments, dict(lineage), log_start_offset)
+        if view is None or (view.topic_id, view.inputs) != (topic_id, inputs):
             visible = visible_segments(segments, lineage, log_start_offset)
-            view = self._views[partition] = View(topic_id, visible, (segments, dict(lineage), log_start_offset))
+            view = self._views[partition] = View(topic_id, visible, inputs)
         return view
 
     def _aborted_across(
