@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from tests.locate.metadata_topic.messages import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
     RemotePartitionDeleteMetadataRecord,
 )
-from tiered_stream.locate.metadata_topic.remote_log_metadata import RemoteLogSegmentState, TopicIdPartition
+from tiered_stream.locate.metadata_topic.remote_log_metadata import (
+    RemoteLogSegmentState,
+    SegmentMetadata,
+    TopicIdPartition,
+)
 from tiered_stream.model import RemoteLogSegment
 
 STARTED, FINISHED = RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -43,6 +48,19 @@ def update_record(
         custom_metadata=segment.custom_metadata, remote_log_segment_state=state, **others,
     )  # fmt: skip
     return bytes((1, 1, version)) + bytes(message.encode(version=version, header=False))
+
+
+def decoded_update(
+    partition: TopicIdPartition,
+    segment_id: UUID,
+    state: RemoteLogSegmentState,
+    custom_metadata: bytes | None,
+    end_offset: int = -1,
+) -> SegmentMetadata:
+    """Return what is decoded of a record by which a segment gets another state."""
+    where = partition.topic_partition, partition.topic_id
+    segment = RemoteLogSegment(*where, segment_id, 0, end_offset, 0, custom_metadata=custom_metadata)
+    return SegmentMetadata(partition, segment, state, is_update=True)
 
 
 def delete_record(partition: TopicIdPartition) -> bytes:

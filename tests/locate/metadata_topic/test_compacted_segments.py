@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -28,7 +29,6 @@ from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnaps
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     SegmentMetadata,
-    SegmentMetadataUpdate,
     decode_remote_log_metadata,
 )
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
@@ -179,17 +179,17 @@ def test_a_client_beyond_its_quota_does_not_take_nothing_for_all_there_is(tier: 
 @pytest.mark.parametrize("name", NAMES)
 def test_manifests_tell_what_a_topic_compacted_to_updates_lacks(name: str) -> None:
     """Of each golden segment only its last record is left, as a broker with KIP-1266 writes it."""
-    last: dict[UUID, SegmentMetadataUpdate] = {}
+    last: dict[UUID, SegmentMetadata] = {}
     ends: dict[UUID, int] = {}
     for _, _, value in golden(name).remote_log_metadata():
         record = decode_remote_log_metadata(value)
-        if isinstance(record, SegmentMetadata):
-            ends[record.segment.segment_id] = record.segment.end_offset
-        elif isinstance(record, SegmentMetadataUpdate) and record.segment_id in ends:
-            end = ends[record.segment_id]
-            last[record.segment_id] = SegmentMetadataUpdate(
-                record.partition, record.segment_id, record.state, record.custom_metadata, end
-            )
+        if not isinstance(record, SegmentMetadata):
+            continue
+        segment_id = record.segment.segment_id
+        if not record.is_update:
+            ends[segment_id] = record.segment.end_offset
+        elif segment_id in ends:
+            last[segment_id] = replace(record, segment=replace(record.segment, end_offset=ends[segment_id]))
     table = SegmentTable()
     for update in last.values():
         table.apply(update)

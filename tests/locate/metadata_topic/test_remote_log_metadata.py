@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -12,14 +11,13 @@ from hypothesis import strategies as st
 
 from tests.golden import NAMES, golden
 from tests.locate.segments import PARTITION, segment
-from tests.tier.metadata import FINISHED, delete_record, segment_record, update_record
+from tests.tier.metadata import FINISHED, decoded_update, delete_record, segment_record, update_record
 from tests.tier.segments import TOPIC_ID
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     PartitionDelete,
     RemoteLogSegmentState,
     SegmentMetadata,
-    SegmentMetadataUpdate,
     TopicIdPartition,
     decode_remote_log_metadata,
     metadata_partition,
@@ -28,7 +26,7 @@ from tiered_stream.model import LeaderEpoch, RemoteLogSegment
 from tiered_stream.records.flexible_versions import tagged_fields
 
 HERE = TopicIdPartition(TOPIC_ID, PARTITION)
-UPDATE = SegmentMetadataUpdate(HERE, UUID(int=3), FINISHED, None)
+UPDATE = decoded_update(HERE, UUID(int=3), FINISHED, None)
 FIRST_VALUE = golden("aiven-plain").remote_log_metadata()[0][2]
 
 START_OFFSET_AT = 3 + 6 + 16 + 4 + 1 + 16 + 1  # header, "plain", topic id, partition, no tags, segment id, no tags
@@ -59,7 +57,7 @@ def test_what_kafka_s_definitions_write_is_read(version: int, custom_metadata: b
     assert decode_remote_log_metadata(written) == SegmentMetadata(HERE, segment, FINISHED)
     state = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
     changed = update_record(segment, state, 8, version, broker_leader_epoch=4, end_offset=6)
-    expected = SegmentMetadataUpdate(HERE, UUID(int=3), state, custom_metadata, 6 if version else None)
+    expected = decoded_update(HERE, UUID(int=3), state, custom_metadata, 6 if version else -1)
     assert decode_remote_log_metadata(changed) == expected
 
 
@@ -80,7 +78,7 @@ def test_an_end_offset_that_none_can_be_is_refused(end: bytes, message: str) -> 
 
 def test_tags_of_a_version_that_has_none_say_nothing() -> None:
     whole = update_record(segment(3, 0, 10), version=1, end_offset=9)
-    assert decode_remote_log_metadata(whole) == replace(UPDATE, end_offset=9)
+    assert decode_remote_log_metadata(whole) == decoded_update(HERE, UUID(int=3), FINISHED, None, 9)
     assert decode_remote_log_metadata(whole[:2] + b"\0" + whole[3:]) == UPDATE
 
 

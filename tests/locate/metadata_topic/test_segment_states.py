@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.golden import NAMES, golden
 from tests.locate.golden_locator import golden_table
 from tests.locate.segments import PARTITION, segment
+from tests.tier.metadata import decoded_update
 from tests.tier.segments import TOPIC_ID
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.metadata_topic import segment_table
@@ -23,7 +24,6 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     RemoteLogMetadata,
     RemoteLogSegmentState,
     SegmentMetadata,
-    SegmentMetadataUpdate,
     TopicIdPartition,
 )
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
@@ -40,34 +40,35 @@ class Model:
 
     def __init__(self) -> None:
         self.known: dict[UUID, tuple[RemoteLogSegment, RemoteLogSegmentState]] = {}
-        self.alone: dict[UUID, SegmentMetadataUpdate] = {}
+        self.alone: dict[UUID, SegmentMetadata] = {}
         self.deleted = False
 
     def apply(self, record: RemoteLogMetadata) -> None:
         if isinstance(record, PartitionDelete):
             self.__init__()  # type: ignore[misc]
             self.deleted = True
-        elif not self.deleted and isinstance(record, SegmentMetadata):
-            self._move(record.segment, record.state)
-        elif not self.deleted and isinstance(record, SegmentMetadataUpdate):
+        elif not self.deleted and record.is_update:
             self._update(record)
+        elif not self.deleted:
+            self._move(record.segment, record.state)
 
-    def _update(self, update: SegmentMetadataUpdate) -> None:
-        segment, at = self.known.get(update.segment_id, (None, None))
+    def _update(self, update: SegmentMetadata) -> None:
+        segment_id = update.segment.segment_id
+        segment, at = self.known.get(segment_id, (None, None))
         if segment is not None and at is not DELETING:
-            self._move(replace(segment, custom_metadata=update.custom_metadata), update.state)
+            self._move(replace(segment, custom_metadata=update.segment.custom_metadata), update.state)
         elif update.state is not FINISHED:
             if update.state is DELETED:
-                self.known.pop(update.segment_id, None)
-            self.alone.pop(update.segment_id, None)
+                self.known.pop(segment_id, None)
+            self.alone.pop(segment_id, None)
         elif segment is None:
-            self.alone[update.segment_id] = update
+            self.alone[segment_id] = update
 
     def _move(self, segment: RemoteLogSegment, target: RemoteLogSegmentState) -> None:
         alone = self.alone.pop(segment.segment_id, None)
         if target is STARTED:
             if alone is not None:
-                segment, target = replace(segment, custom_metadata=alone.custom_metadata), alone.state
+                segment, target = replace(segment, custom_metadata=alone.segment.custom_metadata), alone.state
             elif self.known.get(segment.segment_id, (None, None))[1] is FINISHED:
                 return
         self.known.pop(segment.segment_id, None)
@@ -91,8 +92,8 @@ def records(draw: st.DrawFn) -> RemoteLogMetadata:
         made = segment(number, draw(st.integers(0, 5)), 10 * number, epochs)
         made = replace(made, topic_partition=partition.topic_partition, custom_metadata=draw(CUSTOM))
         return SegmentMetadata(partition, made, draw(STATES))
-    end = draw(st.sampled_from([None, 10 * number]))
-    return SegmentMetadataUpdate(partition, UUID(int=number), draw(STATES), draw(CUSTOM), end)
+    end = draw(st.sampled_from([-1, 10 * number]))
+    return decoded_update(partition, UUID(int=number), draw(STATES), draw(CUSTOM), end)
 
 
 def told_of(*records: RemoteLogMetadata) -> SegmentTable:
@@ -116,16 +117,15 @@ def agrees(table: SegmentTable, models: dict[TopicIdPartition, Model]) -> None:
         assert finished == {key: each for key, (each, state) in model.known.items() if state is FINISHED}
         alone = {each.segment.segment_id: each.segment for each in table.lone_updates(partition)}
         assert {key: (each.custom_metadata, each.end_offset) for key, each in alone.items()} == {
-            key: (each.custom_metadata, -1 if each.end_offset is None else each.end_offset)
-            for key, each in model.alone.items()
+            key: (each.segment.custom_metadata, each.segment.end_offset) for key, each in model.alone.items()
         }
 
 
 FIRST = segment(1, 0, 100)
 
 
-def update(number: int, end_offset: int | None, state: RemoteLogSegmentState = FINISHED) -> SegmentMetadataUpdate:
-    return SegmentMetadataUpdate(HERE, UUID(int=number), state, b"custom", end_offset)
+def update(number: int, end_offset: int, state: RemoteLogSegmentState = FINISHED) -> SegmentMetadata:
+    return decoded_update(HERE, UUID(int=number), state, b"custom", end_offset)
 
 
 def test_up_to_three_records_of_a_segment_in_any_order_lead_to_the_models_state() -> None:
@@ -188,7 +188,7 @@ def test_many_records_of_one_segment_are_applied_one_after_the_other() -> None:
     table = SegmentTable()
     for number in range(1, 1001):
         table.apply(SegmentMetadata(PARTITIONS[0], segment(1, 0, number), STARTED))
-    table.apply(SegmentMetadataUpdate(PARTITIONS[0], UUID(int=1), FINISHED, b"last"))
+    table.apply(decoded_update(PARTITIONS[0], UUID(int=1), FINISHED, b"last"))
     (found,) = table.segments(PARTITIONS[0])
     assert (found.end_offset, found.custom_metadata) == (999, b"last")
 
@@ -220,7 +220,7 @@ def test_columns_keep_no_memory_of_rows_that_are_left_out() -> None:
 
 
 def test_an_update_alone_says_that_a_segment_is_there_and_which_it_follows() -> None:
-    made = told_of(update(3, 299), SegmentMetadata(HERE, FIRST, FINISHED), update(2, 199), update(4, None))
+    made = told_of(update(3, 299), SegmentMetadata(HERE, FIRST, FINISHED), update(2, 199), update(4, -1))
     assert [(each.segment.segment_id.int, each.end_before) for each in made.lone_updates(HERE)] == [
         (4, None),
         (2, 99),
@@ -243,7 +243,7 @@ def test_a_table_is_read_while_another_thread_applies_records() -> None:
     """A segment that is copied once is always tracked, and a reader never meets a change."""
     made, ended = told_of(SegmentMetadata(HERE, FIRST, FINISHED)), threading.Event()
     again = replace(FIRST, custom_metadata=b"again")
-    alone = [SegmentMetadataUpdate(HERE, UUID(int=number), FINISHED, None, number) for number in range(100, 400)]
+    alone = [decoded_update(HERE, UUID(int=number), FINISHED, None, number) for number in range(100, 400)]
     gone = [replace(each, state=DELETED) for each in alone]
 
     def write() -> None:

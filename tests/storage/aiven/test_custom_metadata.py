@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.golden import NAMES, golden
 from tests.storage.golden_aiven import KEY_PREFIX, manifests
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.locate.metadata_topic.remote_log_metadata import decode_remote_log_metadata
+from tiered_stream.locate.metadata_topic.remote_log_metadata import SegmentMetadata, decode_remote_log_metadata
 from tiered_stream.storage.aiven.custom_metadata import SegmentCustomMetadata, custom_metadata, parse_custom_metadata
 
 # What a broker wrote: three fields; 0, the size, 4 bytes; 1, the prefix, "plain/"; 2, the key, of 74 bytes.
@@ -25,7 +25,8 @@ def test_prefix_and_key_are_read() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_brokers_custom_metadata_names_the_objects_in_the_bucket(name: str) -> None:
     records = [decode_remote_log_metadata(value) for _, _, value in golden(name).remote_log_metadata()]
-    places = {parse_custom_metadata(getattr(record, "custom_metadata", None)) for record in records}
+    segments = [record.segment for record in records if isinstance(record, SegmentMetadata)]
+    places = {parse_custom_metadata(segment.custom_metadata) for segment in segments}
     assert {SegmentCustomMetadata(KEY_PREFIX[name], key) for key in manifests(name)} <= places
 
 

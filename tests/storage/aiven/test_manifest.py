@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.golden import NAMES, golden
 from tests.storage.golden_aiven import manifests
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
-from tiered_stream.locate.metadata_topic.remote_log_metadata import decode_remote_log_metadata
+from tiered_stream.locate.metadata_topic.remote_log_metadata import SegmentMetadata, decode_remote_log_metadata
 from tiered_stream.model import ByteRange, LeaderEpoch, RemoteLogSegment, TopicPartition, uuid_from_text
 from tiered_stream.storage.aiven.manifest import parse_manifest
 from tiered_stream.storage.fetcher import IndexType
@@ -98,9 +98,9 @@ def test_everything_that_a_segment_needs_is_there() -> None:
 def test_golden_manifests_say_of_segments_what_the_metadata_topic_says(name: str) -> None:
     of_topic = {}
     for _, _, value in golden(name).remote_log_metadata():
-        segment = getattr(decode_remote_log_metadata(value), "segment", None)
-        if segment is not None:
-            of_topic[segment.segment_id] = segment
+        record = decode_remote_log_metadata(value)
+        if isinstance(record, SegmentMetadata) and not record.is_update:
+            of_topic[record.segment.segment_id] = record.segment
     for manifest in manifests(name).values():
         assert manifest.segment is not None
         assert manifest.segment == of_topic[manifest.segment.segment_id]

@@ -61,6 +61,7 @@ _STATE = Struct(">b")
 _DELETE = Struct(">iqb")
 _TRANSACTION_INDEX_EMPTY_TAG = 0
 _END_OFFSET_TAG, _END_OFFSET = 1, Struct(">q")
+_NO_END_OFFSET = _END_OFFSET.pack(-1)
 
 
 class RemoteLogSegmentState(IntEnum):
@@ -84,25 +85,16 @@ class TopicIdPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentMetadata:
-    """Record with a segment's whole metadata and the state of its copy."""
+    """Record with a segment's metadata and the state of its copy.
+
+    If `is_update` is true, the record says that the state has changed to `state`. The segment then has only its ids,
+    its custom metadata and its end offset; -1: the record does not contain the end offset.
+    """
 
     partition: TopicIdPartition
     segment: RemoteLogSegment
     state: RemoteLogSegmentState
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentMetadataUpdate:
-    """Record that the state of a segment's copy has changed to `state`.
-
-    `end_offset` is the segment's last offset, or None if the record does not contain it.
-    """
-
-    partition: TopicIdPartition
-    segment_id: UUID
-    state: RemoteLogSegmentState
-    custom_metadata: bytes | None
-    end_offset: int | None = None
+    is_update: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +104,7 @@ class PartitionDelete:
     partition: TopicIdPartition
 
 
-RemoteLogMetadata = SegmentMetadata | SegmentMetadataUpdate | PartitionDelete
+RemoteLogMetadata = SegmentMetadata | PartitionDelete
 
 
 def metadata_partition(partition: TopicIdPartition, partitions: int) -> int:
@@ -214,22 +206,23 @@ def _segment_metadata(reader: flexible.Reader, _version: int) -> SegmentMetadata
     return SegmentMetadata(partition, segment, state)
 
 
-def _segment_metadata_update(reader: flexible.Reader, version: int) -> SegmentMetadataUpdate:
+def _segment_metadata_update(reader: flexible.Reader, version: int) -> SegmentMetadata:
     partition = _topic_id_partition(reader)
     segment_id = _segment_id(reader)
     reader.unpack(_UPDATE)
     custom_metadata = reader.compact_bytes()
     state = _state(reader)
     tags = reader.tags()
-    tag = tags.get(_END_OFFSET_TAG) if version else None
-    if tag is not None and len(tag) != _END_OFFSET.size:
+    tag = tags.get(_END_OFFSET_TAG, _NO_END_OFFSET) if version else _NO_END_OFFSET
+    if len(tag) != _END_OFFSET.size:
         raise CorruptDataError(f"segment {segment_id}: an end offset of {len(tag)} bytes")
-    end_offset: int | None = None if tag is None else _END_OFFSET.unpack(tag)[0]
-    if end_offset is not None and not -1 <= end_offset < NO_OFFSET:
+    (end_offset,) = _END_OFFSET.unpack(tag)
+    if not -1 <= end_offset < NO_OFFSET:
         raise CorruptDataError(f"segment {segment_id}: end offset {end_offset}")
-    return SegmentMetadataUpdate(
-        partition, segment_id, state, custom_metadata, None if end_offset == -1 else end_offset
+    segment = RemoteLogSegment(
+        partition.topic_partition, partition.topic_id, segment_id, 0, end_offset, 0, custom_metadata=custom_metadata
     )
+    return SegmentMetadata(partition, segment, state, is_update=True)
 
 
 def _partition_delete(reader: flexible.Reader, _version: int) -> PartitionDelete:

@@ -25,7 +25,6 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     PartitionDelete,
     RemoteLogMetadata,
     RemoteLogSegmentState,
-    SegmentMetadata,
     TopicIdPartition,
     decode_remote_log_metadata,
     encoded_partition,
@@ -159,15 +158,8 @@ class SegmentTable:
             if isinstance(metadata, PartitionDelete):
                 self._deleted.add(slot)
                 self._known[slot] = self._known[slot].with_rows(Segments())
-            elif isinstance(metadata, SegmentMetadata):
-                self._single.append((metadata.segment, (slot, metadata.state)))
             else:
-                end = -1 if metadata.end_offset is None else metadata.end_offset
-                segment = RemoteLogSegment(
-                    metadata.partition.topic_partition, metadata.partition.topic_id, metadata.segment_id, 0, end, 0,
-                    custom_metadata=metadata.custom_metadata,
-                )  # fmt: skip
-                self._single.append((segment, (slot, _UPDATE + metadata.state)))
+                self._single.append((metadata.segment, (slot, metadata.state + _UPDATE * metadata.is_update)))
             self._wait(1)
 
     def apply_rows(self, rows: Segments, partitions: Sequence[TopicIdPartition]) -> None:
