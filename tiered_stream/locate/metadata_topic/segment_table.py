@@ -309,29 +309,20 @@ class TopicState:
     position: int
     name: str = ""
     table: SegmentTable = field(default_factory=SegmentTable)
-    _unreadable: dict[TopicIdPartition | None, tuple[int, bytes, TieredStreamError]] = field(default_factory=dict)
+    unreadable: dict[TopicIdPartition | None, tuple[int, bytes, TieredStreamError]] = field(default_factory=dict)
     """Offset, value and error of the first unreadable record, by partition (None: records that name no partition)."""
 
     def fault_of(self, partition: TopicIdPartition) -> TieredStreamError | None:
         """Return the error because of which the partition's segments are unknown; None: the segments are known."""
-        unreadable = self._unreadable.get(partition) or self._unreadable.get(None)
+        unreadable = self.unreadable.get(partition) or self.unreadable.get(None)
         return unreadable[2] if unreadable else None
 
     def packed(self, topic_id: bytes) -> bytes:
         """Return the state of the topic `topic_id` as bytes, which `restore_topic` reads."""
         unreadable = [
-            _OFFSET.pack(offset) + flexible.compact_bytes(value) for offset, value, _ in self._unreadable.values()
+            _OFFSET.pack(offset) + flexible.compact_bytes(value) for offset, value, _ in self.unreadable.values()
         ]
         return flexible.compact_array(unreadable) + self.table.packed(UUID(bytes=topic_id))
-
-    def add_unreadable(
-        self, partition: TopicIdPartition | None, offset: int, value: bytes, error: TieredStreamError
-    ) -> None:
-        """Add a record that cannot be read because of `error`; only the first such record of each partition is kept.
-
-        `partition` is the partition that the record names; None: the record names no partition.
-        """
-        self._unreadable.setdefault(partition, (offset, value, error))
 
 
 def apply_record(topics: Mapping[bytes, TopicState], log_partition: TopicPartition, offset: int, value: bytes) -> None:
@@ -352,7 +343,7 @@ def apply_record(topics: Mapping[bytes, TopicState], log_partition: TopicPartiti
         partition, fault = partition_of(value), type(error)(f"{log_partition} at offset {offset}: {error}")
         for topic_id in named:
             if partition is None or partition.topic_id.bytes == topic_id:
-                topics[topic_id].add_unreadable(partition, offset, value, fault)
+                topics[topic_id].unreadable.setdefault(partition, (offset, value, fault))
     else:
         if metadata is not None and metadata.partition.topic_id.bytes in named:
             topics[metadata.partition.topic_id.bytes].table.apply(metadata)
