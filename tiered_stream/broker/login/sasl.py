@@ -70,6 +70,12 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
     settings: dict[str, Any] = {"sasl_mechanism": mechanism}
     if mechanism == "AWS_MSK_IAM" and protocol != "SASL_SSL":
         raise ConfigurationError("kafka.sasl.mechanism = 'AWS_MSK_IAM' needs kafka.security.protocol = SASL_SSL")
+    if mechanism == "PLAIN" or mechanism.startswith("SCRAM"):
+        username, settings["sasl_plain_password"] = credentials(values, mechanism)
+        if mechanism != "PLAIN":  # RFC 5802 escapes a `saslname`; kafka-python does not
+            username = username.replace("=", "=3D").replace(",", "=2C")
+        settings["sasl_plain_username"] = username
+        return settings
     options = _jaas_options(values, mechanism)
     if mechanism == "AWS_MSK_IAM":
         # This import and the next two are here, because few users need these modules and their libraries.
@@ -81,16 +87,11 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
         from tiered_stream.broker.login.oauthbearer import login_tokens
 
         settings["sasl_oauth_token_provider"] = login_tokens(values, options)
-    elif mechanism == "GSSAPI":
+    else:
         from tiered_stream.broker.login.kerberos import KerberosLogin, kerberos_identity
 
         identity = kerberos_identity(options)
         settings["sasl_oauth_token_provider"] = KerberosLogin(identity, _kerberos_service(values, options))
-    else:
-        username, settings["sasl_plain_password"] = _credentials(options, mechanism)
-        if mechanism.startswith("SCRAM"):  # RFC 5802 escapes a `saslname`; kafka-python does not
-            username = username.replace("=", "=3D").replace(",", "=2C")
-        settings["sasl_plain_username"] = username
     return settings
 
 
@@ -114,10 +115,7 @@ def credentials(values: ConfigValues, mechanism: str) -> tuple[str, str]:
     Raises:
         ConfigurationError: the property is missing, is for another mechanism, or lacks the name or the password.
     """
-    return _credentials(_jaas_options(values, mechanism), mechanism)
-
-
-def _credentials(options: Mapping[str, str], mechanism: str) -> tuple[str, str]:
+    options = _jaas_options(values, mechanism)
     if options.get("tokenauth", "false").lower() == "true":
         raise ConfigurationError("kafka.sasl.jaas.config: delegation tokens (tokenauth) are not supported")
     for name in ("username", "password"):
