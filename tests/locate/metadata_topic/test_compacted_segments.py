@@ -194,7 +194,8 @@ def test_manifests_tell_what_a_topic_compacted_to_updates_lacks(name: str) -> No
     for update in last.values():
         table.apply(update)
     expected = {each: set(of) for each, of in golden_table(name).items() if of}
-    alone = {each: table.lone_updates(each) for each in table.partitions() if each.topic_partition in expected}
+    lone = {each.topic_partition: table.lone_updates(each) for each in table.partitions()}
+    alone = {partition: segments for partition, segments in lone.items() if partition in expected}
     starts = {each: min(segment.base_offset for segment in of) for each, of in expected.items()}
     fetcher = golden_aiven.fetcher(name)
     with ThreadPoolExecutor(4) as executor:

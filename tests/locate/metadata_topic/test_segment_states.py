@@ -115,7 +115,7 @@ def agrees(table: SegmentTable, models: dict[TopicIdPartition, Model]) -> None:
         assert tracked == model.known
         finished = {each.segment_id: each for each in table.segments(partition)}
         assert finished == {key: each for key, (each, state) in model.known.items() if state is FINISHED}
-        alone = {each.segment.segment_id: each.segment for each in table.lone_updates(partition)}
+        alone = {each.segment_id: each for each in table.lone_updates(partition)}
         assert {key: (each.custom_metadata, each.end_offset) for key, each in alone.items()} == {
             key: (each.segment.custom_metadata, each.segment.end_offset) for key, each in model.alone.items()
         }
@@ -221,12 +221,12 @@ def test_columns_keep_no_memory_of_rows_that_are_left_out() -> None:
 
 def test_an_update_alone_says_that_a_segment_is_there_and_which_it_follows() -> None:
     made = told_of(update(3, 299), SegmentMetadata(HERE, FIRST, FINISHED), update(2, 199), update(4, -1))
-    assert [(each.segment.segment_id.int, each.end_before) for each in made.lone_updates(HERE)] == [
-        (4, None),
-        (2, 99),
-        (3, 199),
+    assert [(each.segment_id.int, each.base_offset) for each in made.lone_updates(HERE)] == [
+        (4, -1),
+        (2, 100),
+        (3, 200),
     ]
-    assert told_of(update(2, 199)).lone_updates(HERE)[0].end_before is None
+    assert told_of(update(2, 199)).lone_updates(HERE)[0].base_offset == -1
     assert made.lone_updates(HERE._replace(topic_id=UUID(int=9))) == ()
 
 

@@ -134,7 +134,7 @@ def test_rows_and_odd_records_are_applied_in_their_order() -> None:
 def test_an_end_offset_of_an_update_is_read_in_plain_python() -> None:
     update = update_record(replace(SEGMENT, custom_metadata=b"custom"), version=1, end_offset=99)
     topic, rows = told([update], compiled=True)
-    (alone,) = (each.segment for each in topic.table.lone_updates(HERE))
+    (alone,) = topic.table.lone_updates(HERE)
     assert (alone.segment_id, alone.end_offset, alone.custom_metadata) == (UUID(int=3), 99, b"custom") and rows == 0
 
 

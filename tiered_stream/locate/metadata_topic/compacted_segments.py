@@ -14,8 +14,6 @@ from dataclasses import replace
 from uuid import UUID
 
 from tiered_stream.errors import CorruptDataError, StorageError, StorageObjectNotFoundError, UnsupportedDataError
-from tiered_stream.locate.metadata_topic.remote_log_metadata import TopicIdPartition
-from tiered_stream.locate.metadata_topic.segment_table import LoneUpdate
 from tiered_stream.locate.storage_failures import UnreachableCount
 from tiered_stream.model import RemoteLogSegment, TopicPartition
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
@@ -46,53 +44,49 @@ class CompactedSegments:
         self._unknown: dict[TopicPartition, frozenset[UUID]] = {}
 
     def complete(
-        self, alone: Mapping[TopicIdPartition, Sequence[LoneUpdate]], starts: Mapping[TopicPartition, int]
+        self, alone: Mapping[TopicPartition, Sequence[RemoteLogSegment]], starts: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
         """Return by partition the completed segments; segments whose metadata the storage does not have are left out.
 
         Args:
-            alone: segments of which only an update is known, by partition.
+            alone: segments of which only an update is known, by partition (`SegmentTable.lone_updates`).
             starts: log start offsets, for segments without a known segment before them.
 
         Raises:
             StorageError: the storage fails, and `falls_back` is false.
         """
-        copies = [(partition, finished) for partition, lone_updates in alone.items() for finished in lone_updates]
+        copies = [segment for segments in alone.values() for segment in segments]
         unreachable = UnreachableCount()
-        completed = self._executor.map(lambda copy: self._complete(copy[0], copy[1], starts, unreachable), copies)
-        segments: dict[TopicPartition, list[RemoteLogSegment]] = {partition.topic_partition: [] for partition in alone}
-        unknown: dict[TopicPartition, list[LoneUpdate]] = {partition.topic_partition: [] for partition in alone}
-        for (partition, finished), segment in zip(copies, completed, strict=True):
+        completed = self._executor.map(lambda copy: self._complete(copy, starts, unreachable), copies)
+        segments: dict[TopicPartition, list[RemoteLogSegment]] = {partition: [] for partition in alone}
+        unknown: dict[TopicPartition, list[RemoteLogSegment]] = {partition: [] for partition in alone}
+        for copy, segment in zip(copies, completed, strict=True):
             if segment is None:
-                unknown[partition.topic_partition].append(finished)
+                unknown[copy.topic_partition].append(copy)
             else:
-                segments[partition.topic_partition].append(segment)
-        for topic_partition, alone_of in unknown.items():
-            self._warn(topic_partition, alone_of)
+                segments[copy.topic_partition].append(segment)
+        for partition, of_partition in unknown.items():
+            self._warn(partition, of_partition)
         return segments
 
     def _complete(
-        self,
-        partition: TopicIdPartition,
-        finished: LoneUpdate,
-        starts: Mapping[TopicPartition, int],
-        unreachable: UnreachableCount,
+        self, copy: RemoteLogSegment, starts: Mapping[TopicPartition, int], unreachable: UnreachableCount
     ) -> RemoteLogSegment | None:
-        """Return the segment `finished` with the metadata that the storage keeps of it; the result is cached.
+        """Return the segment `copy` with the metadata that the storage keeps of it; the result is cached.
 
-        Return None if the keys of the segment's objects are unknown, or the storage has no valid metadata of the
-        segment. With `falls_back`, also return None if the storage fails, or could not be reached too often before
-        (`unreachable`); this result is not cached.
+        Return None if the keys of the segment's objects are unknown, because its start or end offset is unknown or the
+        start lies after the end, or if the storage has no valid metadata of the segment. With `falls_back`, also return
+        None if the storage fails, or could not be reached too often before (`unreachable`); this result is not cached.
         """
-        named = _identified(partition, finished, starts)
-        if named is None:
+        start = starts.get(copy.topic_partition) if copy.base_offset < 0 else copy.base_offset
+        if start is None or start > copy.end_offset:
             return None
-        key = named.segment_id, named.base_offset
+        key = copy.segment_id, start
         if key not in self._completed:
             if unreachable.is_full:
                 return None
             try:
-                segment = self._fetcher.segment_metadata(named)
+                segment = self._fetcher.segment_metadata(replace(copy, base_offset=start))
             except (StorageError, CorruptDataError, UnsupportedDataError) as error:
                 # A storage that fails may give the metadata later.
                 passing = isinstance(error, StorageError) and not isinstance(error, StorageObjectNotFoundError)
@@ -103,15 +97,14 @@ class CompactedSegments:
                 if passing:
                     return None
                 segment = None
-            self._completed[key] = segment if segment and segment.end_offset == named.end_offset else None
+            self._completed[key] = segment if segment and segment.end_offset == copy.end_offset else None
         return self._completed[key]
 
-    def _warn(self, partition: TopicPartition, unknown: Sequence[LoneUpdate]) -> None:
+    def _warn(self, partition: TopicPartition, unknown: Sequence[RemoteLogSegment]) -> None:
         """Warn that brokers serve these segments, unless the partition's last warning was about the same segments."""
-        ids = frozenset(finished.segment.segment_id for finished in unknown)
+        ids = frozenset(segment.segment_id for segment in unknown)
         if ids != self._unknown.get(partition, frozenset()):
-            end_offsets = (finished.segment.end_offset for finished in unknown)
-            ends = [str(end_offset) for end_offset in end_offsets if end_offset >= 0][:_MAX_SHOWN_OFFSETS]
+            ends = [str(segment.end_offset) for segment in unknown if segment.end_offset >= 0][:_MAX_SHOWN_OFFSETS]
             log.warning(
                 "%s: %d segment%s read from the broker: the metadata topic says that the copy is finished, but not "
                 "where it begins%s",
@@ -119,20 +112,3 @@ class CompactedSegments:
                 f" (end offsets {', '.join(ends)}{', ...' if len(ends) < len(ids) else ''})" if ends else "",
             )  # fmt: skip
         self._unknown[partition] = ids
-
-
-def _identified(
-    partition: TopicIdPartition, finished: LoneUpdate, starts: Mapping[TopicPartition, int]
-) -> RemoteLogSegment | None:
-    """Return the segment with the fields that determine its objects' keys: partition, ids and offsets. Its size is 0.
-
-    Return None if the start or end offset of the segment is unknown, or the start lies after the end.
-
-    Args:
-        starts: log start offsets, by partition, for a segment without a known segment before it.
-    """
-    before = finished.end_before
-    start = starts.get(partition.topic_partition) if before is None else before + 1
-    if start is None or start > finished.segment.end_offset:
-        return None
-    return replace(finished.segment, base_offset=start)

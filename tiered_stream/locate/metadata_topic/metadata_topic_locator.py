@@ -166,15 +166,13 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
         """Return by partition the segments with only an update in the metadata topic, completed from the storage."""
         alone = {
-            partition: updates for partition, table in tables.items() if (updates := table.lone_updates(partition))
+            id_partition.topic_partition: updates
+            for id_partition, table in tables.items()
+            if (updates := table.lone_updates(id_partition))
         }
         if not alone:
             return {}
-        first = [
-            partition.topic_partition
-            for partition, updates in alone.items()
-            if any(update.end_before is None for update in updates)
-        ]
+        first = [partition for partition, updates in alone.items() if any(update.base_offset < 0 for update in updates)]
         starts = self._offsets.special_offsets(EARLIEST, first, self._patience_ms).found if first else {}
         return self._compacted_segments.complete(alone, starts)
 

@@ -75,19 +75,6 @@ _MIN_SETTLED = 1 << 16
 _OFFSET = Struct(">q")
 
 
-@dataclass(frozen=True, slots=True)
-class LoneUpdate:
-    """Segment of which only an update is known, which says that the segment's copy is finished.
-
-    `segment` has the ids, the custom metadata and the end offset of the update; -1: the update has no end offset.
-    `end_before` is the end offset (inclusive) of the known segment before this segment; None: no segment before it is
-    known. Brokers copy segments without gaps, so this segment begins after `end_before`.
-    """
-
-    segment: RemoteLogSegment
-    end_before: int | None
-
-
 @dataclass(frozen=True)
 class _KnownSegments:
     """Segments of one partition, with their states; a row in the state `_ALONE` is an update of which no more is known.
@@ -113,14 +100,15 @@ class _KnownSegments:
         return self.among(self.segments.rows["state"] == _FINISHED)
 
     @cached_property
-    def alone(self) -> tuple[LoneUpdate, ...]:
+    def alone(self) -> tuple[RemoteLogSegment, ...]:
+        """Segments of which only an update is known (`SegmentTable.lone_updates`)."""
         rows = self.segments.rows
         if not (rows["state"] == _ALONE).any():
             return ()
-        ends = [None, *np.unique(rows["end"][rows["end"] >= 0]).tolist()]
-        before = np.searchsorted(ends[1:], rows["end"][rows["state"] == _ALONE]).tolist()
-        alone = map(LoneUpdate, self.among(rows["state"] == _ALONE), (ends[at] for at in before))
-        return tuple(sorted(alone, key=lambda each: (each.segment.end_offset, each.segment.segment_id)))
+        alone = self.segments.taken(rows["state"] == _ALONE)
+        ends = np.unique(rows["end"][rows["end"] >= 0])
+        alone.rows["base"] = np.append(-2, ends)[np.searchsorted(ends, alone.rows["end"])] + 1
+        return tuple(sorted(alone, key=lambda segment: (segment.end_offset, segment.segment_id)))
 
 
 class SegmentTable:
@@ -178,8 +166,13 @@ class SegmentTable:
         """
         return self._known_of(partition).finished
 
-    def lone_updates(self, partition: TopicIdPartition) -> tuple[LoneUpdate, ...]:
-        """Return the segments of which only an update is known, sorted by end offset; unknown end offsets are first."""
+    def lone_updates(self, partition: TopicIdPartition) -> tuple[RemoteLogSegment, ...]:
+        """Return the segments of which only an update is known, which says that the segment's copy is finished.
+
+        They have the ids, the custom metadata and the end offset of the update (-1: it has no end offset). Brokers copy
+        segments without gaps, so each begins after the known segment before it (-1: no segment before it is known). The
+        result is sorted by end offset.
+        """
         return self._known_of(partition).alone
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
