@@ -42,19 +42,22 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 from uuid import UUID
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
 from tiered_stream.model import AbortedTransaction, RemoteLogSegment
 from tiered_stream.process.caches import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+
+T = TypeVar("T")
 
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _TRANSACTION_ENTRY = np.dtype(
@@ -239,6 +242,15 @@ class IndexCache:
         """Return the bytes of the segment's indexes by type; types that the segment does not have are left out."""
         key = segment.segment_id, frozenset(types)
         return self._cache.get(key, lambda: self._fetcher.fetch_indexes(segment, key[1]))
+
+    def parsed(self, segment: RemoteLogSegment, index_type: IndexType, parse: Callable[[bytes], T]) -> T:
+        """Return what `parse` returns for the bytes of the segment's index; its errors name the segment.
+
+        If the segment does not have the index, there are no bytes.
+        """
+        data = self.get(segment, (index_type,)).get(index_type, b"")
+        with naming(segment):
+            return parse(data)
 
 
 def _cost(indexes: _Indexes) -> int:

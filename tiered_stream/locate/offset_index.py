@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from uuid import UUID
 
@@ -150,10 +151,10 @@ class SegmentPositions:
         Return None if all batches of the location are older.
         """
         segment = location.segment
-        data = self._cache.get(segment, (IndexType.TIMESTAMP,)).get(IndexType.TIMESTAMP, b"")
-        with naming(segment):
-            # Up to the end of the batch with this offset, no record is newer than `timestamp - 1`.
-            start = parse_time_index(data, segment.base_offset).floor_offset(timestamp - 1)
+        parse = partial(parse_time_index, base_offset=segment.base_offset)
+        times = self._cache.parsed(segment, IndexType.TIMESTAMP, parse)
+        # Up to the end of the batch with this offset, no record is newer than `timestamp - 1`.
+        start = times.floor_offset(timestamp - 1)
         if start <= location.offsets.start:
             return location
         if start >= location.offsets.end:
@@ -181,9 +182,8 @@ class SegmentPositions:
         return _parts(location, self._offset_index(location.segment), offsets)
 
     def _offset_index(self, segment: RemoteLogSegment) -> OffsetIndex:
-        data = self._cache.get(segment, (IndexType.OFFSET,)).get(IndexType.OFFSET, b"")
-        with naming(segment):
-            return parse_offset_index(data, segment.base_offset, segment.size)
+        parse = partial(parse_offset_index, base_offset=segment.base_offset, segment_size=segment.size)
+        return self._cache.parsed(segment, IndexType.OFFSET, parse)
 
     def _cut_offsets(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
         """Return the offsets at which to cut `location` into parts of about `target_bytes`.

@@ -12,12 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TypeVar
 from uuid import UUID
 
 from tiered_stream.broker.leader_epochs import Lineage
 from tiered_stream.data_limits import DEFAULT_LIMITS, Limit
-from tiered_stream.errors import ConfigurationError, CorruptDataError, naming
+from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.locate.archive.archive_listing import MANIFEST, CopyListing, SegmentCopy, Suffixes, UnreadPlaces
 from tiered_stream.locate.index_files import IndexCache, open_transactions, parse_leader_epoch_checkpoint
 from tiered_stream.locate.visible_segments import VisibleSegments, lineage_of, visible_segments
@@ -42,7 +41,6 @@ log = logging.getLogger(__name__)
 MANIFEST_REQUESTS_IN_FLIGHT = 32
 
 _WHOLE_STORE = Place(StorageLayout.AIVEN, "")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +235,7 @@ class Archive:
 
     def open_transactions(self, segment: RemoteLogSegment) -> list[tuple[int, int]]:
         """Return (producer id, first offset) of each transaction that is open at the segment's end."""
-        return self._parsed(segment, IndexType.PRODUCER_SNAPSHOT, open_transactions)
+        return self._indexes.parsed(segment, IndexType.PRODUCER_SNAPSHOT, open_transactions)
 
     def close(self) -> None:
         """Cancel requests that have not begun, and wait for the threads to end."""
@@ -288,7 +286,7 @@ class Archive:
         newest = max(
             segments, key=lambda segment: (segment.leader_epochs[-1].epoch, segment.end_offset, segment.segment_id)
         )
-        checkpoint = self._parsed(newest, IndexType.LEADER_EPOCH, parse_leader_epoch_checkpoint)
+        checkpoint = self._indexes.parsed(newest, IndexType.LEADER_EPOCH, parse_leader_epoch_checkpoint)
         epochs = [LeaderEpoch(epoch, start_offset) for epoch, start_offset in checkpoint]
         lineage = lineage_of(epochs)
         visible = visible_segments(segments, lineage, epochs[0].start_offset if epochs else 0)
@@ -297,14 +295,6 @@ class Archive:
         start, end = visible[0].offsets.start, visible[-1].offsets.end
         open_from = [first for _, first in self.open_transactions(visible[-1].segment)]
         return ArchivedPartition(segments, lineage, visible, start, end, max(start, min([end, *open_from])))
-
-    def _parsed(self, segment: RemoteLogSegment, index_type: IndexType, parse: Callable[[bytes], _T]) -> _T:
-        """Return what `parse` returns for the bytes of the segment's index of type `index_type`."""
-        data = self._indexes.get(segment, (index_type,)).get(index_type)
-        if data is None:
-            raise CorruptDataError(f"{segment} has no {index_type.value} index")
-        with naming(segment):
-            return parse(data)
 
 
 def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Archive:
