@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from kafka.protocol.consumer.group import (
     DEFAULT_GENERATION_ID,
@@ -27,8 +28,6 @@ from tiered_stream.broker.kafka_errors import code_name, is_retriable, response_
 from tiered_stream.broker.leader_requests import by_topic
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, TieredStreamError
 from tiered_stream.model import PartitionOffsets, TopicPartition
-
-T = TypeVar("T")
 
 _NO_OFFSET = -1
 _ONE_COORDINATOR, _TOPIC_NAMES, _ONE_GROUP = 3, 9, 7
@@ -60,29 +59,61 @@ class GroupOffsets:
         """
         if not partitions:
             return {}
-        client = self._client
-        return client.run(lambda: self._retried(lambda until: self._fetch(partitions, until), client.deadline()))
+        topic = OffsetFetchRequest.OffsetFetchRequestTopic
+        topics = [
+            topic(name=name, partition_indexes=[partition.partition for partition in of_topic])
+            for name, of_topic in by_topic(partitions).items()
+        ]
+        build = partial(
+            OffsetFetchRequest, group_id=self.group, topics=topics, require_stable=True, max_version=_ONE_GROUP
+        )
+        results = self._client.run(lambda: self._ask(build, self._client.deadline()))
+        if not results.keys() >= set(partitions):
+            raise CorruptDataError(
+                f"consumer group {self.group!r}: the coordinator left partitions out of its response"
+            )
+        committed = {partition: results[partition].committed_offset for partition in partitions}
+        return {partition: None if offset <= _NO_OFFSET else offset for partition, offset in committed.items()}
 
-    def start_commit(self, offsets: PartitionOffsets) -> concurrent.futures.Future[None]:
+    def start_commit(self, offsets: PartitionOffsets) -> concurrent.futures.Future[Any]:
         """Start to commit the offsets for the group, and return a future that is done when the commit has ended.
 
-        The future has the error of the commit, or otherwise the result None. The commit fails after 10 s, or after
+        The future has the error of the commit, if there is one. The commit fails after 10 s, or after
         `default.api.timeout.ms` if that is shorter.
         """
-        client = self._client
-        return client.start(
-            lambda: self._retried(lambda until: self._commit(offsets, until), client.deadline(_PATIENCE_MS))
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic
+        kind = topic.OffsetCommitRequestPartition
+        topics = [
+            topic(
+                name=name,
+                partitions=[
+                    kind(partition_index=at.partition, committed_offset=offsets[at], committed_metadata="")
+                    for at in of_topic
+                ],
+            )
+            for name, of_topic in by_topic(offsets).items()
+        ]
+        build = partial(
+            OffsetCommitRequest,
+            group_id=self.group,
+            generation_id_or_member_epoch=DEFAULT_GENERATION_ID,
+            member_id=UNKNOWN_MEMBER_ID,
+            topics=topics,
+            max_version=_TOPIC_NAMES,
         )
+        return self._client.start(lambda: self._ask(build, self._client.deadline(_PATIENCE_MS)))
 
-    async def _retried(self, attempt: Callable[[Deadline], Awaitable[T]], deadline: Deadline) -> T:
-        """Run `attempt`, repeat it after BrokerUnavailableError until `deadline` has passed, and return its result.
+    async def _ask(self, build: Callable[[], Any], deadline: Deadline) -> dict[TopicPartition, Any]:
+        """Send the request that `build` makes to the coordinator, and return the result of each partition.
 
-        For example, an attempt raises this error while the coordinator moves to another broker.
+        The request is repeated until `deadline` after errors that may pass, for example while the coordinator moves to
+        another broker.
         """
         attempts = 0
         while True:
             try:
-                return await attempt(deadline)
+                coordinator = await self._coordinator(deadline)
+                return self._results(await self._client.request(coordinator, build(), deadline))
             except BrokerUnavailableError:
                 await self._client.back_off(attempts, deadline)
                 if not deadline.remaining_ms:
@@ -100,60 +131,15 @@ class GroupOffsets:
         self._check(response.error_code, f"consumer group {self.group!r}")
         return int(response.node_id)
 
-    async def _fetch(
-        self, partitions: Collection[TopicPartition], deadline: Deadline
-    ) -> dict[TopicPartition, int | None]:
-        topic = OffsetFetchRequest.OffsetFetchRequestTopic
-        request = OffsetFetchRequest(
-            group_id=self.group,
-            topics=[
-                topic(name=name, partition_indexes=[partition.partition for partition in of_topic])
-                for name, of_topic in by_topic(partitions).items()
-            ],
-            require_stable=True,
-            max_version=_ONE_GROUP,
-        )
-        response = await self._client.request(await self._coordinator(deadline), request, deadline)
-        self._check(response.error_code, f"consumer group {self.group!r}")
-        committed = {partition: result.committed_offset for partition, result in self._results(response)}
-        if not committed.keys() >= set(partitions):
-            raise CorruptDataError(
-                f"consumer group {self.group!r}: the coordinator left partitions out of its response"
-            )
-        return {
-            partition: None if committed[partition] <= _NO_OFFSET else committed[partition] for partition in partitions
-        }
-
-    async def _commit(self, offsets: PartitionOffsets, deadline: Deadline) -> None:
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic
-        kind = topic.OffsetCommitRequestPartition
-        request = OffsetCommitRequest(
-            group_id=self.group,
-            generation_id_or_member_epoch=DEFAULT_GENERATION_ID,
-            member_id=UNKNOWN_MEMBER_ID,
-            topics=[
-                topic(
-                    name=name,
-                    partitions=[
-                        kind(partition_index=at.partition, committed_offset=offsets[at], committed_metadata="")
-                        for at in of_topic
-                    ],
-                )
-                for name, of_topic in by_topic(offsets).items()
-            ],
-            max_version=_TOPIC_NAMES,
-        )
-        self._results(await self._client.request(await self._coordinator(deadline), request, deadline))
-
-    def _results(self, response: Any) -> list[tuple[TopicPartition, Any]]:
-        """Return the partitions of a response, each with its result."""
-        results = [
-            (TopicPartition(topic.name, result.partition_index), result)
-            for topic in response.topics or ()
-            for result in topic.partitions or ()
-        ]
-        for partition, result in results:
-            self._check(result.error_code, f"partition {partition} of consumer group {self.group!r}")
+    def _results(self, response: Any) -> dict[TopicPartition, Any]:
+        """Return the result of each partition in a response."""
+        self._check(getattr(response, "error_code", 0), f"consumer group {self.group!r}")
+        results = {}
+        for topic in response.topics or ():
+            for result in topic.partitions or ():
+                partition = TopicPartition(topic.name, result.partition_index)
+                self._check(result.error_code, f"partition {partition} of consumer group {self.group!r}")
+                results[partition] = result
         return results
 
     def _check(self, error_code: int, subject: str) -> None:
@@ -174,7 +160,7 @@ class GroupCommitter:
         self._offsets = offsets
         self._newest: PartitionOffsets = {}
         self._committed: PartitionOffsets = {}
-        self._commit: Future[None] | None = None
+        self._commit: Future[Any] | None = None
         self._warned = False
 
     def begin(self, initial: PartitionOffsets) -> None:
