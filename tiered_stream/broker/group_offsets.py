@@ -7,7 +7,6 @@ A group accepts commits from a client that is not a member while the group has n
 
 from __future__ import annotations
 
-import concurrent.futures
 import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
@@ -75,7 +74,7 @@ class GroupOffsets:
         committed = {partition: results[partition].committed_offset for partition in partitions}
         return {partition: None if offset <= _NO_OFFSET else offset for partition, offset in committed.items()}
 
-    def start_commit(self, offsets: PartitionOffsets) -> concurrent.futures.Future[Any]:
+    def start_commit(self, offsets: PartitionOffsets) -> Future[Any]:
         """Start to commit the offsets for the group, and return a future that is done when the commit has ended.
 
         The future has the error of the commit, if there is one. The commit fails after 10 s, or after

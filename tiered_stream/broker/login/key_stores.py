@@ -22,7 +22,6 @@ import ssl
 from base64 import encodebytes
 from dataclasses import dataclass, field
 from enum import StrEnum
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from tiered_stream.broker.kafka_properties import ConfigValues
@@ -35,7 +34,7 @@ _VERSIONS = (1, 2)
 _PRIVATE_KEY, _CERTIFICATE = 1, 2
 _DIGEST_BYTES = _SALT_BYTES = hashlib.sha1().digest_size
 _WHITENER = b"Mighty Aphrodite"
-_U2, _U4, _U8 = Struct(">H"), Struct(">I"), Struct(">Q")
+_DATE_BYTES = 8
 _SEQUENCE, _OCTETS = 0x30, 0x04
 _KEY_PROTECTOR = bytes.fromhex("300e060a2b060104012a021101010500")
 """AlgorithmIdentifier of 1.3.6.1.4.1.42.2.17.1.1, the only key encryption in JKS stores."""
@@ -103,17 +102,17 @@ def _digest(content: bytes, password: str) -> bytes:
 
 
 def _read(reader: Reader) -> JksStore:
-    magic, version, count = reader.take(4), _u4(reader), _u4(reader)
+    magic, version, count = reader.take(4), _number(reader), _number(reader)
     if magic != MAGIC or version not in _VERSIONS:
         raise ValueError("it does not begin as one")
     keys, certificates = [], []
     for _ in range(count):
-        tag = _u4(reader)
-        alias = reader.take(reader.unpack(_U2)[0]).decode("utf-8", "replace")
-        reader.unpack(_U8)
+        tag = _number(reader)
+        alias = reader.take(_number(reader, 2)).decode("utf-8", "replace")
+        reader.skip(_DATE_BYTES)
         if tag == _PRIVATE_KEY:
-            encrypted = _encrypted_key(reader.take(_u4(reader)))
-            chain = tuple(_certificate(reader, version) for _ in range(_u4(reader)))
+            encrypted = _encrypted_key(reader.take(_number(reader)))
+            chain = tuple(_certificate(reader, version) for _ in range(_number(reader)))
             keys.append(JksKey(alias, encrypted, chain))
         elif tag == _CERTIFICATE:
             certificates.append(_certificate(reader, version))
@@ -124,13 +123,12 @@ def _read(reader: Reader) -> JksStore:
 
 def _certificate(reader: Reader, version: int) -> bytes:
     if version > 1:
-        reader.skip(reader.unpack(_U2)[0])
-    return reader.take(_u4(reader))
+        reader.skip(_number(reader, 2))
+    return reader.take(_number(reader))
 
 
-def _u4(reader: Reader) -> int:
-    number: int = reader.unpack(_U4)[0]
-    return number
+def _number(reader: Reader, size: int = 4) -> int:
+    return int.from_bytes(reader.take(size), "big")
 
 
 def _encrypted_key(info: bytes) -> bytes:
