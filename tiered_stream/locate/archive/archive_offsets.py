@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -48,16 +48,15 @@ class ArchiveOffsetReader(OffsetReader):
         return self._archive.topic_names()
 
     def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
-        self._archive.list_new(topics)
-        described = {topic: self._archive.topic(topic) for topic in topics}
-        missing = sorted(topic for topic, description in described.items() if description is None)
+        described = self._archive.describe(topics)
+        missing = sorted(set(topics) - described.keys())
         if missing:
             self._archive.check_prefix()
             why = self._archive.why_empty() or (
                 "correct the subscription, remote.storage.uri, the plugin's key.prefix, or remote.topic.id"
             )
             raise UnknownTopicError(f"the archive has no segment of the topics {', '.join(map(repr, missing))}: {why}")
-        return {topic: description for topic, description in described.items() if description is not None}
+        return described
 
     def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
         """Return by name the id and partitions of the topics for whose names `wanted` returns True.
@@ -121,7 +120,7 @@ class ArchiveOffsetReader(OffsetReader):
         committed = self._isolation is IsolationLevel.READ_COMMITTED
         return archived.last_stable_offset if committed else archived.end_offset
 
-    def _archived(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
+    def _archived(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
         """Return each partition's contents (`ArchivedPartition`), as of the last listing of the archive."""
         archived = self._archive.partitions(partitions)
         missing = sorted(str(partition) for partition in partitions if partition not in archived)

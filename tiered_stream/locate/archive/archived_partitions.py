@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -187,16 +187,16 @@ class Archive:
             incomplete = {copy: missing for copy, missing in copies.items() if missing}
             self._topics[name] = _Topic(topic_id, segments, incomplete)
 
-    def list_new(self, topics: Collection[str]) -> None:
-        """List the topics that were not listed yet, all together."""
-        self.refresh([topic for topic in topics if topic not in self._topics])
+    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription]:
+        """Return the ids and the partitions with segments of these topics; topics without segments are left out."""
+        self._list_new(topics)
+        return {
+            topic: TopicDescription(topic, known.topic_id, tuple(sorted(known.partitions)))
+            for topic in topics
+            if (known := self._topics.get(topic))
+        }
 
-    def topic(self, topic: str) -> TopicDescription | None:
-        """Return the topic's id and its partitions with segments; None if the topic has no segment."""
-        known = self._topic(topic)
-        return None if known is None else TopicDescription(topic, known.topic_id, tuple(sorted(known.partitions)))
-
-    def partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
+    def partitions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
         """Return these partitions as of the last listing; partitions without segments are left out.
 
         Raises:
@@ -204,11 +204,12 @@ class Archive:
             CorruptDataError, UnsupportedDataError: a manifest or an index of a partition's newest segment is malformed.
             ConfigurationError: several topics had one name, and no topic id is configured.
         """
-        segments = {}
-        for partition in partitions:
-            topic = self._topic(partition.topic)
-            if topic is not None and partition.partition in topic.partitions:
-                segments[partition] = topic.partitions[partition.partition]
+        self._list_new({partition.topic for partition in partitions})
+        segments = {
+            partition: topic.partitions[partition.partition]
+            for partition in partitions
+            if (topic := self._topics.get(partition.topic)) and partition.partition in topic.partitions
+        }
         new = {
             partition: listed
             for partition, listed in segments.items()
@@ -243,10 +244,9 @@ class Archive:
             wait([self._search])
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def _topic(self, topic: str) -> _Topic | None:
-        if topic not in self._topics:
-            self.refresh([topic])
-        return self._topics.get(topic)
+    def _list_new(self, topics: Collection[str]) -> None:
+        """List the topics that were not listed yet, all together."""
+        self.refresh([topic for topic in topics if topic not in self._topics])
 
     def _warn_of_missing(self, copies: Mapping[SegmentCopy, Suffixes]) -> None:
         """Warn once for each copy that has a manifest, but lacks another object.
