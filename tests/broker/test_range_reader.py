@@ -27,8 +27,14 @@ from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.list_offsets import ListOffsetsRequest
-from tiered_stream.broker.range_reader import _Position, offset_after, read_range
-from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
+from tiered_stream.broker.record_fetch import (
+    FetchedRecords,
+    FetchTerms,
+    _Position,
+    fetch_records,
+    offset_after,
+    read_range,
+)
 from tiered_stream.errors import (
     BrokerUnavailableError,
     CorruptDataError,

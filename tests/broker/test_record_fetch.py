@@ -15,8 +15,7 @@ from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import create_tiered_topic, roll, wait_until_tiered
 from tests.rigs.stack.transactions import TransactionalProducer
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.range_reader import read_range
-from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
+from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records, read_range
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 

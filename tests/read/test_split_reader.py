@@ -444,7 +444,7 @@ class BrokerLog:
         self.moves: dict[int, int] = {}
         self.asked: list[OffsetRange] = []
         monkeypatch.setattr("tiered_stream.broker.client.open_client", lambda _: None)
-        monkeypatch.setattr("tiered_stream.broker.range_reader.read_range", self.read_range)
+        monkeypatch.setattr("tiered_stream.broker.record_fetch.read_range", self.read_range)
         monkeypatch.setattr("tiered_stream.broker.list_offsets.BrokerOffsetReader", lambda *_: self)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

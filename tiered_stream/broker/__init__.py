@@ -12,8 +12,7 @@ Files that other packages import:
 - `group_offsets`: committed offsets of a consumer group
 - `leader_epochs`: leader epochs and lineages of partitions
 - `location_fetch`: segment locations of offset ranges (KIP-1248)
-- `record_fetch`: record bytes from an offset on
-- `range_reader`: all record bytes of an offset range
+- `record_fetch`: record bytes from an offset on, or of an offset range
 - `kafka_errors`: conversion of Kafka's errors into errors of this package
 
 `connections` and `leader_requests` are for this package alone. `leader_requests` handles leaders that move.

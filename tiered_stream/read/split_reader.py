@@ -150,7 +150,7 @@ class SplitReader:
 
     def _fetched(self, offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
         from tiered_stream.broker.client import open_client
-        from tiered_stream.broker.range_reader import read_range
+        from tiered_stream.broker.record_fetch import read_range
 
         client = open_client(self._options.kafka)
         partition, isolation = self._split.topic_partition, self._options.isolation_level

@@ -31,8 +31,7 @@ from tiered_stream.broker.group_offsets import GroupOffsets
 from tiered_stream.broker.kafka_errors import connection_fault
 from tiered_stream.broker.leader_epochs import leader_epoch_end_offsets
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.range_reader import offset_after
-from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
+from tiered_stream.broker.record_fetch import FetchTerms, fetch_records, offset_after
 from tiered_stream.broker.wire.kafka_python import InterpretingProtocol
 from tiered_stream.broker.wire.location_messages import FetchTopic, LocatedPartition, LocationFetchResponse
 from tiered_stream.errors import BrokerUnavailableError

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from tests.rigs.fuzz.mutation import OVERLONG_VARINTS, below, fixed, number, one, spoiled, varint
 from tests.rigs.fuzz.target import MIB, Target
 from tests.rigs.stack.batches import CODECS
-from tiered_stream.broker.range_reader import offset_after
-from tiered_stream.broker.record_fetch import FetchedRecords
+from tiered_stream.broker.record_fetch import FetchedRecords, offset_after
 from tiered_stream.errors import CorruptDataError, TieredStreamError
 from tiered_stream.model import AbortedTransaction, TopicPartition
 from tiered_stream.records import arrow
