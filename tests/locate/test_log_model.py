@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from tests.depth import examples
 from tests.locate.log_model import PARTITION, CurrentFetcher, Log, Row, tiered_of
-from tests.tier.layouts import MemoryBucket
+from tests.tier.layouts import MemoryBucket, archive_in
 from tests.tier.segments import TieredSegment
 from tiered_stream.locate.archive.archive_locator import ArchiveLocator
 from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
-from tiered_stream.locate.archive.archived_partitions import Archive
 from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
 from tiered_stream.locate.visible_segments import VisibleSegments, lineage_of, visible_segments
@@ -205,7 +204,7 @@ def test_of_an_archive_that_ends_anywhere_all_is_read_that_is_decided(
     end = left[-1].segment.end_offset + 1
     bucket = MemoryBucket(left)
     CurrentFetcher.fetcher = bucket.fetcher()
-    archive = Archive(bucket, CurrentFetcher.fetcher)
+    archive = archive_in(bucket, CurrentFetcher.fetcher)
     with (
         closing(ArchiveLocator(archive, CurrentFetcher.fetcher, isolation)) as locator,
         closing(ArchiveOffsetReader(archive, CurrentFetcher.fetcher, isolation)) as offsets,

@@ -10,18 +10,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import cramjam
 
 from tests.tier.segments import TieredSegment
-from tiered_stream.data_limits import Limit
+from tiered_stream.data_limits import DEFAULT_LIMITS, Limit
 from tiered_stream.errors import StorageObjectNotFoundError
+from tiered_stream.locate.archive.archive_listing import CopyListing, UnreadPlaces
+from tiered_stream.locate.archive.archived_partitions import Archive
 from tiered_stream.model import ByteRange, uuid_to_text
+from tiered_stream.options.choices import StorageLayout
 from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher, main_path
 from tiered_stream.storage.aiven.encryption import KeyRing
-from tiered_stream.storage.fetcher import IndexType
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.local_layout import object_key
 from tiered_stream.storage.object_store import ObjectStore
+from tiered_stream.storage.segment_places import Place
 
 if TYPE_CHECKING:
     from Crypto.PublicKey.RSA import RsaKey
@@ -125,6 +130,18 @@ class MemoryBucket(ObjectStore):
 
     def describe(self, key: str) -> str:
         return f"memory:{key}"
+
+
+def archive_in(
+    store: ObjectStore,
+    fetcher: RemoteStorageFetcher,
+    key_prefix: str = "",
+    topic_ids: Mapping[str, UUID] | None = None,
+) -> Archive:
+    """Archive of what is below a key prefix of a store, and nowhere else."""
+    listing = CopyListing(store, (key_prefix,), DEFAULT_LIMITS.manifest, "rsm.config.")
+    unread = UnreadPlaces(store, Place(StorageLayout.AIVEN, "", key_prefix), (key_prefix,), tuple)
+    return Archive(listing, unread, fetcher, topic_ids or {})
 
 
 def _cipher(public_key: RsaKey | None, key_pair: str) -> tuple[Callable[[bytes], bytes], Mapping[str, Any]]:

@@ -23,6 +23,7 @@ from tests.locate.golden_locator import PLAIN, expected_timestamps
 from tests.locate.segments import segment_ends
 from tests.rigs.stack.rows import Record
 from tests.storage import golden_aiven
+from tests.tier.layouts import archive_in
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream.errors import (
     ConfigurationError,
@@ -33,15 +34,14 @@ from tiered_stream.errors import (
 )
 from tiered_stream.locate.archive.archive_locator import ArchiveLocator
 from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
-from tiered_stream.locate.archive.archived_partitions import Archive, open_archive
+from tiered_stream.locate.archive.archived_partitions import open_archive
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition, uuid_from_text
-from tiered_stream.options.choices import IsolationLevel, StorageLayout
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 from tiered_stream.options.parsing import StorageOptions, parse_options
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.file_store import FileStore
-from tiered_stream.storage.segment_places import Place
 
 pytestmark = pytest.mark.costly
 
@@ -73,7 +73,7 @@ def opened(
 ) -> Iterator[Opened]:
     fetcher = golden_aiven.fetcher(name, bucket)
     store = FileStore(bucket or golden(name).bucket)
-    archive = Archive(store, fetcher, Place(StorageLayout.AIVEN, "", golden_aiven.KEY_PREFIX[name]), topic_ids)
+    archive = archive_in(store, fetcher, golden_aiven.KEY_PREFIX[name], topic_ids)
     with (
         closing(ArchiveLocator(archive, fetcher, isolation)) as locator,
         closing(ArchiveOffsetReader(archive, fetcher, isolation)) as offsets,

@@ -19,12 +19,11 @@ from tests.rigs.scale.measured import Meter
 from tests.rigs.scale.segments import SEGMENTS, warm_up
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
-from tests.tier.layouts import PLAIN
+from tests.tier.layouts import PLAIN, archive_in
 from tests.tier.segments import TieredSegment, tiered
 from tiered_stream.data_limits import Limit
 from tiered_stream.locate.archive.archive_locator import ArchiveLocator
 from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
-from tiered_stream.locate.archive.archived_partitions import Archive
 from tiered_stream.model import ByteRange, RemoteLogSegment, TopicPartition, uuid_to_text
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
@@ -108,7 +107,7 @@ def measure(scale: float, _: Path, partitions: int) -> Meter:
     meter = Meter(f"archive of {count:,} segments in {partitions:,} partitions")
     bucket = MadeUpBucket(partitions, segments, meter)
     fetcher, isolation = IndexesOf(bucket.template), IsolationLevel.READ_COMMITTED
-    archive = Archive(bucket, fetcher)
+    archive = archive_in(bucket, fetcher)
     given = {"remote.log.locator": "archive", "remote.storage.layout": "aiven", "remote.storage.uri": "file:///made-up"}
     options = parse_options(given | {"subscribe": TOPIC, "startingOffsets": "earliest"}, streaming=True)
     locator = ArchiveLocator(archive, fetcher, isolation)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property, partial
 from uuid import UUID
 
 from tiered_stream.broker.leader_epochs import Lineage
-from tiered_stream.data_limits import DEFAULT_LIMITS, Limit
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.locate.archive.archive_listing import MANIFEST, CopyListing, SegmentCopy, Suffixes, UnreadPlaces
 from tiered_stream.locate.index_files import IndexCache, open_transactions, parse_leader_epoch_checkpoint
@@ -31,16 +30,13 @@ from tiered_stream.model import (
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_fetcher import open_fetcher
 from tiered_stream.storage.open_store import open_store
-from tiered_stream.storage.segment_places import Place, configured_place, segment_places
+from tiered_stream.storage.segment_places import configured_place, segment_places
 
 log = logging.getLogger(__name__)
 
 MANIFEST_REQUESTS_IN_FLIGHT = 32
-
-_WHOLE_STORE = Place(StorageLayout.AIVEN, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,36 +82,24 @@ class _Topic:
 
 
 class Archive:
-    """Archive of topics below given key prefixes of a store; topics are listed on first use and by `refresh`.
+    """Archive of the topics that `listing` lists; they are listed on first use and by `refresh`.
 
     `close` does not close the fetcher.
 
     Args:
-        configured: the place in the settings.
+        unread: finder of segments that `listing` does not list, for errors and warnings.
         topic_ids: by topic name, the id of the topic to read, if several topics had the name one after the other.
-        manifest_limit: maximum size of a manifest.
-        more_prefixes: further key prefixes, if the plugin's prefix was changed.
-        places: returns all settings (`Place`) that lead to segments in the storage, for errors and warnings.
     """
 
     def __init__(
-        self,
-        store: ObjectStore,
-        fetcher: RemoteStorageFetcher,
-        configured: Place = _WHOLE_STORE,
-        topic_ids: Mapping[str, UUID] | None = None,
-        manifest_limit: Limit = DEFAULT_LIMITS.manifest,
-        more_prefixes: Sequence[str] = (),
-        places: Callable[[], Sequence[Place]] = tuple,
+        self, listing: CopyListing, unread: UnreadPlaces, fetcher: RemoteStorageFetcher, topic_ids: Mapping[str, UUID]
     ) -> None:
-        prefixes = tuple(dict.fromkeys((configured.key_prefix, *more_prefixes)))
-        self._store = store
-        self._listing = CopyListing(store, prefixes, manifest_limit, configured.plugin_prefix)
-        self._unread = UnreadPlaces(store, configured, prefixes, places)
+        self._listing = listing
+        self._unread = unread
+        self._topic_ids = topic_ids
         self._search: Future[None] | None = None
         """Search, in a thread, for segments of the read topics that are below other key prefixes."""
         self._warned_of: set[SegmentCopy] = set()
-        self._topic_ids = topic_ids or {}
         self._indexes = IndexCache(fetcher)
         self._executor = ThreadPoolExecutor(MANIFEST_REQUESTS_IN_FLIGHT, thread_name_prefix="archive")
         self._topics: dict[str, _Topic] = {}
@@ -308,8 +292,8 @@ def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Arch
             f"remote.log.locator=archive does not go with remote.storage.layout={storage.layout}: only the manifests "
             "of the layout aiven say what a bucket holds"
         )
-    fetcher, limit = open_fetcher(storage), storage.limits.manifest
-    return Archive(
-        open_store(storage), fetcher, configured_place(storage), topic_ids, manifest_limit=limit,
-        more_prefixes=storage.key_prefixes, places=partial(segment_places, storage),
-    )  # fmt: skip
+    store, configured = open_store(storage), configured_place(storage)
+    prefixes = tuple(dict.fromkeys((configured.key_prefix, *storage.key_prefixes)))
+    listing = CopyListing(store, prefixes, storage.limits.manifest, configured.plugin_prefix)
+    unread = UnreadPlaces(store, configured, prefixes, partial(segment_places, storage))
+    return Archive(listing, unread, open_fetcher(storage), topic_ids)
