@@ -6,7 +6,7 @@ timestamps out of order, and time: what a test changes is seen by the next quest
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
@@ -46,8 +46,9 @@ class InMemoryOffsets(OffsetReader):
     def delete(self, topic: str) -> None:
         del self.logs[topic], self.ids[topic]
 
-    def topics(self) -> frozenset[str]:
-        return frozenset(topic for topic in self.logs if not topic.startswith("__"))
+    def matching(self, accepts: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        topics = {topic for topic in self.logs if not topic.startswith("__") and accepts(topic)}
+        return self.partitions(topics) if topics else {}
 
     def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
         self.questions += 1

@@ -162,16 +162,12 @@ class BrokerOffsetReader(OffsetReader):
         self._client = client
         self._isolation = isolation
 
-    def topics(self) -> frozenset[str]:
-        return frozenset(topic for topic, metadata in self._client.metadata().items() if not metadata.internal)
-
     def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
         if not topics:
             return {}
         return {topic: _described(metadata) for topic, metadata in self._client.metadata(topics).items()}
 
     def matching(self, accepts: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """Return id and partitions of each non-internal topic for whose name `accepts` is true, by one request."""
         topics = self._client.metadata().items()
         return {name: _described(topic) for name, topic in topics if not topic.internal and accepts(name)}
 

@@ -16,10 +16,6 @@ class OffsetReader(ABC):
     """
 
     @abstractmethod
-    def topics(self) -> frozenset[str]:
-        """Return the names of all topics that the user may describe, except internal topics, for `subscribePattern`."""
-
-    @abstractmethod
     def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
         """Return the id and the partitions of each topic, by its name.
 
@@ -27,10 +23,12 @@ class OffsetReader(ABC):
             UnknownTopicError: one of the topics does not exist.
         """
 
+    @abstractmethod
     def matching(self, accepts: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """Return the id and the partitions of each non-internal topic for whose name `accepts` returns true."""
-        topics = {topic for topic in self.topics() if accepts(topic)}
-        return self.partitions(topics) if topics else {}
+        """Return, by name, the id and the partitions of each topic for whose name `accepts` is true.
+
+        Only topics that the user may describe are returned, and no internal topics (`subscribePattern`).
+        """
 
     @abstractmethod
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -60,7 +60,7 @@ class Opened:
     locator: ArchiveLocator
 
     def partitions(self) -> list[TopicPartition]:
-        described = self.offsets.partitions(self.offsets.topics())
+        described = self.offsets.matching(lambda _: True)
         return [TopicPartition(topic, number) for topic, each in described.items() for number in each.partitions]
 
 

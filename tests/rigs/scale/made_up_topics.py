@@ -8,7 +8,7 @@ The bytes of other topics' records repeat, because the reader checks and skips e
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -109,8 +109,8 @@ class MadeUpOffsets(OffsetReader):
             name: TopicDescription(name, topic_id, numbers, False) for name, topic_id in topics.ids.items()
         }
 
-    def topics(self) -> frozenset[str]:
-        return frozenset(self._described)
+    def matching(self, accepts: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        return {topic: description for topic, description in self._described.items() if accepts(topic)}
 
     def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
         return {topic: self._described[topic] for topic in topics}

@@ -44,9 +44,6 @@ class ArchiveOffsetReader(OffsetReader):
     _limits: Limits = DEFAULT_LIMITS
     _warned_of_no_topic: bool = False
 
-    def topics(self) -> frozenset[str]:
-        return self._archive.topic_names()
-
     def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
         described = self._archive.describe(topics)
         missing = sorted(set(topics) - described.keys())
@@ -67,7 +64,7 @@ class ArchiveOffsetReader(OffsetReader):
             ConfigurationError: the archive is empty, or the configured key prefix is only the beginning of the real
                 one.
         """
-        topics = self.topics()
+        topics = self._archive.topic_names()
         matching = {topic for topic in topics if wanted(topic)}
         if matching:
             return self.partitions(matching)
