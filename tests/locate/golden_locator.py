@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from tests.golden import golden
+from tests.locate.segments import named_partitions
 from tests.storage import golden_aiven
 from tests.tier.fetchers import PassingFetcher
 from tiered_stream.broker.leader_epochs import END_OF_LOG
@@ -53,7 +54,7 @@ def golden_table(name: str) -> dict[TopicPartition, Sequence[RemoteLogSegment]]:
         table.apply(each)
     return {
         partition.topic_partition: table.segments(partition)
-        for partition in table.partitions()
+        for partition in named_partitions(table)
         if partition.topic_partition.topic.startswith(golden_set.topic_prefix)
     }
 

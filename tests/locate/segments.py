@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.tier.segments import TOPIC_ID, described
 from tiered_stream.locate.locator import Locator
+from tiered_stream.locate.metadata_topic.remote_log_metadata import TopicIdPartition
+from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.model import PartitionRanges, RemoteLogSegment, TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
@@ -27,3 +29,8 @@ def segment_ends(locator: Locator, ranges: PartitionRanges) -> dict[TopicPartiti
         )
         for partition, parts in locator.segments(ranges).items()
     }
+
+
+def named_partitions(table: SegmentTable) -> list[TopicIdPartition]:
+    """The partitions that a table's records have named."""
+    return [partition for slots in table._slots.values() for partition in slots]

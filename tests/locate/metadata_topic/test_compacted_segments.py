@@ -20,6 +20,7 @@ from tests.locate.metadata_topic.scripted_tier import (
     segment_record,
     tiered_segment,
 )
+from tests.locate.segments import named_partitions
 from tests.storage import golden_aiven
 from tests.tier.fetchers import IndexesOnly
 from tests.tier.metadata import update_record
@@ -194,7 +195,7 @@ def test_manifests_tell_what_a_topic_compacted_to_updates_lacks(name: str) -> No
     for update in last.values():
         table.apply(update)
     expected = {each: set(of) for each, of in golden_table(name).items() if of}
-    lone = {each.topic_partition: table.lone_updates(each) for each in table.partitions()}
+    lone = {each.topic_partition: table.lone_updates(each) for each in named_partitions(table)}
     alone = {partition: segments for partition, segments in lone.items() if partition in expected}
     starts = {each: min(segment.base_offset for segment in of) for each, of in expected.items()}
     fetcher = golden_aiven.fetcher(name)

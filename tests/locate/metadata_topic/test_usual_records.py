@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.locate.segments import named_partitions
 from tests.rigs.stack.batches import record_batch
 from tests.rigs.stack.rows import Record
 from tests.tier.metadata import delete_record, segment_record, update_record
@@ -57,7 +58,7 @@ def scanned(values: Sequence[bytes]) -> Iterator[tuple[int, Any]]:
 
 def said(topic: TopicState) -> list[Any]:
     """All that a state says."""
-    named = sorted(topic.table.partitions())
+    named = sorted(named_partitions(topic.table))
     return [
         (each, str(topic.fault_of(each)), sorted(topic.table.tracked(each), key=str), topic.table.lone_updates(each))
         for each in (*named, HERE)

@@ -84,10 +84,6 @@ class _KnownSegments:
 
     segments: Segments
 
-    @property
-    def partition(self) -> TopicIdPartition:
-        return TopicIdPartition(self.segments.topic_id, self.segments.topic_partition)
-
     def with_rows(self, rows: Segments) -> _KnownSegments:
         return _KnownSegments(replace(self.segments, rows=rows.rows, data=rows.data))
 
@@ -133,11 +129,6 @@ class SegmentTable:
         self._count, self._limit = 0, _MIN_SETTLED
         """Number of waiting rows, and the number at which they are applied even if nothing asks for the segments."""
         self._lock = Lock()
-
-    def partitions(self) -> tuple[TopicIdPartition, ...]:
-        """Return the partitions that records have named."""
-        with self._lock:
-            return tuple(known.partition for known in self._known)
 
     def apply(self, metadata: RemoteLogMetadata) -> None:
         """Apply one record; records must come in the order of the metadata partition."""

@@ -7,6 +7,7 @@ from functools import cache, partial
 from random import Random
 
 from tests.golden import NAMES, golden
+from tests.locate.segments import named_partitions
 from tests.rigs.fuzz.mutation import below, fixed, number, one, spoiled, uvarint
 from tests.rigs.fuzz.target import MIB, Target
 from tests.rigs.fuzz.targets.record_batches import with_crc
@@ -143,7 +144,7 @@ def load(data: bytes) -> None:
     """As one whose digest is right; what it tells is told again by what is kept of it."""
     topic, again = TopicState(0, NAME), TopicState(0, NAME)
     restore_topic(data, OURS[0], topic, PARTITION, 1)
-    for partition in topic.table.partitions():
+    for partition in named_partitions(topic.table):
         for segment, _ in topic.table.tracked(partition):
             assert len(segment.offsets) >= 1 and segment.leader_epochs
         topic.table.lone_updates(partition)
