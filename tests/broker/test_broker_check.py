@@ -117,7 +117,7 @@ def test_servers_that_say_nothing_do_not_delay_a_server_that_responds() -> None:
     class Slow(ScriptedClient):
         async def request(self, node_id: Any, message: Any, deadline: Deadline) -> Any:
             if node_id in ("bootstrap-0", "bootstrap-1", 1):
-                await self._connections.sleep(FAR)
+                await self.connections.sleep(FAR)
             return await super().request(node_id, message, deadline)
 
     client = Slow(

@@ -55,7 +55,7 @@ def test_a_client_that_is_dropped_on_its_network_thread_is_closed_too() -> None:
 
 def test_a_fork_does_not_close_its_parents_connections() -> None:
     client = BrokerClient(NOBODY)
-    made_here = client._connections
+    made_here = client.connections
     client_module._close(made_here, os.getpid() + 1)
     assert client.run(answered) == "an answer"
 

@@ -75,7 +75,7 @@ def meet_brokers(client: BrokerClient, *, advertised: bool = True) -> None:
             raise ConfigurationError(wrong)
     if not _is_done(call, PATIENCE_S - (time.monotonic() - begin)):
         servers = f"kafka.bootstrap.servers = {client.config.bootstrap_servers!r}"
-        log.warning("still trying to reach %s: %s", servers, client.unanswered(begin) or "no response yet")
+        log.warning("still trying to reach %s: %s", servers, client.connections.unanswered(begin) or "no response yet")
     try:
         call.result()
     except BrokerAuthorizationError as error:

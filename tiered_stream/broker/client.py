@@ -9,7 +9,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from functools import partial
@@ -53,8 +53,9 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.config = BrokerConfig.parse(properties)
-        self._connections = Connections(self.config)
-        weakref.finalize(self, _close, self._connections, os.getpid()).atexit = False
+        self.connections = Connections(self.config)
+        """Connections to the brokers, for this package."""
+        weakref.finalize(self, _close, self.connections, os.getpid()).atexit = False
         self._topics: dict[str, tuple[float, TopicMetadata]] = {}
         self.has_met_brokers = False
         """True if a broker has responded to `meet` at its advertised address."""
@@ -76,7 +77,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
 
     def close(self) -> None:
         """Close all connections. Calls that still wait raise BrokerUnavailableError."""
-        self._connections.close()
+        self.connections.close()
 
     def metadata(self, topics: Collection[str] | None = None) -> dict[str, TopicMetadata]:
         """Return current metadata of `topics` by topic; None: of all topics that the user may describe.
@@ -111,18 +112,14 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         """
         begin, call = time.monotonic(), self.start(work)
         if not concurrent.futures.wait([call], PATIENCE_S).done:
-            reasons = "; ".join(filter(None, (self.trouble, self._connections.unanswered(begin))))
+            reasons = "; ".join(filter(None, (self.trouble, self.connections.unanswered(begin))))
             if reasons:
                 log.warning("still trying: %s", reasons)
         return call.result()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
         """Start the coroutine that `work` makes, on the network thread, and return a future of its result or error."""
-        return self._connections.start(work)
-
-    def unanswered(self, since: float) -> str:
-        """Return a text with each address that has not responded since `since` (`time.monotonic`), and its reason."""
-        return self._connections.unanswered(since)
+        return self.connections.start(work)
 
     # The coroutines below run on the network thread.
 
@@ -137,15 +134,15 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
             BrokerAuthorizationError, ConfigurationError, BrokerError: the same request would fail again.
         """
         try:
-            response = await self._ask_several(self._connections.nodes, lambda: metadata_request(()), deadline, soon)
+            response = await self._ask_several(self.connections.nodes, lambda: metadata_request(()), deadline, soon)
         except AbsentBrokerError as error:
             raise AbsentBrokerError(f"{error}. Correct kafka.bootstrap.servers, or start the brokers") from error
-        self._connections.update_brokers(response)
+        self.connections.update_brokers(response)
         self.cluster_id = response.cluster_id
         if not advertised:
             return
         try:
-            await self._ask_several(self._connections.brokers, _api_versions_request, deadline, soon)
+            await self._ask_several(self.connections.brokers, _api_versions_request, deadline, soon)
         except AbsentBrokerError as error:
             raise BrokerUnavailableError(
                 f"{error}. Correct the brokers' advertised.listeners, or this machine's names and routes: all reading "
@@ -169,7 +166,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
             known = nodes()
             asked = random.sample(known, min(len(known), _ASKED_AT_ONCE))
             try:
-                return await self._connections.first([partial(self.request, node, build(), deadline) for node in asked])
+                return await self.connections.first([partial(self.request, node, build(), deadline) for node in asked])
             except BrokerUnavailableError as error:
                 limit = soon if isinstance(error, AbsentBrokerError) else deadline
                 if not limit.remaining_ms:
@@ -185,20 +182,13 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         `last` is the error of the last attempt. `since` is the time of the first attempt (`time.monotonic`).
         """
         servers = f"kafka.bootstrap.servers = {self.config.bootstrap_servers!r}"
-        reasons = self._connections.unanswered(since) or str(last)
+        reasons = self.connections.unanswered(since) or str(last)
         if isinstance(last, AbsentBrokerError):
             return AbsentBrokerError(f"{servers}: no broker can be reached: {reasons}")
         return BrokerUnavailableError(
             f"{servers}: no broker responded within {deadline}: {reasons}. Check that the brokers are "
             f"up, that the way to them is open, and that they speak {self.config.security}"
         )
-
-    async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-        """Run the coroutines that `works` make, all concurrently, and return their results in the order of `works`.
-
-        Raises: the first error in the order of `works`.
-        """
-        return await self._connections.gather(works)
 
     async def request(self, node_id: int, message: Any, deadline: Deadline) -> Any:
         """Send `message` to the broker `node_id` once, and return the response.
@@ -207,7 +197,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
             BrokerUnavailableError: no connection or no response before `deadline` or within `request.timeout.ms`.
             BrokerAuthorizationError, ConfigurationError, BrokerError: the same request would fail again.
         """
-        return await self._connections.request(node_id, message, deadline)
+        return await self.connections.request(node_id, message, deadline)
 
     def deadline(self, patience_ms: int | None = None, extra_ms: int = 0) -> Deadline:
         """Return a deadline that is `patience_ms` plus `extra_ms` from now.
@@ -225,7 +215,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         """
         longest = max(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         wait = min(self.config.retry_backoff_ms * 2 ** min(attempt, 16), longest) * random.uniform(0.8, 1.2)
-        await self._connections.sleep(min(wait, deadline.remaining_ms) / 1000)
+        await self.connections.sleep(min(wait, deadline.remaining_ms) / 1000)
 
     async def leaders(
         self, partitions: Collection[TopicPartition], deadline: Deadline, refresh: bool = False
@@ -279,7 +269,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         attempt = 0
         while True:
             response = await self.ask_any(lambda: metadata_request(topics), deadline)
-            self._connections.update_brokers(response)
+            self.connections.update_brokers(response)
             self.cluster_id = response.cluster_id
             described, error_codes = read_topics(response)
             received = time.monotonic()
@@ -315,7 +305,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         reason: BrokerUnavailableError | None = None
         # Make at least one attempt, because its error is a better reason than that time is up.
         while reason is None or deadline.remaining_ms:
-            for node_id in self._connections.nodes():
+            for node_id in self.connections.nodes():
                 if reason is not None and not deadline.remaining_ms:
                     break
                 try:

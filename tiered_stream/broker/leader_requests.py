@@ -215,7 +215,7 @@ async def _ask_once(
         else:
             by_node[metadata.leader_id][partition] = metadata
     requests = [partial(ask_node, client, request, node, led, deadline) for node, led in by_node.items()]
-    for outcome in await client.gather(requests):
+    for outcome in await client.connections.gather(requests):
         attempted.results.update(outcome.results)
         attempted.faults.update(outcome.faults)
         attempted.retry_reasons.update(outcome.retry_reasons)

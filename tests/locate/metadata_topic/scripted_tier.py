@@ -73,7 +73,7 @@ class _Client(ScriptedClient):
         while node_id in self._tier.silent and not isinstance(message, MetadataRequest):
             if not deadline.remaining_ms:
                 raise BrokerUnavailableError(f"broker {node_id} is silent")
-            await self._connections.sleep(0.01)
+            await self.connections.sleep(0.01)
         return await super().request(node_id, message, deadline)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from random import Random
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
@@ -26,7 +26,7 @@ from tests.rigs.fuzz.target import MIB, Target
 from tiered_stream.broker.client import BrokerClient, supported_feature
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import read_topics
-from tiered_stream.broker.connections import Deadline
+from tiered_stream.broker.connections import Connections, Deadline
 from tiered_stream.broker.group_offsets import GroupOffsets
 from tiered_stream.broker.kafka_errors import connection_fault
 from tiered_stream.broker.leader_epochs import leader_epoch_end_offsets
@@ -58,6 +58,7 @@ class OneAnswerClient(BrokerClient):
         self._answer = answer
         self._topics = {topic: (float("inf"), found) for topic, found in _KNOWN_METADATA.items()}
         self.read_replicas = {}
+        self.connections = cast(Connections, self)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         try:
