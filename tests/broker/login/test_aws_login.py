@@ -212,7 +212,8 @@ def test_the_region_is_the_last_one_in_the_brokers_name(host: str, region: str |
 def test_credentials_are_asked_for_once_and_not_by_each_connection(sts: StsServer, known: None) -> None:
     now = [1000.0]
     role = AssumedRole(ROLE, "session", external_id=None, sts_region=None, fips=False, keys=None)
-    found = AwsLogin(AwsIdentity(role=role), lambda: now[0])
+    found = AwsLogin(AwsIdentity(role=role))
+    found._clock = lambda: now[0]
     found.renewal().result()
     for _ in range(3):
         found.message(MSK)

@@ -29,7 +29,9 @@ class Source:
         return Token(f"t{self.given}", None if self.life is None else time.time() + self.life)
 
     def tokens(self, refresh: Refresh = PLAIN) -> LoginTokens:
-        return LoginTokens("kafka.x", self.obtain, refresh, {"a": "b"}, lambda: self.now)
+        tokens = LoginTokens("kafka.x", self.obtain, refresh, {"a": "b"})
+        tokens._clock = lambda: self.now
+        return tokens
 
 
 def test_a_token_is_handed_out_until_it_ends_and_another_is_asked_for_after_four_fifths_of_its_life() -> None:
@@ -97,7 +99,8 @@ def test_a_source_that_hangs_does_not_end_all_logins(caplog: pytest.LogCaptureFi
             never.wait()
         return Token("t", None)
 
-    tokens = LoginTokens("kafka.x", obtain, PLAIN, {}, lambda: source.now)
+    tokens = LoginTokens("kafka.x", obtain, PLAIN, {})
+    tokens._clock = lambda: source.now
     hung = [tokens.renewal()]
     source.now += 119
     assert tokens.renewal() is hung[0]

@@ -14,7 +14,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -167,8 +167,8 @@ class AwsLogin(RenewedLogin[AwsCredentials]):
 
     kind, source = "credentials", "services that hand out AWS credentials"
 
-    def __init__(self, identity: AwsIdentity, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(str(identity), self.obtain, _REFRESH, clock)
+    def __init__(self, identity: AwsIdentity) -> None:
+        super().__init__(str(identity), self.obtain, _REFRESH)
         self._identity = identity
         self._session: Session | None = None
 

@@ -95,20 +95,14 @@ class LoginTokens(RenewedLogin[Token], AbstractTokenProvider):  # type: ignore[m
         obtain: requests a new token, and may wait; raises an error of `tiered_stream.errors`.
         refresh: the rule for the time of the next renewal.
         extensions: SASL extensions to send with each token (KIP-342).
-        clock: returns a monotonic time in seconds.
     """
 
     kind, source = "token", "token endpoint"
 
     def __init__(
-        self,
-        origin: str,
-        obtain: Callable[[], Token],
-        refresh: Refresh,
-        extensions: Mapping[str, str],
-        clock: Callable[[], float] = time.monotonic,
+        self, origin: str, obtain: Callable[[], Token], refresh: Refresh, extensions: Mapping[str, str]
     ) -> None:
-        super().__init__(origin, obtain, refresh, clock)
+        super().__init__(origin, obtain, refresh)
         self._extensions = dict(extensions)
 
     def token(self) -> str:

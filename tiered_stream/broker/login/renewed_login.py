@@ -96,7 +96,6 @@ class RenewedLogin(Generic[T]):
         origin: the setting that names the source, for errors.
         obtain: requests a new token or new credentials, and may wait; raises an error of `tiered_stream.errors`.
         refresh: the rule for the time of the next renewal.
-        clock: returns a monotonic time in seconds.
     """
 
     kind = "login"
@@ -104,11 +103,9 @@ class RenewedLogin(Generic[T]):
     source = "source of logins"
     """Noun for the service that issues the tokens or credentials, in messages."""
 
-    def __init__(
-        self, origin: str, obtain: Callable[[], T], refresh: Refresh, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, origin: str, obtain: Callable[[], T], refresh: Refresh) -> None:
         self.origin = origin
-        self._obtain, self._refresh, self._clock = obtain, refresh, clock
+        self._obtain, self._refresh, self._clock = obtain, refresh, time.monotonic
         self._current: _Current[T] | None = None
         self._lock = threading.Lock()
         self._renewal: Future[None] | None = None
