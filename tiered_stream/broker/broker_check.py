@@ -42,6 +42,7 @@ _MAX_MECHANISMS = 20
 _CORRELATION_ID = 0x74697374
 _ILLEGAL_SASL_STATE = 34
 """Error code of a listener without SASL."""
+_LEAST_S = 0.001
 _MOST_BYTES = 4096
 _MECHANISM = re.compile(r"[A-Z0-9_-]{1,20}")
 """Form of the name of a SASL mechanism (RFC 4422, 3.1)."""
@@ -198,45 +199,30 @@ def _response(host: str, port: int, seconds: float, *, tls: bool) -> bytes:
 
     `seconds` is the time limit for the connection and the response.
     """
+    from tiered_stream.timed_http import TimedTlsSocket, timed  # imported here, because few listeners are examined
+
     deadline = time.monotonic() + seconds
-    with socket.create_connection((host, port), seconds) as connection:
+    with timed(socket.create_connection((host, port), seconds), lambda: deadline - time.monotonic()) as connection:
         if not tls:
-            return _exchange(connection, deadline)
+            return _exchange(connection)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing secret is sent
-        connection.settimeout(_left(deadline))  # holds for the whole handshake
+        context.sslsocket_class = TimedTlsSocket
+        connection.settimeout(max(connection.time_left(), _LEAST_S))  # holds for the whole handshake
         with context.wrap_socket(connection, server_hostname=host) as secured:
-            return _exchange(secured, deadline)
+            assert isinstance(secured, TimedTlsSocket)
+            secured.time_left = connection.time_left
+            return _exchange(secured)
 
 
-def _left(deadline: float) -> float:
-    """Return the seconds until `deadline`. Raises TimeoutError if there are none."""
-    if (seconds := deadline - time.monotonic()) <= 0:
-        raise TimeoutError
-    return seconds
-
-
-def _exchange(connection: socket.socket, deadline: float) -> bytes:
-    received = b""
-    with suppress(OSError):  # what has come until then says enough
-        connection.settimeout(_left(deadline))
+def _exchange(connection: socket.socket) -> bytes:
+    """Send a SaslHandshake; return the size field of the response, and the response if it may be Kafka's."""
+    with suppress(OSError), connection.makefile("rb") as response:
         connection.sendall(_probe())
-        while len(received) < _wanted(received):
-            connection.settimeout(_left(deadline))  # the deadline also holds for a peer that sends byte by byte
-            data = connection.recv(_MOST_BYTES)
-            if not data:
-                break
-            received += data
-    return received
-
-
-def _wanted(received: bytes) -> int:
-    """Return the size of the response that begins with `received`; 0: it is larger than `_MOST_BYTES`.
-
-    As long as the size field is not received as a whole, the result is the field's size.
-    """
-    size = 4 + int.from_bytes(received[:4], "big") if len(received) >= 4 else 4
-    return size if size <= _MOST_BYTES else 0
+        head = response.read(4)
+        size = int.from_bytes(head, "big")
+        return head + response.read(size if size <= _MOST_BYTES else 0)
+    return b""
 
 
 def _probe() -> bytes:
