@@ -10,7 +10,6 @@ has sent a request refuses requests.
 
 from __future__ import annotations
 
-import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -30,6 +29,7 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts, check_process
 from tiered_stream.storage.cloud_endpoints import StoreUse
 from tiered_stream.storage.object_store import ObjectStore, in_one_buffer, too_short
+from tiered_stream.storage.obstore_errors import failure_of
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -41,33 +41,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
-_CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
-_REGION = re.compile(r"<Region>([a-z][a-z0-9-]{0,38}[a-z0-9])</Region>")
-_DENIED = re.compile(
-    r"not authorized to perform: (?P<action>[a-z0-9-]{1,40}:[A-Za-z]{1,60})"
-    r"(?: on resource: (?:&quot;|\\*\")?(?P<resource>arn:[^\s\\\"&<]{1,400}))?"
-)
-"""AWS's text about a missing permission."""
-_NO_TOKEN = re.compile(
-    r"The operation lacked valid authentication credentials for path External \w+ credential provider: "
-    r"(?:\w+: )?(?P<own>.+)"
-    r"|Generic \w+ error: (?:Error (?:performing token request|getting token response body|reading federated)|"
-    r"'az account|Failed to parse azure cli)"
-)
-"""obstore's text if there is no access token: with the error of a source of this package, or of a token service."""
 _ARCHIVED = ("InvalidObjectState", "BlobArchived")
 """Error codes of S3 and Azure for an object in an archive class, which nobody can read before it is restored."""
-_REDIRECTED = "Received redirect without LOCATION"
-"""obstore's text if S3 responds from another region than the bucket's. It lacks the header with the region."""
-_TLS = re.compile(r"error: (?:InvalidCertificate|InvalidMessage)\(\s+(\w+?)(?:Context)?\b")
-"""obstore's text if the server's certificate is not accepted, or if the server does not speak TLS."""
-_KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
-_KINDS = {
-    "Timeout": FailureKind.TIMEOUT, "Connect": FailureKind.UNREACHABLE,
-    "Request": FailureKind.BROKEN, "Interrupted": FailureKind.BROKEN,
-}  # fmt: skip
-"""Kinds of failures by the names of the kinds of obstore's HTTP errors."""
 _SMALLEST_SHARE = 8
 """Divisor of the time limit of a whole request; the quotient is the shortest time limit of one attempt."""
 _CHUNK_BYTES = 1 << 20
@@ -423,39 +398,6 @@ class CloudStore(ObjectStore):
             if failure.kind is FailureKind.OTHER or failure.status == 416:
                 raise _UnexpectedResponseError(f"{name} could not be read: the service gave {failure}") from None
             raise self._service.refused(failure, name, listing=listing) from None
-
-
-def failure_of(error: Exception) -> AttemptError:
-    """Return the failure that obstore's `error` stands for.
-
-    obstore's errors have no fields, but a text with the status or with the kind of the HTTP error.
-    """
-    text = str(error)
-    if (untold := _no_token(text)) is not None:
-        return untold
-    if _REDIRECTED in text:
-        return AttemptError(FailureKind.STATUS, 301)
-    if status := _STATUS.search(text):
-        code, region = (found[1] if (found := form.search(text)) else "" for form in (_CODE, _REGION))
-        denied = _DENIED.search(text)
-        resource = f" on {denied['resource']}" if denied and denied["resource"] else ""
-        permission = f"{denied['action']}{resource}" if denied else ""
-        return AttemptError(FailureKind.STATUS, int(status[1]), code, region, permission)
-    if tls := _TLS.search(text):
-        return AttemptError(FailureKind.TLS, code=tls[1])
-    kind = _KIND.search(text)
-    return AttemptError(_KINDS.get(kind[1] if kind else "", FailureKind.OTHER))
-
-
-def _no_token(text: str) -> AttemptError | None:
-    """Return the failure if obstore's error `text` says that there is no access token, else None."""
-    match = _NO_TOKEN.match(text)
-    if match is None:
-        return None
-    # The text of a token service's response is left out, because it may have secrets.
-    status = _STATUS.search(text)
-    service = f"the token service responded with {status[1]}" if status else text.partition(":")[2].partition("\n")[0]
-    return AttemptError(FailureKind.CREDENTIALS, denied=match["own"] or service.strip())
 
 
 class _UnexpectedResponseError(errors.StorageError):
