@@ -12,7 +12,7 @@ from tiered_stream.storage.identity.azure_identity import Kind
 
 
 class AzureContainer(Service):
-    """Access to one Azure Blob Storage container, as `CloudStore` and `CloudUploader` need it."""
+    """Access to one Azure Blob Storage container, as `CloudStore` needs it."""
 
     client_class, endpoint_option = AzureStore, "azure.endpoint.url"
     bucket_kind, missing_code = "container", "ContainerNotFound"

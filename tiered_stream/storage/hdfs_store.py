@@ -30,7 +30,7 @@ from tiered_stream.storage.hadoop.client_errors import ClientError, login_fault,
 from tiered_stream.storage.object_store import (
     MAX_CONNECTIONS,
     UPLOAD_SECONDS,
-    ObjectStore,
+    WritableStore,
     in_one_buffer,
     keys_below,
     too_short,
@@ -56,7 +56,7 @@ _WRITE_BYTES = 4 << 20
 """Maximum bytes that the client writes at once. The client accepts only `bytes`, no memory map, and copies them."""
 
 
-class HdfsStore(ObjectStore):
+class HdfsStore(WritableStore):
     """Object store over the files below the folder that `options.uri` names, such as `hdfs://namenode:8020/tier`.
 
     Args:
@@ -123,20 +123,12 @@ class HdfsStore(ObjectStore):
 
         return keys_below(entries, prefix, after)
 
-    def put(self, key: str, data: bytes | mmap) -> None:
-        """Write a file, which replaces a file of the same key. Folders above the file are created."""
-        self._write(key, data, overwrite=True)
-
-    def create(self, key: str, data: bytes) -> bool:
-        """Write a file if there is no file of this key; return whether it was written."""
-        return self._write(key, data, overwrite=False)
-
     def delete(self, key: str) -> None:
         """Delete a file. A missing file is no error."""
         self._send(key, lambda client, seconds: self._soon(seconds, lambda: client.delete(self._path(key))))
 
     def _write(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
-        """Write a file, and return True. Return False if the file exists and `overwrite` is false."""
+        """Write a file, and the folders above it. Return False if the file exists and `overwrite` is false."""
 
         def write(client: Client) -> bool:
             from hdfs_native import WriteOptions
@@ -154,11 +146,7 @@ class HdfsStore(ObjectStore):
                     file.write(data[start : start + _WRITE_BYTES])
             return True
 
-        try:
-            return self._send(key, lambda client, seconds: self._within(seconds, lambda: write(client)), self._uploads)
-        except errors.StorageReadTimeoutError:
-            late = f"{self.describe(key)} was not written within {UPLOAD_SECONDS} s"
-            raise errors.StorageUnavailableError(late) from None
+        return self._send(key, lambda client, seconds: self._within(seconds, lambda: write(client)), self._uploads)
 
     def describe(self, key: str) -> str:
         return f"{self._service}{self._root}/{key}"

@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from tiered_stream.data_limits import Limit
-from tiered_stream.errors import CorruptDataError, StorageError
+from tiered_stream.errors import CorruptDataError, StorageError, StorageReadTimeoutError, StorageUnavailableError
 from tiered_stream.model import ByteRange
+
+if TYPE_CHECKING:
+    from mmap import mmap
 
 ATTEMPTS = 4
 """Maximum number of times that a request is sent.
@@ -20,7 +23,7 @@ A request is sent again if the service responds with 429, 500, 502, 503 or 504, 
 """
 
 UPLOAD_SECONDS = 900
-"""Time limit of one attempt of an upload, in seconds."""
+"""Time limit of an upload, in seconds."""
 
 SLOW_DOWN = (429, 503)
 """HTTP statuses with which a service asks for fewer requests (S3: SlowDown)."""
@@ -91,6 +94,33 @@ class ObjectStore(ABC):
     def slow_down_responses(self) -> int:
         """Return the number of responses with status 429 or 503 so far, including responses to repeated requests."""
         return 0
+
+
+class WritableStore(ObjectStore):
+    """Object store to which tasks write objects, each as a whole."""
+
+    def put(self, key: str, data: bytes | mmap) -> None:
+        """Write an object, which replaces an object of the same key."""
+        self._write_in_time(key, data, overwrite=True)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object if there is no object of this key; return whether it was written."""
+        return self._write_in_time(key, data, overwrite=False)
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Delete an object."""
+
+    @abstractmethod
+    def _write(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
+        """Write an object, and return True. Return False if the object exists and `overwrite` is false."""
+
+    def _write_in_time(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
+        try:
+            return self._write(key, data, overwrite=overwrite)
+        except StorageReadTimeoutError:
+            late = f"{self.describe(key)} was not written within {UPLOAD_SECONDS} s"
+            raise StorageUnavailableError(late) from None
 
 
 def in_one_buffer(chunks: Iterable[bytes], size: int, name: str) -> memoryview:
