@@ -33,7 +33,7 @@ from tiered_stream.storage.object_store import (
     WritableStore,
     in_one_buffer,
     keys_below,
-    too_short,
+    range_in,
 )
 
 if TYPE_CHECKING:
@@ -79,27 +79,19 @@ class HdfsStore(WritableStore):
         self._uploads = Attempts(replace(timeouts, total_ms=UPLOAD_SECONDS * 1000), self._unreachable)
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
+        name = self.describe(key)
+
         def read(client: Client, seconds: float) -> memoryview:
             file = self._soon(seconds, lambda: client.read(self._path(key)))
-            wanted, size = extent, len(file)
-            if isinstance(wanted, Limit):
-                wanted.check(size, f"the bytes of {self.describe(key)}")
-                wanted = ByteRange(0, size)
-            elif wanted.end > size:  # the client would panic
-                raise too_short(self.describe(key), wanted, size)
-            start, count = wanted.start, len(wanted)
-            if not count:
+            wanted = range_in(extent, len(file), name)  # beyond the end, the client would panic
+            if not wanted:
                 return memoryview(b"")
             return self._within(
-                seconds, lambda: in_one_buffer(file.read_range_stream(start, count), count, self.describe(key))
+                seconds, lambda: in_one_buffer(file.read_range_stream(wanted.start, len(wanted)), wanted, name)
             )
 
         data = self._send(key, read)
-        if isinstance(extent, Limit):
-            return bytes(data)
-        if len(data) != len(extent):
-            raise too_short(self.describe(key), extent, extent.start + len(data))
-        return data  # type: ignore[return-value] # readers use it like bytes
+        return bytes(data) if isinstance(extent, Limit) else data  # type: ignore[return-value] # used like bytes
 
     def size(self, key: str) -> int:
         status = self._send(key, lambda client, time: self._soon(time, lambda: client.get_file_info(self._path(key))))

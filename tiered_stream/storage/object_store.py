@@ -123,27 +123,48 @@ class WritableStore(ObjectStore):
             raise StorageUnavailableError(late) from None
 
 
-def in_one_buffer(chunks: Iterable[bytes], size: int, name: str) -> memoryview:
+def range_in(extent: ByteRange | Limit, size: int, name: str) -> ByteRange:
+    """Return the range that `extent` asks for in an object of `size` bytes: the whole object if `extent` is a limit.
+
+    Args:
+        name: full name of the object.
+
+    Raises:
+        CorruptDataError: the object ends before the range does.
+        DataLimitError: the object has more bytes than the limit.
+    """
+    if isinstance(extent, Limit):
+        extent.check(size, f"the bytes of {name}")
+        return ByteRange(0, size)
+    if extent.end > size:
+        raise too_short(name, extent, size)
+    return extent
+
+
+def in_one_buffer(chunks: Iterable[bytes], byte_range: ByteRange, name: str) -> memoryview:
     """Return the chunks of a body, joined in one buffer.
 
     Clients in Rust would join a large body while they hold Python's lock, or copy it several times into memory that the
     kernel has to give each time. NumPy copies each chunk without the lock.
 
     Args:
-        size: maximum size of the body in bytes. The result is shorter if the body is.
+        byte_range: range of the object that the body has.
         name: full name of the object.
 
     Raises:
-        StorageError: the body has more than `size` bytes.
+        StorageError: the body is longer than the range.
+        CorruptDataError: the body is shorter than the range.
     """
-    buffer, end = np.empty(size, np.uint8), 0
+    buffer, end = np.empty(len(byte_range), np.uint8), 0
     for chunk in chunks:
         part = np.frombuffer(chunk, np.uint8)
         start, end = end, end + len(part)
-        if end > size:
-            raise StorageError(f"more than {size} bytes came for {name}")
+        if end > len(buffer):
+            raise StorageError(f"more than {len(buffer)} bytes came for {name}")
         buffer[start:end] = part
-    return buffer[:end].data
+    if end < len(buffer):
+        raise too_short(name, byte_range, byte_range.start + end)
+    return buffer.data
 
 
 def too_short(name: str, byte_range: ByteRange, size: int) -> CorruptDataError:
