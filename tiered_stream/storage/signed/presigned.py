@@ -27,16 +27,16 @@ from tiered_stream.storage.signed.signed_hosts import SignedHosts, parse_signed_
 
 _MAX_DIGITS = 19  # of a Content-Length
 _SECONDS = re.compile("[0-9]{1,4}")  # of a Retry-After
-_REFUSED = (400, 401, 403)  # S3 responds 400 to temporary credentials that have expired
+_REFUSED = (400, 401, 403)
+"""HTTP statuses for a signed URL that the service does not accept, or no longer accepts.
+
+S3 responds 400 to temporary credentials that have expired.
+"""
 _KINDS = {
     http.ConnectTimeoutError: FailureKind.CONNECT_TIMEOUT,
     http.ReadTimeoutError: FailureKind.TIMEOUT,
     http.ProtocolError: FailureKind.BROKEN,
 }
-
-
-class _RefusedError(Exception):
-    """Error for a signed URL that the service does not accept, or no longer accepts (HTTP status 400, 401 or 403)."""
 
 
 class SignedRequests:
@@ -62,7 +62,11 @@ class SignedRequests:
         return self._attempts.slow_down_responses
 
     def get(self, url: str, byte_range: ByteRange) -> bytes:
-        """Return exactly the bytes `byte_range` of the object that `url` names."""
+        """Return exactly the bytes `byte_range` of the object that `url` names.
+
+        Raises:
+            AttemptError: the service refuses the URL (`_REFUSED`).
+        """
         place = parse_signed_url(url)
         self._hosts.check(place)
         name = str(place)
@@ -133,13 +137,13 @@ class PresignedFetcher(RemoteStorageFetcher):
             return b""
         try:
             return self._requests.get(url, byte_range)
-        except _RefusedError:
+        except AttemptError:
             url = self._renewed(segment, url)
         try:
             return self._requests.get(url, byte_range)
-        except _RefusedError as error:
+        except AttemptError as refused:
             raise errors.StorageAccessError(
-                f"{_without_credential(url)} is refused, though its location was just signed: {error}"
+                f"{_without_credential(url)} is refused, though its location was just signed: status {refused}"
             ) from None
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
@@ -178,26 +182,23 @@ class PresignedFetcher(RemoteStorageFetcher):
 
 
 def _check(name: str, byte_range: ByteRange, response: urllib3.BaseHTTPResponse) -> None:
-    status = response.status
-    if status in _REFUSED:
-        raise _RefusedError(f"status {status}")
+    status, headers = response.status, response.headers
+    after = headers.get("Retry-After", "")
+    failure = AttemptError(FailureKind.STATUS, status, retry_after=int(after) if _SECONDS.fullmatch(after) else 0)
+    if failure.may_pass or status in _REFUSED:
+        raise failure
     if status == 404:
         raise errors.StorageObjectNotFoundError(f"{name} does not exist")
     if status == 416:
         raise too_short(name, byte_range, byte_range.start)
-    after = response.headers.get("Retry-After", "")
-    failure = AttemptError(FailureKind.STATUS, status, retry_after=int(after) if _SECONDS.fullmatch(after) else 0)
-    if failure.may_pass:
-        raise failure
-    if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {byte_range.start}-"):
+    if status != 206 or not headers.get("Content-Range", "").startswith(f"bytes {byte_range.start}-"):
         raise errors.StorageError(
             f"{name}: status {status} to a request for {byte_range}: the service does not support ranges"
         )
-    length = response.headers.get("Content-Length", "")
-    if not length.isdecimal() or len(length) > _MAX_DIGITS:
+    length = headers.get("Content-Length", "")
+    # A response in chunks may be longer than its Content-Length.
+    if "Transfer-Encoding" in headers or not length.isdecimal() or len(length) > _MAX_DIGITS:
         raise errors.StorageError(f"{name}: the service did not give the length of its response")
-    if "Transfer-Encoding" in response.headers:  # a chunked response may be longer than Content-Length
-        raise errors.StorageError(f"{name}: the service sends a response in chunks, without its length")
     if int(length) != len(byte_range):
         raise too_short(name, byte_range, byte_range.start + int(length))
 
