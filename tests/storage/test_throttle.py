@@ -108,9 +108,3 @@ def test_tasks_of_a_process_share_one_bucket() -> None:
     assert pace_of("a side", 4) == pace_of("a side", 4)
     assert pace_of("a side", 4) != pace_of("another", 4)
     pace_of("a side", None)(10**12)
-
-
-@pytest.mark.parametrize("rate", [0, -1])
-def test_no_rate_is_refused(rate: int) -> None:
-    with pytest.raises(ValueError, match=f": {rate} "):
-        TokenBucket(rate)

@@ -24,7 +24,7 @@ def open_fetcher(options: StorageOptions) -> RemoteStorageFetcher:
     """Return the process's shared fetcher for the storage and layout in `options`.
 
     Raises:
-        ConfigurationError: no storage is configured, or the scheme of its URI or the layout is unknown.
+        ConfigurationError: no storage is configured, or the scheme of its URI is unknown.
     """
 
     def open_new() -> RemoteStorageFetcher:
@@ -46,19 +46,17 @@ def fetcher_over(store: ObjectStore, options: StorageOptions) -> RemoteStorageFe
     """Return a new fetcher that reads objects of the options' layout from `store`.
 
     Raises:
-        ConfigurationError: the layout is unknown, or a private key for it cannot be loaded.
+        ConfigurationError: a private key for the layout cannot be loaded.
     """
     if options.layout == StorageLayout.LOCAL:
         return LocalLayoutFetcher(store, options.limits)
-    if options.layout == StorageLayout.AIVEN:
-        # Imported here, because it imports cryptography, which the other layout does not need.
-        from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
-        from tiered_stream.storage.aiven.encryption import load_key_ring
+    # Imported here, because it imports cryptography, which the other layout does not need.
+    from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
+    from tiered_stream.storage.aiven.encryption import load_key_ring
 
-        key_prefix = options.rsm_config.get("key.prefix", "")
-        key_ring = load_key_ring(options.rsm_config, options.plugin_prefix)
-        return AivenLayoutFetcher(store, key_prefix, key_ring, options.limits)
-    raise ConfigurationError(f"remote.storage.layout: {options.layout!r} is not known; local and aiven are")
+    key_prefix = options.rsm_config.get("key.prefix", "")
+    key_ring = load_key_ring(options.rsm_config, options.plugin_prefix)
+    return AivenLayoutFetcher(store, key_prefix, key_ring, options.limits)
 
 
 def fetcher_for(options: Options) -> RemoteStorageFetcher:

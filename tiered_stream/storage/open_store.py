@@ -27,8 +27,6 @@ def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -
         )
     uri, use = urlsplit(options.uri), use or endpoints.segments_use(options)
     if uri.scheme == "file":
-        if uri.netloc not in ("", "localhost") or not uri.path.startswith("/"):
-            raise ConfigurationError(f"remote.storage.uri: {options.uri!r} names no local folder; write file:///folder")
         from tiered_stream.storage.file_store import FileStore
 
         folder = unquote(uri.path)

@@ -51,8 +51,6 @@ class TokenBucket:
         sleep: Callable[[float], None] = time.sleep,
         max_saved_seconds: float = MAX_SAVED_SECONDS,
     ) -> None:
-        if rate <= 0:
-            raise ValueError(f"not a rate: {rate} bytes a second")
         self._rate = rate
         self._max_balance = max_saved_seconds * rate
         self._now = now
