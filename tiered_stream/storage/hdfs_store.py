@@ -125,7 +125,7 @@ class HdfsStore(WritableStore):
         def write(client: Client) -> bool:
             from hdfs_native import WriteOptions
 
-            new = self._new_files
+            new = hadoop.new_files(self._settings)
             options = WriteOptions(new.block_bytes, new.replication, new.permission, overwrite, create_parent=True)
             try:
                 file = client.create(self._path(key), options)
@@ -188,10 +188,6 @@ class HdfsStore(WritableStore):
     def _settings(self) -> dict[str, str]:
         return hadoop.hadoop_settings_of(self._options)
 
-    @cached_property
-    def _new_files(self) -> hadoop.NewFiles:
-        return hadoop.new_files(self._settings)
-
     def _soon(self, seconds: float, call: Callable[[], T]) -> T:
         """Return the result of `call`, a request to the name node. Raises TimeoutError if it takes too long.
 
@@ -238,10 +234,7 @@ class HdfsStore(WritableStore):
             except BaseException as error:  # noqa: BLE001 - a panic in the client is no Exception
                 raise self._failure(error, key) from None
 
-        try:
-            return (attempts or self._attempts).send(self.describe(key), attempt)
-        except AttemptError as failure:
-            raise errors.StorageError(f"the request for {self.describe(key)} failed: {failure.code}") from None
+        return (attempts or self._attempts).send(self.describe(key), attempt)
 
     def _failure(self, error: BaseException, key: str) -> Exception:
         """Return the exception for `error`, with which an attempt ended.
@@ -266,7 +259,7 @@ class HdfsStore(WritableStore):
         code = f"{parts}{self._hint(parts)}"
         if isinstance(error, OSError) or parts.kind in _MAY_PASS or parts.java in _BUSY:
             return AttemptError(FailureKind.UNREACHABLE, code=code)
-        return AttemptError(FailureKind.OTHER, code=code)
+        return errors.StorageError(f"the request for {self.describe(key)} failed: {code}")
 
     def _hint(self, parts: ClientError) -> str:
         """Return advice if the settings may lack Kerberos for the name node, or SASL for the data nodes; else empty."""
