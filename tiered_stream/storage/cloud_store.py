@@ -131,11 +131,11 @@ class Service(ABC):
         if seconds is not None:  # during an upload, the read timeout would count from the start
             client["read_timeout"] = timedelta(milliseconds=self.timeouts.read_ms)
         self.prepare(client)
-        more = {} if self.credential_provider is None else {"credential_provider": self.credential_provider}
         try:
             opened: Client = self.client_class(
-                self.bucket, config=self.config, client_options=client, retry_config={"max_retries": 0}, **more
-            )
+                self.bucket, config=self.config, client_options=client, retry_config={"max_retries": 0},
+                credential_provider=self.credential_provider,
+            )  # fmt: skip
         except BaseError:
             # obstore's own message may show the credentials' text.
             hint = self.access_hint()
