@@ -40,21 +40,12 @@ _KINDS = {
 
 
 class SignedRequests:
-    """Sender of ranged GETs for signed URLs; a URL must lead to one of `hosts`.
+    """Sender of ranged GETs for signed URLs; a URL must lead to one of `hosts`."""
 
-    Args:
-        open_pool: opens the connections.
-    """
-
-    def __init__(
-        self,
-        hosts: SignedHosts,
-        timeouts: RequestTimeouts,
-        open_pool: Callable[[SignedHosts, RequestTimeouts, AttemptTime], urllib3.PoolManager] = open_connections,
-    ) -> None:
+    def __init__(self, hosts: SignedHosts, timeouts: RequestTimeouts) -> None:
         self._hosts = hosts
         self._time = AttemptTime()
-        self._connections = open_pool(hosts, timeouts, self._time)
+        self._connections = open_connections(hosts, timeouts, self._time)
         self._attempts = Attempts(timeouts, lambda name, failure: f"{name} cannot be reached: {failure.code}")
 
     def slow_down_responses(self) -> int:
