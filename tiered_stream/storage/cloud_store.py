@@ -62,7 +62,6 @@ class Service(ABC):
         bucket: name of the bucket or container.
         endpoint: URL of the service.
         use: names of the settings, for messages.
-        config: settings of `client_class`.
     """
 
     client_class: ClassVar[Any]
@@ -91,17 +90,15 @@ class Service(ABC):
     None: `config` has the credentials, or says where to find them.
     """
 
-    def __init__(
-        self, options: StorageOptions, scheme: str, bucket: str, endpoint: str, use: StoreUse,
-        config: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, options: StorageOptions, scheme: str, bucket: str, endpoint: str, use: StoreUse) -> None:
         self.bucket = bucket
         self.endpoint = endpoint
         self.use = use
         self.uri = f"{scheme}://{bucket}"
         """Name of the bucket or container in messages, such as `gs://bucket`."""
         self.timeouts = RequestTimeouts.of(options)
-        self.config = config or {}
+        self.config: dict[str, Any] = {}
+        """Settings of `client_class`."""
 
     def signing_seconds_left(self) -> float:
         """Return the seconds until the credentials of signed URLs end; infinity: no signed URL ends with them."""
