@@ -2,17 +2,27 @@
 
 Only logs have signed URLs, not indexes. A signed URL is a credential: messages show only its host and path. urllib3's
 own messages show the URL, so they are not chained to our errors.
+
+Connections lead only to checked addresses, and limit the time of each response. A socket's read timeout bounds only the
+time without data: a service can prolong a response without end by sending it byte by byte. So a socket checks the clock
+before each read, also before reads of headers (`timed_http.py`). A host name is resolved once, and its addresses are
+both checked and connected to. So no second DNS look-up can give another address.
 """
 
 from __future__ import annotations
 
 import re
+import socket
+import threading
+import time
 from collections.abc import Callable, Collection, Mapping
-from threading import Lock
+from math import inf
+from typing import ClassVar
 from uuid import UUID
 
 import urllib3
 from urllib3 import exceptions as http
+from urllib3.connection import HTTPConnection
 
 from tiered_stream import errors
 from tiered_stream.model import ByteRange, RemoteLogSegment
@@ -21,9 +31,9 @@ from tiered_stream.process.caches import PerProcess
 from tiered_stream.process.logs import muted
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.object_store import too_short
-from tiered_stream.storage.signed.signed_connections import AttemptTime, open_connections
+from tiered_stream.storage.object_store import MAX_CONNECTIONS, too_short
 from tiered_stream.storage.signed.signed_hosts import SignedHosts, parse_signed_url, signed_hosts
+from tiered_stream.timed_http import TimedTlsSocket, pool_classes, system_tls, timed
 
 _MAX_DIGITS = 19  # of a Content-Length
 _SECONDS = re.compile("[0-9]{1,4}")  # of a Retry-After
@@ -32,11 +42,79 @@ _REFUSED = (400, 401, 403)
 
 S3 responds 400 to temporary credentials that have expired.
 """
+_MAX_ADDRESSES = 4
+"""Maximum number of addresses tried for one host name; each may take `kafka.fetch.remote.connect.timeout.ms`."""
 _KINDS = {
     http.ConnectTimeoutError: FailureKind.CONNECT_TIMEOUT,
     http.ReadTimeoutError: FailureKind.TIMEOUT,
     http.ProtocolError: FailureKind.BROKEN,
 }
+
+
+class AttemptTime(threading.local):
+    """Clock of the time that is left for each thread's current attempt of a GET."""
+
+    _end = inf
+
+    def begin(self, seconds: float) -> None:
+        """Start the clock for a new attempt of this thread, which has `seconds` seconds."""
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Return the seconds that are left for this thread's attempt."""
+        return self._end - time.monotonic()
+
+
+def open_connections(hosts: SignedHosts, timeouts: RequestTimeouts, attempt_time: AttemptTime) -> urllib3.PoolManager:
+    """Open a pool of connections that lead only to `hosts`; urllib3 closes it when no reference to it is left.
+
+    Requests raise urllib3's errors, and SignedLocationError if an address is refused.
+    """
+    context = system_tls()
+    time_left = {"time_left": staticmethod(attempt_time.left)}
+    context.sslsocket_class = type("AttemptTlsSocket", (TimedTlsSocket,), time_left)
+    pools = urllib3.PoolManager(
+        maxsize=MAX_CONNECTIONS, retries=False, ssl_context=context,
+        timeout=urllib3.Timeout(connect=timeouts.connect_ms / 1000, read=timeouts.read_ms / 1000),
+    )  # fmt: skip
+    pools.pool_classes_by_scheme = pool_classes(_Connection, hosts=hosts, attempt_time=attempt_time)
+    return pools
+
+
+class _Connection(HTTPConnection):
+    """Connection that checks all addresses of its host before it connects to one of them, and keeps `attempt_time`."""
+
+    hosts: ClassVar[SignedHosts]
+    attempt_time: ClassVar[AttemptTime]
+
+    def _new_conn(self) -> socket.socket:
+        name, failure = self.host, None
+        try:
+            for address in self._addresses():
+                self.host = address
+                try:
+                    return timed(super()._new_conn(), self.attempt_time.left)
+                except http.HTTPError as error:
+                    failure = error
+        finally:
+            self.host = name  # TLS and the Host header need the name
+        raise failure or http.NameResolutionError(name, self, socket.gaierror("no address"))
+
+    def _addresses(self) -> list[str]:
+        """Look up at most `_MAX_ADDRESSES` addresses of the connection's host, check all of them, and return them.
+
+        Raises:
+            SignedLocationError: an address is refused.
+        """
+        host = self.host.strip("[]")
+        try:
+            infos = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)[:_MAX_ADDRESSES]
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is too long
+            raise http.NameResolutionError(host, self, socket.gaierror(str(error))) from error
+        addresses = [str(address[0]) for *_, address in infos]
+        for address in addresses:
+            self.hosts.check_address(host, address)
+        return addresses
 
 
 class SignedRequests:
@@ -115,7 +193,7 @@ class PresignedFetcher(RemoteStorageFetcher):
     ) -> None:
         self._urls = dict(urls)
         self._renew = renew
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._requests = requests
         self._unsigned = unsigned
 
