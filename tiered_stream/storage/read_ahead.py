@@ -186,7 +186,6 @@ def _fetch(fetcher: RemoteStorageFetcher, request: Request, pace: StoppablePace,
     data = fetcher.fetch_log_segment(segment, byte_range.start, byte_range.end)
     if len(data) != len(byte_range):
         raise CorruptDataError(
-            f"{type(fetcher).__name__} gave {len(data)} bytes of segment {segment.segment_id} of "
-            f"{segment.topic_partition}, not the {len(byte_range)} of {byte_range}"
+            f"{type(fetcher).__name__} gave {len(data)} bytes of {segment}, not the {len(byte_range)} of {byte_range}"
         )
     return data, perf_counter() - begin

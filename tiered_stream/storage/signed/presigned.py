@@ -228,8 +228,7 @@ class PresignedFetcher(RemoteStorageFetcher):
     def _fetcher_without_url(self, segment: RemoteLogSegment) -> RemoteStorageFetcher:
         if self._unsigned is None:
             raise errors.StorageAccessError(
-                f"segment {segment.segment_id} of {segment.topic_partition} has no signed location, and no "
-                "remote.storage.uri says how to read it"
+                f"{segment} has no signed location, and no remote.storage.uri says how to read it"
             )
         return self._unsigned
 
