@@ -248,10 +248,10 @@ class CloudStore(WritableStore):
         self._clients: dict[float | None, Client] = {}
         """Clients by time limit; a new dictionary when `Service.shows_other_settings` shows that others are needed."""
         self._root = root
-        self._timeouts = service.timeouts
-        self._seconds = service.timeouts.total_ms / 1000
-        self._attempts = Attempts(service.timeouts, lambda name, _: service.unreachable(name))
-        upload_timeouts = replace(service.timeouts, total_ms=UPLOAD_SECONDS * 1000)
+        self._timeouts = timeouts = service.timeouts
+        self._seconds = timeouts.total_ms / 1000
+        self._attempts = Attempts(timeouts, lambda name, _: service.unreachable(name))
+        upload_timeouts = replace(timeouts, total_ms=UPLOAD_SECONDS * 1000)
         self._uploads = Attempts(upload_timeouts, lambda name, _: service.unreachable(name))
         self._learning = Lock()
 

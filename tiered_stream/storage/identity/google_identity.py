@@ -164,17 +164,14 @@ def google_identity(options: StoreAccess, prefix: str) -> GoogleIdentity:
         return _of_file(options.gcs_credentials_path, f"{prefix}gcs.credentials.path")
     if options.gcs_anonymous or options.gcs_machine:
         return GoogleIdentity(Kind.NOBODY if options.gcs_anonymous else Kind.MACHINE)
-    if path := os.environ.get(_CREDENTIALS):
-        return _of_file(path, f"the environment variable {_CREDENTIALS}")
-    path = _file_of_user()
-    return _of_file(path, "application default credentials") if path else GoogleIdentity(Kind.MACHINE)
-
-
-def _file_of_user() -> str | None:
-    """Return the file into which `gcloud auth application-default login` writes, or None if there is no such file."""
+    if named := os.environ.get(_CREDENTIALS):
+        return _of_file(named, f"the environment variable {_CREDENTIALS}")
     folder = os.environ.get("CLOUDSDK_CONFIG")
+    # The command `gcloud auth application-default login` writes this file.
     path = Path(folder, _FILE_NAME) if folder else _usual_file()
-    return str(path) if path.exists() else None
+    if path.exists():
+        return _of_file(str(path), "application default credentials")
+    return GoogleIdentity(Kind.MACHINE)
 
 
 def _usual_file() -> Path:
