@@ -111,8 +111,8 @@ def fetch(pools: urllib3.PoolManager, method: str, url: str, max_bytes: int, **a
     return response.status, bytes(content)
 
 
-def json_object(content: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in a response's body; None: the body is not a JSON object."""
+def json_object(content: bytes | str) -> dict[str, Any] | None:
+    """Return the JSON object that `content` is, such as a response's body; None: it is not a JSON object."""
     try:
         document = orjson.loads(content)
     except ValueError:

@@ -24,6 +24,7 @@ from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, 
 from tiered_stream.storage.identity.access_tokens import TokenSource, token_source
 from tiered_stream.storage.identity.azure_identity import NO_PROXY_FOR_ANY
 from tiered_stream.storage.identity.token_request import AccessToken, TokenRequest
+from tiered_stream.timed_http import json_object
 
 _NO_ACCOUNT = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
 """Service account that sends no credentials. With only `skip_signature`, `object_store` would still look for some."""
@@ -189,11 +190,7 @@ def _of_file(path: str, setting: str) -> GoogleIdentity:
 
 def _of_text(text: str, path: str, setting: str) -> GoogleIdentity:
     where = f"{path} ({setting})" if path else setting
-    try:
-        document = orjson.loads(text)
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
+    if (document := json_object(text)) is None:
         raise StorageAccessError(f"{where} has no credentials of Google's: it is not the JSON of a credentials file")
     name = document.get("type", Kind.SERVICE_ACCOUNT)
     if name not in (Kind.SERVICE_ACCOUNT, Kind.USER, *BY_GOOGLE_AUTH):
