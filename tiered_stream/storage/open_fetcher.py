@@ -71,15 +71,11 @@ def fetcher_for(options: Options) -> RemoteStorageFetcher:
     if options.fetcher_class is None:
         return open_fetcher(options.storage)
     name, class_path, properties = options.fetcher_class, options.fetcher_class_path, options.kafka
-
-    def open_new() -> RemoteStorageFetcher:
-        fetcher_class: Callable[[Mapping[str, str]], RemoteStorageFetcher] = load_fetcher_class(name, class_path)
-        return fetcher_class(dict(properties))
-
-    return _fetchers.get({"class": name, "class.path": class_path, "kafka": properties}, open_new)
+    key = {"class": name, "class.path": class_path, "kafka": properties}
+    return _fetchers.get(key, lambda: _imported(name, class_path)(dict(properties)))
 
 
-def load_fetcher_class(name: str, class_path: str | None) -> type[RemoteStorageFetcher]:
+def _imported(name: str, class_path: str | None) -> Callable[[Mapping[str, str]], RemoteStorageFetcher]:
     """Import the class with the dotted `name`; add the folder or archive `class_path`, if given, to `sys.path`."""
     if class_path and class_path not in sys.path:
         sys.path.append(class_path)
