@@ -169,7 +169,7 @@ def test_the_log_format_knows_nobody() -> None:
 
 def test_each_library_is_imported_in_its_place() -> None:
     assert users_of("boto3") == {"storage/s3_client.py"}
-    obstore_users = ("cloud_store", "cloud_upload", "azure", "gcs", "s3", "s3_client")
+    obstore_users = ("cloud_store", "azure", "gcs", "s3", "s3_client")
     assert users_of("obstore") == {f"storage/{name}.py" for name in obstore_users}
     assert users_of("opentelemetry") == {"observe/open_telemetry.py"}
     spark_users = {"spark", "observe", "delta", "verification", "replay", "ingest", "cli", "worker_daemon", "pythons"}

@@ -33,7 +33,6 @@ def timed_pools(
     response_seconds: float,
     tls: ssl.SSLContext | None = None,
     headers: dict[str, str] | None = None,
-    now: Callable[[], float] = time.monotonic,
     proxy: str | None = None,
 ) -> urllib3.PoolManager:
     """Return a pool of HTTP connections on which each response must end within `response_seconds`; nothing is retried.
@@ -47,13 +46,12 @@ def timed_pools(
             not supported. Callers that need no https give None, because a context with the certificate authorities
             takes 0.1 s of a core.
         headers: headers of each request.
-        now: a clock in seconds.
         proxy: URL of a proxy for all connections, or None.
     """
     timeout = urllib3.Timeout(connect=connect_seconds, read=response_seconds)
     arguments: dict[str, Any] = {"headers": headers, "retries": False, "ssl_context": tls, "timeout": timeout}
     pools = _by_proxy(proxy, tls, arguments) if proxy else urllib3.PoolManager(**arguments)
-    pools.pool_classes_by_scheme = pool_classes(_Connection, response_seconds=response_seconds, now=staticmethod(now))
+    pools.pool_classes_by_scheme = pool_classes(_Connection, response_seconds=response_seconds)
     if tls is None:
         del pools.pool_classes_by_scheme["https"]
     else:
@@ -113,8 +111,8 @@ def fetch(pools: urllib3.PoolManager, method: str, url: str, max_bytes: int, **a
     return response.status, bytes(content)
 
 
-def json_object(content: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in a response's body; None: the body is not a JSON object."""
+def json_object(content: bytes | str) -> dict[str, Any] | None:
+    """Return the JSON object that `content` is, such as a response's body; None: it is not a JSON object."""
     try:
         document = orjson.loads(content)
     except ValueError:
@@ -169,7 +167,6 @@ def timed(sock: socket.socket, time_left: Callable[[], float]) -> TimedSocket:
 
 class _Connection(HTTPConnection):
     response_seconds: ClassVar[float]
-    now: Callable[[], float]
 
     def _new_conn(self) -> socket.socket:
         return timed(super()._new_conn(), self._time_from_now())
@@ -180,5 +177,5 @@ class _Connection(HTTPConnection):
         return super().getresponse()
 
     def _time_from_now(self) -> Callable[[], float]:
-        deadline = self.now() + self.response_seconds
-        return lambda: deadline - self.now()
+        deadline = time.monotonic() + self.response_seconds
+        return lambda: deadline - time.monotonic()

@@ -16,8 +16,8 @@ from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream import land
-from tiered_stream.storage.cloud_upload import CloudUploader
-from tiered_stream.storage.open_store import open_service
+from tiered_stream.storage.cloud_endpoints import SEGMENTS
+from tiered_stream.storage.open_store import open_writable
 
 BUCKET = "three-by-three"
 
@@ -34,7 +34,7 @@ def test_segments_of_each_store_are_landed_in_each_store(
     for name, cloud in clouds.items():
         cloud.create(BUCKET)
         uri = places[name] = f"{cloud.scheme}://{BUCKET}"
-        copy_segments(CloudUploader(open_service(cloud.storage.at(uri))).put)
+        copy_segments(open_writable(cloud.storage.at(uri), SEGMENTS).put)
         own = cloud.settings()
         access[name] = {"remote.storage.uri": uri} | {each.replace("ingest", "remote", 1): own[each] for each in own}
     expected = everything(ODD)

@@ -16,7 +16,7 @@ from typing import Any, Self
 import pytest
 
 from tiered_stream.storage import attempts
-from tiered_stream.storage.signed import signed_connections
+from tiered_stream.storage.signed import presigned
 from tiered_stream.timed_http import TimedSocket
 
 
@@ -62,7 +62,7 @@ def stalls_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def let_time_be(patch: pytest.MonkeyPatch, now: Callable[[], float]) -> None:
     """Give attempts and signed connections this clock in seconds."""
-    for module in (attempts, signed_connections):
+    for module in (attempts, presigned):
         patch.setattr(module, "time", SimpleNamespace(monotonic=now, sleep=time.sleep))
 
 

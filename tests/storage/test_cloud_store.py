@@ -34,12 +34,12 @@ from tiered_stream.errors import (
 )
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.attempts import AttemptError
+from tiered_stream.storage.cloud_endpoints import SEGMENTS
 from tiered_stream.storage.cloud_store import CloudStore
-from tiered_stream.storage.cloud_upload import CloudUploader
 from tiered_stream.storage.gcs import GoogleBucket
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore
-from tiered_stream.storage.open_store import open_store
+from tiered_stream.storage.open_store import open_store, open_writable
 
 
 @pytest.fixture(params=CLOUDS)
@@ -110,7 +110,7 @@ def test_tls_that_cannot_succeed_is_named_and_not_tried_again(
             open_store(options).get("key", ByteRange(0, 1))
         assert not isinstance(caught.value, StorageUnavailableError) and not sleeps
         with pytest.raises(StorageError, match=f"^TLS .*{why}"):
-            CloudUploader(cloud.service(options)).put("key", b"")
+            open_writable(options, SEGMENTS).put("key", b"")
 
 
 def test_a_missing_bucket_names_the_bucket_and_the_option(cloud: Cloud) -> None:

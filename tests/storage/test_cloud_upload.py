@@ -11,8 +11,8 @@ from tiered_stream.errors import StorageBucketNotFoundError, StorageObjectNotFou
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import TABLES
-from tiered_stream.storage.cloud_upload import CloudUploader
-from tiered_stream.storage.open_store import open_service, open_store
+from tiered_stream.storage.object_store import WritableStore
+from tiered_stream.storage.open_store import open_store, open_writable
 
 Options = Callable[[str], StorageOptions]
 
@@ -28,18 +28,18 @@ def options(request: pytest.FixtureRequest) -> Options:
 
 
 @pytest.fixture
-def uploader(options: Options) -> CloudUploader:
-    return CloudUploader(open_service(options("contract"), TABLES))
+def uploader(options: Options) -> WritableStore:
+    return open_writable(options("contract"), TABLES)
 
 
-def test_an_upload_replaces_an_object(options: Options, uploader: CloudUploader, tmp_path: Path) -> None:
+def test_an_upload_replaces_an_object(options: Options, uploader: WritableStore, tmp_path: Path) -> None:
     key, store = f"{tmp_path.name} ü%+/a b", open_store(options("contract"))
     uploader.put(key, b"first")
     uploader.put(key, b"second one")
     assert bytes(store.get(key, ByteRange(0, store.size(key)))) == b"second one"
 
 
-def test_an_object_is_created_once(options: Options, uploader: CloudUploader, tmp_path: Path) -> None:
+def test_an_object_is_created_once(options: Options, uploader: WritableStore, tmp_path: Path) -> None:
     key, store = f"{tmp_path.name}/0.json", open_store(options("contract"))
     assert uploader.create(key, b"first")
     assert not uploader.create(key, b"second")
@@ -51,6 +51,6 @@ def test_an_object_is_created_once(options: Options, uploader: CloudUploader, tm
 
 
 def test_a_missing_bucket_is_named_with_the_setting_of_the_table(options: Options) -> None:
-    uploader = CloudUploader(open_service(options("no-such-place"), TABLES))
+    uploader = open_writable(options("no-such-place"), TABLES)
     with pytest.raises(StorageBucketNotFoundError, match=r"no-such-place \(setting ingest\.table\) "):
         uploader.put("key", b"content")

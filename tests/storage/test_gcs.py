@@ -14,8 +14,7 @@ from tiered_stream.errors import ConfigurationError, StorageAccessError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import TABLES
-from tiered_stream.storage.cloud_upload import CloudUploader
-from tiered_stream.storage.open_store import open_service, open_store
+from tiered_stream.storage.open_store import open_store, open_writable
 
 SECRET = "the-secret-that-nobody-may-see"
 
@@ -51,16 +50,14 @@ def test_a_key_that_was_replaced_is_read_after_a_refusal(tmp_path: Path) -> None
 
 
 def test_an_upload_after_a_refusal_has_the_key_that_was_replaced(tmp_path: Path) -> None:
-    with ScriptedHttp([answer(401)]) as server:
-        uploader = CloudUploader(open_service(replaced_key(tmp_path / "key", server.url), TABLES))
-        first = uploader._client
+    with ScriptedHttp([answer(401), answer(401), answer(200)]) as server:
+        store = open_writable(replaced_key(tmp_path / "key", server.url), TABLES)
         with pytest.raises(StorageAccessError):
-            uploader.put("key", b"")
-        assert uploader._client is first
+            store.put("key", b"")
+        assert len(server.requests) == 1
         replace_key(tmp_path / "key")
-        with pytest.raises(StorageAccessError):
-            uploader.put("key", b"")
-        assert uploader._client is not first
+        store.put("key", b"")
+        assert len(server.requests) == 3
 
 
 FEDERATED = {

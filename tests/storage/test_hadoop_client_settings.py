@@ -19,7 +19,6 @@ from tiered_stream.storage.hadoop.client_settings import (
     hadoop_settings_of,
     name_node_url,
     new_files,
-    with_address_of_token,
 )
 from tiered_stream.storage.hdfs_store import HdfsStore
 
@@ -134,9 +133,10 @@ def test_the_url_has_the_address_that_the_token_has(
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(conf / "tokens"))
     if tokens is not None:
         (conf / "tokens").write_bytes(tokens)
-    assert with_address_of_token(service, {"fs.defaultFS": "hdfs://localhost:9000"}) == wanted
+    settings = {"fs.defaultFS": "hdfs://localhost:9000", "dfs.ha.namenodes.service": "nn1,nn2"}
+    assert name_node_url(service, settings) == wanted
     monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION")
-    assert with_address_of_token(service, {}) == service
+    assert name_node_url(service, settings) == service
 
 
 def test_blanks_between_name_nodes_are_no_part_of_their_names(conf: Path) -> None:

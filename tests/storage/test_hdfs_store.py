@@ -26,7 +26,7 @@ from tiered_stream.errors import (
 )
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage import hdfs_store
+from tiered_stream.storage import hdfs_store, object_store
 from tiered_stream.storage.hdfs_store import HdfsStore
 from tiered_stream.storage.open_store import open_store
 
@@ -218,7 +218,8 @@ def test_few_threads_wait_for_a_silent_name_node(silent_port: int, monkeypatch: 
 def test_an_upload_has_the_time_of_uploads_and_not_that_of_a_fetch(
     silent_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hdfs_store, "UPLOAD_SECONDS", 0.1)
+    for module in (hdfs_store, object_store):
+        monkeypatch.setattr(module, "UPLOAD_SECONDS", 0.1)
     store = store_at(f"hdfs://127.0.0.1:{silent_port}/tier")
     with pytest.raises(StorageUnavailableError, match=r"/tier/key .*0\.1 s$"):
         store.put("key", b"x")

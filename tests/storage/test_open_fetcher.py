@@ -51,9 +51,7 @@ def test_a_folder_with_spaces_is_found(tmp_path: Path) -> None:
         (StorageOptions(), "remote.storage.uri is missing"),
         (StorageOptions(uri="ftp://server/tier"), "'ftp' is not known; s3://bucket/prefix, gs://bucket/prefix"),
         (StorageOptions(uri="/folder"), "'' is not known"),
-        (StorageOptions(uri="file://host/folder"), "names no local folder"),
         (StorageOptions(uri="file:///a%00b"), "a NUL in its path"),
-        (StorageOptions(uri="file:///tmp", layout="other"), "'other' is not known; local and aiven are"),
     ],
 )
 def test_a_storage_that_is_not_known_names_what_is(options: StorageOptions, message: str) -> None:

@@ -18,6 +18,12 @@ from tiered_stream.storage.throttle import StoppablePace
 PATIENCE = 10.0
 
 
+@pytest.fixture
+def standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the clock stand still, so that what a window knows is not changed by what a read-ahead measures."""
+    monkeypatch.setattr("tiered_stream.storage.read_ahead.perf_counter", lambda: 0.0)
+
+
 class MemoryFetcher(RemoteStorageFetcher):
     """Segments whose byte at position p is p modulo 251. A test may hold requests back, or let one fail."""
 
@@ -128,8 +134,9 @@ def test_larger_requests_bring_a_consumer_who_may_stop_no_more_bytes_ahead() -> 
     assert [*sizes, *(len(data) for _, data in pieces)] == [20, 20, 20, 30]
 
 
+@pytest.mark.usefixtures("standing_clock")
 def test_requests_are_of_the_wanted_size_before_anything_is_known() -> None:
-    read = read_ahead(MemoryFetcher(), [(segment(45), ByteRange(0, 45))], options(), now=lambda: 0.0)
+    read = read_ahead(MemoryFetcher(), [(segment(45), ByteRange(0, 45))], options())
     assert [len(data) for _, data in read] == [10, 10, 10, 15]
 
 
@@ -153,11 +160,12 @@ def test_small_segments_are_fetched_at_once_but_no_more_than_in_flight() -> None
     assert fetcher.most_running == 3
 
 
+@pytest.mark.usefixtures("standing_clock")
 def test_what_is_under_way_waiting_and_with_the_consumer_stays_within_the_memory() -> None:
     fetcher = MemoryFetcher()
     parts = [(segment(200), ByteRange(0, 200))]
     consumed = 0
-    for _, data in read_ahead(fetcher, parts, options(in_flight=8, memory_bytes=30), now=lambda: 0.0):
+    for _, data in read_ahead(fetcher, parts, options(in_flight=8, memory_bytes=30)):
         with fetcher.changed:
             # This piece is still held, so of what came after it only what fits beside it may have been asked for.
             assert 10 * len(fetcher.begun) <= consumed + 30
@@ -272,11 +280,12 @@ def test_a_request_whose_turn_comes_after_the_read_was_closed_is_not_sent() -> N
     assert len(fetcher.begun) == 1
 
 
+@pytest.mark.usefixtures("standing_clock")
 @pytest.mark.parametrize("in_flight", [1, 4])
 def test_of_a_consumer_who_may_stop_three_small_requests_are_made_until_two_are_taken(in_flight: int) -> None:
     fetcher = MemoryFetcher()
     parts, given = [(segment(1000), ByteRange(0, 1000))], options(in_flight=in_flight, memory_bytes=40)
-    pieces = read_ahead(fetcher, parts, given, may_stop=True, now=lambda: 0.0)
+    pieces = read_ahead(fetcher, parts, given, may_stop=True)
     sizes = [len(next(pieces)[1]), len(next(pieces)[1])]
     wait_until_idle(fetcher, 3)
     assert sorted(fetcher.begun) == [0, 10, 20]  # of two fetch threads either may be the first
@@ -308,24 +317,25 @@ def test_the_first_requests_are_sent_all_at_once() -> None:
     pieces.close()
 
 
+@pytest.mark.usefixtures("standing_clock")
 @pytest.mark.parametrize("request_seconds,most_begun", [(0.01, 3), (1.0, 19)])
 def test_as_many_requests_are_ahead_as_come_while_the_consumer_works(request_seconds: float, most_begun: int) -> None:
     window = RequestWindow(options(in_flight=16))
     for _ in range(20):
         window.record_response(10, request_seconds, (10, 0.05), 0)
     fetcher = MemoryFetcher()
-    # A clock that stands still: what was learned is not changed by what is measured here.
-    pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(), window=window, now=lambda: 0.0)
+    pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(), window=window)
     next(pieces)
     wait_until_idle(fetcher, most_begun)
     assert len(fetcher.begun) == most_begun
     pieces.close()
 
 
+@pytest.mark.usefixtures("standing_clock")
 def test_a_storage_that_asks_for_fewer_requests_is_heeded() -> None:
     window = RequestWindow(options(in_flight=16))
     fetcher = MemoryFetcher()
-    pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(), window=window, now=lambda: 0.0)
+    pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(), window=window)
     next(pieces)
     before = window.size
     fetcher.busy = 1

@@ -26,7 +26,7 @@ from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.errors import ConfigurationError, StorageAccessError, TableAccessError
 from tiered_stream.process.caches import PerProcess
-from tiered_stream.storage.identity import access_tokens, google_auth_library
+from tiered_stream.storage.identity import access_tokens, google_identity
 
 SLOW = "`credential_process` hangs"
 
@@ -96,7 +96,7 @@ def faults(surface: str, said: str, failure: Failure) -> list[tuple[str, str, st
 def filled(
     vendor: str, cloud: Cloud, orders: TieredOrders, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> tuple[Lake, Failure]:
-    for module in (access_tokens, google_auth_library):  # which report an earlier test's failure for a second
+    for module in (access_tokens, google_identity):  # which report an earlier test's failure for a second
         monkeypatch.setattr(module, "_sources", PerProcess())
     failure = failures.ALL[vendor][name]
     return fill(VENDORS[vendor], cloud, folder, name, monkeypatch, failure.make, orders), failure

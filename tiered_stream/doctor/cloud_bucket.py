@@ -9,7 +9,7 @@ from tiered_stream.doctor.finding import FaultError, Fixes, Result
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError, StorageUnavailableError
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, TABLES, segments_use
-from tiered_stream.storage.open_store import open_store, open_uploader
+from tiered_stream.storage.open_store import open_store, open_writable
 
 FIXES: Fixes = {
     StorageBucketNotFoundError: "correct the name in the setting that the message names",
@@ -63,12 +63,12 @@ def write_object(files: TableSpec, name: str) -> bool:
     """
     key = "/".join(filter(None, (urlsplit(files.uri).path.strip("/"), name)))
     try:
-        uploader = open_uploader(_root(files), TABLES)
-        uploader.put(key, b"")
+        store = open_writable(_root(files), TABLES)
+        store.put(key, b"")
         try:
-            return not uploader.create(key, b"")
+            return not store.create(key, b"")
         finally:
-            uploader.delete(key)
+            store.delete(key)
     except StorageError as error:
         raise _fault(files, error) from None
 

@@ -4,10 +4,10 @@ Files that other packages import:
 
 - `cloud_endpoints`: names, endpoints and credentials of buckets and containers in object stores, from options
 - `cloud_store`: object store over an S3 bucket, a Google Cloud Storage bucket or an Azure Blob Storage container
-- `cloud_upload`: uploads of whole objects to an object store, by means of obstore
 - `fetcher`: KIP-1254's extension point: the interface of a class that reads tiered segments and their indexes
 - `hdfs_store`: object store over a folder in HDFS, by hdfs-native (a client in Rust): each object is a file
 - `object_store`: interface of an object store, with only the operations that readers of segments need
+- `obstore_errors`: errors of obstore as text: the failure of an attempt that each of them stands for
 - `open_fetcher`: functions that open the fetcher that the options name
 - `open_store`: function that opens the object store that a storage URI names
 - `read_ahead`: read-ahead, which sends several of a task's ranged GETs at once, and yields their bytes in order

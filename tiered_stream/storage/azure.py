@@ -12,7 +12,7 @@ from tiered_stream.storage.identity.azure_identity import Kind
 
 
 class AzureContainer(Service):
-    """Access to one Azure Blob Storage container, as `CloudStore` and `CloudUploader` need it."""
+    """Access to one Azure Blob Storage container, as `CloudStore` needs it."""
 
     client_class, endpoint_option = AzureStore, "azure.endpoint.url"
     bucket_kind, missing_code = "container", "ContainerNotFound"
@@ -21,8 +21,8 @@ class AzureContainer(Service):
     def __init__(self, options: StorageOptions, use: StoreUse = SEGMENTS) -> None:
         """Read account, endpoint and credentials from the options."""
         place = azure_place(options, use)
-        config = {"account_name": place.account, "endpoint": place.endpoint, **place.identity.for_obstore()}
-        super().__init__(options, "az", place.container, place.endpoint, use, config)
+        super().__init__(options, "az", place.container, place.endpoint, use)
+        self.config = {"account_name": place.account, "endpoint": place.endpoint, **place.identity.for_obstore()}
         self.can_sign = place.identity.kind is not Kind.SIGNATURE  # a shared access signature signs no other one
         request = place.identity.token_request()
         self.credential_provider = request and token_source(request, self.timeouts)

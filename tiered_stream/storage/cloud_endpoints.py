@@ -102,7 +102,7 @@ def azure_place(options: StorageOptions, use: StoreUse = SEGMENTS) -> AzurePlace
     """
     container, host = container_and_host(options.uri or "")
     setting = f"{use.prefix}azure.connection.string"
-    parts = _connection_string(options.azure_connection_string or "", use.prefix)
+    parts = _connection_string(options.azure_connection_string or "", setting)
     named = {
         use.place: host.partition(".")[0],
         f"{use.prefix}azure.account.name": options.azure_account_name,
@@ -235,27 +235,23 @@ def _connection_endpoint(parts: Mapping[str, str], account: str, host: str, sett
     return f"{parts.get('defaultendpointsprotocol', 'https')}://{named}"
 
 
-def _connection_string(text: str, prefix: str) -> dict[str, str]:
+def _connection_string(text: str, setting: str) -> dict[str, str]:
     """Return the values in an Azure connection string, by their names in lower case.
 
-    `UseDevelopmentStorage=true` becomes the account, key and endpoint of the emulator. `prefix` is the prefix
-    of the setting that has the text, for errors.
+    `UseDevelopmentStorage=true` becomes the account, key and endpoint of the emulator. `setting` has the text, for
+    errors.
     """
     if not text:
         return {}
     parts = [part.partition("=") for part in text.strip().strip(";").split(";")]
     if not all(name and equals for name, equals, _ in parts):
-        raise ConfigurationError(
-            f"{prefix}azure.connection.string is no connection string: parts like AccountName=…;AccountKey=…"
-        )
+        raise ConfigurationError(f"{setting} is no connection string: parts like AccountName=…;AccountKey=…")
     values = {name.strip().lower(): value.strip() for name, _, value in parts}
     if values.get("usedevelopmentstorage", "").lower() == "true":
         host = values.get("developmentstorageproxyuri", "http://127.0.0.1").rstrip("/")
         values = {"accountname": _EMULATED, "accountkey": _EMULATED_KEY, "blobendpoint": f"{host}:10000/{_EMULATED}"}
     if not _BLOB_ENDPOINT.fullmatch(values.get("blobendpoint", "https://host")):
-        raise ConfigurationError(
-            f"{prefix}azure.connection.string: BlobEndpoint is no URL of the form https://HOST or https://HOST/PATH"
-        )
+        raise ConfigurationError(f"{setting}: BlobEndpoint is no URL of the form https://HOST or https://HOST/PATH")
     if values.get("defaultendpointsprotocol", "https").lower() not in ("http", "https"):
-        raise ConfigurationError(f"{prefix}azure.connection.string: DefaultEndpointsProtocol is neither https nor http")
+        raise ConfigurationError(f"{setting}: DefaultEndpointsProtocol is neither https nor http")
     return values

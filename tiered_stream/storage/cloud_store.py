@@ -10,10 +10,10 @@ has sent a request refuses requests.
 
 from __future__ import annotations
 
-import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from threading import Lock
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import obstore
-from obstore.exceptions import BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError
 
 from tiered_stream import errors
 from tiered_stream.data_limits import Limit
@@ -29,9 +29,12 @@ from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts, check_process
 from tiered_stream.storage.cloud_endpoints import StoreUse
-from tiered_stream.storage.object_store import ObjectStore, in_one_buffer, too_short
+from tiered_stream.storage.object_store import UPLOAD_SECONDS, WritableStore, in_one_buffer, range_in, too_short
+from tiered_stream.storage.obstore_errors import failure_of
 
 if TYPE_CHECKING:
+    from mmap import mmap
+
     from obstore import ObjectMeta
     from obstore.store import AzureStore, ClientConfig, GCSStore, S3Store
 
@@ -41,33 +44,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
-_CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
-_REGION = re.compile(r"<Region>([a-z][a-z0-9-]{0,38}[a-z0-9])</Region>")
-_DENIED = re.compile(
-    r"not authorized to perform: (?P<action>[a-z0-9-]{1,40}:[A-Za-z]{1,60})"
-    r"(?: on resource: (?:&quot;|\\*\")?(?P<resource>arn:[^\s\\\"&<]{1,400}))?"
-)
-"""AWS's text about a missing permission."""
-_NO_TOKEN = re.compile(
-    r"The operation lacked valid authentication credentials for path External \w+ credential provider: "
-    r"(?:\w+: )?(?P<own>.+)"
-    r"|Generic \w+ error: (?:Error (?:performing token request|getting token response body|reading federated)|"
-    r"'az account|Failed to parse azure cli)"
-)
-"""obstore's text if there is no access token: with the error of a source of this package, or of a token service."""
 _ARCHIVED = ("InvalidObjectState", "BlobArchived")
 """Error codes of S3 and Azure for an object in an archive class, which nobody can read before it is restored."""
-_REDIRECTED = "Received redirect without LOCATION"
-"""obstore's text if S3 responds from another region than the bucket's. It lacks the header with the region."""
-_TLS = re.compile(r"error: (?:InvalidCertificate|InvalidMessage)\(\s+(\w+?)(?:Context)?\b")
-"""obstore's text if the server's certificate is not accepted, or if the server does not speak TLS."""
-_KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
-_KINDS = {
-    "Timeout": FailureKind.TIMEOUT, "Connect": FailureKind.UNREACHABLE,
-    "Request": FailureKind.BROKEN, "Interrupted": FailureKind.BROKEN,
-}  # fmt: skip
-"""Kinds of failures by the names of the kinds of obstore's HTTP errors."""
 _SMALLEST_SHARE = 8
 """Divisor of the time limit of a whole request; the quotient is the shortest time limit of one attempt."""
 _CHUNK_BYTES = 1 << 20
@@ -84,7 +62,6 @@ class Service(ABC):
         bucket: name of the bucket or container.
         endpoint: URL of the service.
         use: names of the settings, for messages.
-        config: settings of `client_class`.
     """
 
     client_class: ClassVar[Any]
@@ -113,17 +90,15 @@ class Service(ABC):
     None: `config` has the credentials, or says where to find them.
     """
 
-    def __init__(
-        self, options: StorageOptions, scheme: str, bucket: str, endpoint: str, use: StoreUse,
-        config: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, options: StorageOptions, scheme: str, bucket: str, endpoint: str, use: StoreUse) -> None:
         self.bucket = bucket
         self.endpoint = endpoint
         self.use = use
         self.uri = f"{scheme}://{bucket}"
         """Name of the bucket or container in messages, such as `gs://bucket`."""
         self.timeouts = RequestTimeouts.of(options)
-        self.config = config or {}
+        self.config: dict[str, Any] = {}
+        """Settings of `client_class`."""
 
     def signing_seconds_left(self) -> float:
         """Return the seconds until the credentials of signed URLs end; infinity: no signed URL ends with them."""
@@ -136,11 +111,10 @@ class Service(ABC):
             StorageAccessError: there are no credentials.
         """
 
-    def connect(self, seconds: float, retries: int = 0) -> Client:
-        """Return a new client whose attempts take at most `seconds` each, without sending a request.
+    def connect(self, seconds: float | None) -> Client:
+        """Return a new client whose requests take at most `seconds` each, without sending a request.
 
-        Args:
-            retries: number of times that the client repeats a failed attempt.
+        The client sends each request once. None: the client is for uploads.
 
         Raises:
             StorageAccessError: there are no credentials.
@@ -149,16 +123,16 @@ class Service(ABC):
         client: ClientConfig = {
             "allow_http": urlsplit(self.endpoint).scheme == "http",
             "connect_timeout": timedelta(milliseconds=self.timeouts.connect_ms),
-            "timeout": timedelta(seconds=seconds),
+            "timeout": timedelta(seconds=UPLOAD_SECONDS if seconds is None else seconds),
         }
-        if not retries:  # during an upload, the read timeout would count from the start
+        if seconds is not None:  # during an upload, the read timeout would count from the start
             client["read_timeout"] = timedelta(milliseconds=self.timeouts.read_ms)
         self.prepare(client)
-        more = {} if self.credential_provider is None else {"credential_provider": self.credential_provider}
         try:
             opened: Client = self.client_class(
-                self.bucket, config=self.config, client_options=client, retry_config={"max_retries": retries}, **more
-            )
+                self.bucket, config=self.config, client_options=client, retry_config={"max_retries": 0},
+                credential_provider=self.credential_provider,
+            )  # fmt: skip
         except BaseError:
             # obstore's own message may show the credentials' text.
             hint = self.access_hint()
@@ -261,7 +235,7 @@ class Service(ABC):
         return f"{self.endpoint} (option {self.use.prefix}{self.endpoint_option}) could not be reached for {name}"
 
 
-class CloudStore(ObjectStore):
+class CloudStore(WritableStore):
     """Object store over the objects in one bucket or container whose keys begin with `root`.
 
     Args:
@@ -271,39 +245,36 @@ class CloudStore(ObjectStore):
 
     def __init__(self, service: Service, root: str) -> None:
         self._service = service
-        self._clients: dict[float, Client] = {}
+        self._clients: dict[float | None, Client] = {}
+        """Clients by time limit; a new dictionary when `Service.shows_other_settings` shows that others are needed."""
         self._root = root
-        self._timeouts = service.timeouts
-        self._seconds = service.timeouts.total_ms / 1000
-        self._attempts = Attempts(service.timeouts, lambda name, _: service.unreachable(name))
-        self._client_generation = 0
-        """Number of times that `Service.shows_other_settings` returned True, so that new clients were needed."""
+        self._timeouts = timeouts = service.timeouts
+        self._seconds = timeouts.total_ms / 1000
+        self._attempts = Attempts(timeouts, lambda name, _: service.unreachable(name))
+        upload_timeouts = replace(timeouts, total_ms=UPLOAD_SECONDS * 1000)
+        self._uploads = Attempts(upload_timeouts, lambda name, _: service.unreachable(name))
         self._learning = Lock()
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
         def read(client: Client) -> memoryview:
             if isinstance(extent, Limit):
                 answer = obstore.get(client, self._path(key))
-                size = answer.meta["size"]
-                extent.check(size, f"the bytes of {self.describe(key)}")
+                wanted = range_in(extent, answer.meta["size"], self.describe(key))
             else:
                 answer = obstore.get(client, self._path(key), options={"range": (extent.start, extent.end)})
-                size = len(extent)
-            return in_one_buffer(answer.stream(min_chunk_size=_CHUNK_BYTES), size, self.describe(key))
+                wanted = extent
+            return in_one_buffer(answer.stream(min_chunk_size=_CHUNK_BYTES), wanted, self.describe(key))
 
         if isinstance(extent, Limit):
             return bytes(self._send(key, read))
         if not extent:
             return b""
         try:
-            data = self._send(key, read)
+            return self._send(key, read)  # type: ignore[return-value] # readers use it like bytes
         except _UnexpectedResponseError as error:
             if (size := self.size(key)) < extent.end:  # services differ in their responses to such a range
                 raise too_short(self.describe(key), extent, size) from None
             raise errors.StorageError(str(error)) from None
-        if len(data) != len(extent):
-            raise too_short(self.describe(key), extent, extent.start + len(data))
-        return data  # type: ignore[return-value] # readers use it like bytes
 
     def size(self, key: str) -> int:
         return self._send(key, lambda client: obstore.head(client, self._path(key))["size"])
@@ -334,6 +305,23 @@ class CloudStore(ObjectStore):
                     elif seen.is_beyond(prefix):
                         return
 
+    def delete(self, key: str) -> None:
+        self._send(key, lambda client: obstore.delete(client, self._path(key)))
+
+    def _write(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
+        def write(client: Client) -> bool:
+            try:  # by one PUT, so that no part of an object remains if an upload fails
+                obstore.put(
+                    client, self._path(key), data, mode="overwrite" if overwrite else "create", use_multipart=False
+                )
+            except AlreadyExistsError:
+                if overwrite:
+                    raise
+                return False
+            return True
+
+        return self._send(key, write, is_upload=True)
+
     def _path(self, key: str) -> str:
         """Return the object's key in the bucket. Raises ConfigurationError if obstore cannot read such a key."""
         path = self._root + key
@@ -352,7 +340,7 @@ class CloudStore(ObjectStore):
         if not service.can_sign:
             return None
         if service.before_signing():
-            self._replace_clients()
+            self._clients = {}
 
         def sign(client: Client) -> str | None:
             return obstore.sign(client, "GET", self._path(key), lifetime) if service.can_sign else None
@@ -365,46 +353,40 @@ class CloudStore(ObjectStore):
     def slow_down_responses(self) -> int:
         return self._attempts.slow_down_responses
 
-    def _client(self, seconds: float) -> Client:
-        """Return a client for an attempt that should take at most `seconds`, from the cache or newly connected.
+    def _limit(self, seconds: float) -> float:
+        """Return the time limit of the client for an attempt that should take at most `seconds`.
 
         There are clients with four time limits: the time limit of a whole request, and half, a quarter and an eighth of
-        it. The client with the longest limit of at most `seconds` is returned. If `seconds` is less than an eighth, it
-        is the client with an eighth.
+        it. The longest limit of at most `seconds` is returned. If `seconds` is less than an eighth, it is an eighth.
         """
         limit = self._seconds
         while limit > seconds and limit > self._seconds / _SMALLEST_SHARE:
             limit /= 2
-        clients = self._clients  # if another thread replaces them meanwhile, the new client is for this attempt alone
-        if limit not in clients:
-            clients[limit] = self._service.connect(limit)
-        return clients[limit]
+        return limit
 
-    def _replace_clients(self) -> None:
-        self._clients = {}
-        self._client_generation += 1
-
-    def _send(self, key: str, request: Callable[[Client], T], *, listing: bool = False) -> T:
+    def _send(self, key: str, request: Callable[[Client], T], *, listing: bool = False, is_upload: bool = False) -> T:
         """Return the result of `request`, which is called with a client for each attempt.
 
-        `key` is the key of the requested object, for errors. `listing` is true if the request is to list keys. If
-        `Service.shows_other_settings` returns True for a failure, `request` is called again with a new client. It is
-        also called again if another thread has replaced the clients since the attempt began.
+        `key` is the key of the requested object, for errors. `listing` is true if the request is to list keys, and
+        `is_upload` is true if it is to write an object. If `Service.shows_other_settings` returns True for a failure,
+        `request` is called again with a new client. It is also called again if another thread has replaced the clients
+        since the attempt began.
         """
         check_process()
         self.before_request()
-
-        lessons = 0
+        clients = self._clients
 
         def attempt(seconds_left: float) -> T:
-            nonlocal lessons
-            began, lessons = time.monotonic(), self._client_generation
-            client = self._client(seconds_left)
+            nonlocal clients
+            began, clients = time.monotonic(), self._clients
+            limit = None if is_upload else self._limit(seconds_left)
+            if limit not in clients:
+                clients[limit] = self._service.connect(limit)
             try:
-                return request(client)
+                return request(clients[limit])
             except errors.TieredStreamError:
                 raise
-            except (BaseError, FileNotFoundError, ValueError) as error:
+            except (BaseError, OSError, ValueError) as error:
                 failure = failure_of(error)
             if failure.kind is FailureKind.TIMEOUT and (time.monotonic() - began) * 1000 < self._timeouts.read_ms:
                 failure.kind = FailureKind.CONNECT_TIMEOUT  # obstore has one kind of timeout
@@ -412,50 +394,17 @@ class CloudStore(ObjectStore):
 
         def shows_other_settings(failure: AttemptError) -> bool:
             with self._learning:
-                if lessons == self._client_generation and self._service.shows_other_settings(failure):
-                    self._replace_clients()
-                return lessons != self._client_generation
+                if clients is self._clients and self._service.shows_other_settings(failure):
+                    self._clients = {}
+                return clients is not self._clients
 
         name = self.describe(key)
         try:
-            return self._attempts.send(name, attempt, shows_other_settings)
+            return (self._uploads if is_upload else self._attempts).send(name, attempt, shows_other_settings)
         except AttemptError as failure:
             if failure.kind is FailureKind.OTHER or failure.status == 416:
-                raise _UnexpectedResponseError(f"{name} could not be read: the service gave {failure}") from None
+                raise _UnexpectedResponseError(f"the request for {name} failed: the service gave {failure}") from None
             raise self._service.refused(failure, name, listing=listing) from None
-
-
-def failure_of(error: Exception) -> AttemptError:
-    """Return the failure that obstore's `error` stands for.
-
-    obstore's errors have no fields, but a text with the status or with the kind of the HTTP error.
-    """
-    text = str(error)
-    if (untold := _no_token(text)) is not None:
-        return untold
-    if _REDIRECTED in text:
-        return AttemptError(FailureKind.STATUS, 301)
-    if status := _STATUS.search(text):
-        code, region = (found[1] if (found := form.search(text)) else "" for form in (_CODE, _REGION))
-        denied = _DENIED.search(text)
-        resource = f" on {denied['resource']}" if denied and denied["resource"] else ""
-        permission = f"{denied['action']}{resource}" if denied else ""
-        return AttemptError(FailureKind.STATUS, int(status[1]), code, region, permission)
-    if tls := _TLS.search(text):
-        return AttemptError(FailureKind.TLS, code=tls[1])
-    kind = _KIND.search(text)
-    return AttemptError(_KINDS.get(kind[1] if kind else "", FailureKind.OTHER))
-
-
-def _no_token(text: str) -> AttemptError | None:
-    """Return the failure if obstore's error `text` says that there is no access token, else None."""
-    match = _NO_TOKEN.match(text)
-    if match is None:
-        return None
-    # The text of a token service's response is left out, because it may have secrets.
-    status = _STATUS.search(text)
-    service = f"the token service responded with {status[1]}" if status else text.partition(":")[2].partition("\n")[0]
-    return AttemptError(FailureKind.CREDENTIALS, denied=match["own"] or service.strip())
 
 
 class _UnexpectedResponseError(errors.StorageError):

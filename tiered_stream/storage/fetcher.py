@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import inf
 
 from tiered_stream.data_limits import DEFAULT_LIMITS, Limits
-from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
+from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.storage.object_store import ObjectStore
 
 
@@ -27,10 +27,9 @@ class Misplacement:
     advice: str
 
     def __str__(self) -> str:
-        place = (
-            f"it is at {self.actual_place}" if self.actual_place else "nothing of its topic is where the settings say"
-        )
-        return f"{place}: {self.advice}"
+        if self.actual_place:
+            return f"it is at {self.actual_place}: {self.advice}"
+        return f"nothing of its topic is where the settings say: {self.advice}"
 
 
 class IndexType(Enum):
@@ -116,9 +115,7 @@ class RemoteStorageFetcher(ABC):
 
     def describe(self, segment: RemoteLogSegment) -> str:
         """Return the name of the object that holds the segment's log, for messages, without a credential."""
-        return (
-            f"segment {uuid_to_text(segment.segment_id)} of {segment.topic_partition} from offset {segment.base_offset}"
-        )
+        return str(segment)
 
     def placed_by_metadata(self, segment: RemoteLogSegment) -> bool:
         """Return whether the segment's own metadata, and not the settings, names the keys of its objects."""

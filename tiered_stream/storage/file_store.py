@@ -12,7 +12,7 @@ from tiered_stream import errors
 from tiered_stream.data_limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.cloud_endpoints import SEGMENTS
-from tiered_stream.storage.object_store import ObjectStore, keys_below, too_short
+from tiered_stream.storage.object_store import ObjectStore, keys_below, range_in, too_short
 
 
 class FileStore(ObjectStore):
@@ -30,15 +30,11 @@ class FileStore(ObjectStore):
         with self._open(key) as file:
             size = os.fstat(file.fileno()).st_size
             # Compare the size first, because `read` allocates as many bytes as it is asked for.
-            if isinstance(extent, Limit):
-                extent.check(size, f"the bytes of {self.describe(key)}")
-                extent = ByteRange(0, size)
-            elif extent.end > size:
-                raise too_short(self.describe(key), extent, size)
-            file.seek(extent.start)
-            data = file.read(len(extent))
-            if len(data) < len(extent):
-                raise too_short(self.describe(key), extent, extent.start + len(data))
+            wanted = range_in(extent, size, self.describe(key))
+            file.seek(wanted.start)
+            data = file.read(len(wanted))
+            if len(data) < len(wanted):
+                raise too_short(self.describe(key), wanted, wanted.start + len(data))
             return data
 
     def size(self, key: str) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GoogleBucket(Service):
-    """Access to one Google Cloud Storage bucket, as `CloudStore` and `CloudUploader` need it."""
+    """Access to one Google Cloud Storage bucket, as `CloudStore` needs it."""
 
     client_class, endpoint_option = GCSStore, "gcs.endpoint.url"
 

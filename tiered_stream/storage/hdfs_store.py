@@ -30,10 +30,10 @@ from tiered_stream.storage.hadoop.client_errors import ClientError, login_fault,
 from tiered_stream.storage.object_store import (
     MAX_CONNECTIONS,
     UPLOAD_SECONDS,
-    ObjectStore,
+    WritableStore,
     in_one_buffer,
     keys_below,
-    too_short,
+    range_in,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _WRITE_BYTES = 4 << 20
 """Maximum bytes that the client writes at once. The client accepts only `bytes`, no memory map, and copies them."""
 
 
-class HdfsStore(ObjectStore):
+class HdfsStore(WritableStore):
     """Object store over the files below the folder that `options.uri` names, such as `hdfs://namenode:8020/tier`.
 
     Args:
@@ -79,27 +79,19 @@ class HdfsStore(ObjectStore):
         self._uploads = Attempts(replace(timeouts, total_ms=UPLOAD_SECONDS * 1000), self._unreachable)
 
     def get(self, key: str, extent: ByteRange | Limit) -> bytes:
+        name = self.describe(key)
+
         def read(client: Client, seconds: float) -> memoryview:
             file = self._soon(seconds, lambda: client.read(self._path(key)))
-            wanted, size = extent, len(file)
-            if isinstance(wanted, Limit):
-                wanted.check(size, f"the bytes of {self.describe(key)}")
-                wanted = ByteRange(0, size)
-            elif wanted.end > size:  # the client would panic
-                raise too_short(self.describe(key), wanted, size)
-            start, count = wanted.start, len(wanted)
-            if not count:
+            wanted = range_in(extent, len(file), name)  # beyond the end, the client would panic
+            if not wanted:
                 return memoryview(b"")
             return self._within(
-                seconds, lambda: in_one_buffer(file.read_range_stream(start, count), count, self.describe(key))
+                seconds, lambda: in_one_buffer(file.read_range_stream(wanted.start, len(wanted)), wanted, name)
             )
 
         data = self._send(key, read)
-        if isinstance(extent, Limit):
-            return bytes(data)
-        if len(data) != len(extent):
-            raise too_short(self.describe(key), extent, extent.start + len(data))
-        return data  # type: ignore[return-value] # readers use it like bytes
+        return bytes(data) if isinstance(extent, Limit) else data  # type: ignore[return-value] # used like bytes
 
     def size(self, key: str) -> int:
         status = self._send(key, lambda client, time: self._soon(time, lambda: client.get_file_info(self._path(key))))
@@ -123,25 +115,17 @@ class HdfsStore(ObjectStore):
 
         return keys_below(entries, prefix, after)
 
-    def put(self, key: str, data: bytes | mmap) -> None:
-        """Write a file, which replaces a file of the same key. Folders above the file are created."""
-        self._write(key, data, overwrite=True)
-
-    def create(self, key: str, data: bytes) -> bool:
-        """Write a file if there is no file of this key; return whether it was written."""
-        return self._write(key, data, overwrite=False)
-
     def delete(self, key: str) -> None:
         """Delete a file. A missing file is no error."""
         self._send(key, lambda client, seconds: self._soon(seconds, lambda: client.delete(self._path(key))))
 
     def _write(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
-        """Write a file, and return True. Return False if the file exists and `overwrite` is false."""
+        """Write a file, and the folders above it. Return False if the file exists and `overwrite` is false."""
 
         def write(client: Client) -> bool:
             from hdfs_native import WriteOptions
 
-            new = self._new_files
+            new = hadoop.new_files(self._settings)
             options = WriteOptions(new.block_bytes, new.replication, new.permission, overwrite, create_parent=True)
             try:
                 file = client.create(self._path(key), options)
@@ -154,11 +138,7 @@ class HdfsStore(ObjectStore):
                     file.write(data[start : start + _WRITE_BYTES])
             return True
 
-        try:
-            return self._send(key, lambda client, seconds: self._within(seconds, lambda: write(client)), self._uploads)
-        except errors.StorageReadTimeoutError:
-            late = f"{self.describe(key)} was not written within {UPLOAD_SECONDS} s"
-            raise errors.StorageUnavailableError(late) from None
+        return self._send(key, lambda client, seconds: self._within(seconds, lambda: write(client)), self._uploads)
 
     def describe(self, key: str) -> str:
         return f"{self._service}{self._root}/{key}"
@@ -208,10 +188,6 @@ class HdfsStore(ObjectStore):
     def _settings(self) -> dict[str, str]:
         return hadoop.hadoop_settings_of(self._options)
 
-    @cached_property
-    def _new_files(self) -> hadoop.NewFiles:
-        return hadoop.new_files(self._settings)
-
     def _soon(self, seconds: float, call: Callable[[], T]) -> T:
         """Return the result of `call`, a request to the name node. Raises TimeoutError if it takes too long.
 
@@ -258,10 +234,7 @@ class HdfsStore(ObjectStore):
             except BaseException as error:  # noqa: BLE001 - a panic in the client is no Exception
                 raise self._failure(error, key) from None
 
-        try:
-            return (attempts or self._attempts).send(self.describe(key), attempt)
-        except AttemptError as failure:
-            raise errors.StorageError(f"the request for {self.describe(key)} failed: {failure.code}") from None
+        return (attempts or self._attempts).send(self.describe(key), attempt)
 
     def _failure(self, error: BaseException, key: str) -> Exception:
         """Return the exception for `error`, with which an attempt ended.
@@ -286,7 +259,7 @@ class HdfsStore(ObjectStore):
         code = f"{parts}{self._hint(parts)}"
         if isinstance(error, OSError) or parts.kind in _MAY_PASS or parts.java in _BUSY:
             return AttemptError(FailureKind.UNREACHABLE, code=code)
-        return AttemptError(FailureKind.OTHER, code=code)
+        return errors.StorageError(f"the request for {self.describe(key)} failed: {code}")
 
     def _hint(self, parts: ClientError) -> str:
         """Return advice if the settings may lack Kerberos for the name node, or SASL for the data nodes; else empty."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from tiered_stream.data_limits import Limit
-from tiered_stream.errors import CorruptDataError, StorageError
+from tiered_stream.errors import CorruptDataError, StorageError, StorageReadTimeoutError, StorageUnavailableError
 from tiered_stream.model import ByteRange
+
+if TYPE_CHECKING:
+    from mmap import mmap
 
 ATTEMPTS = 4
 """Maximum number of times that a request is sent.
@@ -20,7 +23,7 @@ A request is sent again if the service responds with 429, 500, 502, 503 or 504, 
 """
 
 UPLOAD_SECONDS = 900
-"""Time limit of one attempt of an upload, in seconds."""
+"""Time limit of an upload, in seconds."""
 
 SLOW_DOWN = (429, 503)
 """HTTP statuses with which a service asks for fewer requests (S3: SlowDown)."""
@@ -93,27 +96,75 @@ class ObjectStore(ABC):
         return 0
 
 
-def in_one_buffer(chunks: Iterable[bytes], size: int, name: str) -> memoryview:
+class WritableStore(ObjectStore):
+    """Object store to which tasks write objects, each as a whole."""
+
+    def put(self, key: str, data: bytes | mmap) -> None:
+        """Write an object, which replaces an object of the same key."""
+        self._write_in_time(key, data, overwrite=True)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object if there is no object of this key; return whether it was written."""
+        return self._write_in_time(key, data, overwrite=False)
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Delete an object."""
+
+    @abstractmethod
+    def _write(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
+        """Write an object, and return True. Return False if the object exists and `overwrite` is false."""
+
+    def _write_in_time(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
+        try:
+            return self._write(key, data, overwrite=overwrite)
+        except StorageReadTimeoutError:
+            late = f"{self.describe(key)} was not written within {UPLOAD_SECONDS} s"
+            raise StorageUnavailableError(late) from None
+
+
+def range_in(extent: ByteRange | Limit, size: int, name: str) -> ByteRange:
+    """Return the range that `extent` asks for in an object of `size` bytes: the whole object if `extent` is a limit.
+
+    Args:
+        name: full name of the object.
+
+    Raises:
+        CorruptDataError: the object ends before the range does.
+        DataLimitError: the object has more bytes than the limit.
+    """
+    if isinstance(extent, Limit):
+        extent.check(size, f"the bytes of {name}")
+        return ByteRange(0, size)
+    if extent.end > size:
+        raise too_short(name, extent, size)
+    return extent
+
+
+def in_one_buffer(chunks: Iterable[bytes], byte_range: ByteRange, name: str) -> memoryview:
     """Return the chunks of a body, joined in one buffer.
 
     Clients in Rust would join a large body while they hold Python's lock, or copy it several times into memory that the
     kernel has to give each time. NumPy copies each chunk without the lock.
 
     Args:
-        size: maximum size of the body in bytes. The result is shorter if the body is.
+        byte_range: range of the object that the body has.
         name: full name of the object.
 
     Raises:
-        StorageError: the body has more than `size` bytes.
+        StorageError: the body is longer than the range.
+        CorruptDataError: the body is shorter than the range.
     """
-    buffer, end = np.empty(size, np.uint8), 0
+    buffer, end = np.empty(len(byte_range), np.uint8), 0
     for chunk in chunks:
         part = np.frombuffer(chunk, np.uint8)
         start, end = end, end + len(part)
-        if end > size:
-            raise StorageError(f"more than {size} bytes came for {name}")
+        if end > len(buffer):
+            raise StorageError(f"more than {len(buffer)} bytes came for {name}")
         buffer[start:end] = part
-    return buffer[:end].data
+    if end < len(buffer):
+        raise too_short(name, byte_range, byte_range.start + end)
+    return buffer.data
 
 
 def too_short(name: str, byte_range: ByteRange, size: int) -> CorruptDataError:

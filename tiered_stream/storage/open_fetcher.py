@@ -24,7 +24,7 @@ def open_fetcher(options: StorageOptions) -> RemoteStorageFetcher:
     """Return the process's shared fetcher for the storage and layout in `options`.
 
     Raises:
-        ConfigurationError: no storage is configured, or the scheme of its URI or the layout is unknown.
+        ConfigurationError: no storage is configured, or the scheme of its URI is unknown.
     """
 
     def open_new() -> RemoteStorageFetcher:
@@ -46,19 +46,17 @@ def fetcher_over(store: ObjectStore, options: StorageOptions) -> RemoteStorageFe
     """Return a new fetcher that reads objects of the options' layout from `store`.
 
     Raises:
-        ConfigurationError: the layout is unknown, or a private key for it cannot be loaded.
+        ConfigurationError: a private key for the layout cannot be loaded.
     """
     if options.layout == StorageLayout.LOCAL:
         return LocalLayoutFetcher(store, options.limits)
-    if options.layout == StorageLayout.AIVEN:
-        # Imported here, because it imports cryptography, which the other layout does not need.
-        from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
-        from tiered_stream.storage.aiven.encryption import load_key_ring
+    # Imported here, because it imports cryptography, which the other layout does not need.
+    from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
+    from tiered_stream.storage.aiven.encryption import load_key_ring
 
-        key_prefix = options.rsm_config.get("key.prefix", "")
-        key_ring = load_key_ring(options.rsm_config, options.plugin_prefix)
-        return AivenLayoutFetcher(store, key_prefix, key_ring, options.limits)
-    raise ConfigurationError(f"remote.storage.layout: {options.layout!r} is not known; local and aiven are")
+    key_prefix = options.rsm_config.get("key.prefix", "")
+    key_ring = load_key_ring(options.rsm_config, options.plugin_prefix)
+    return AivenLayoutFetcher(store, key_prefix, key_ring, options.limits)
 
 
 def fetcher_for(options: Options) -> RemoteStorageFetcher:
@@ -73,15 +71,11 @@ def fetcher_for(options: Options) -> RemoteStorageFetcher:
     if options.fetcher_class is None:
         return open_fetcher(options.storage)
     name, class_path, properties = options.fetcher_class, options.fetcher_class_path, options.kafka
-
-    def open_new() -> RemoteStorageFetcher:
-        fetcher_class: Callable[[Mapping[str, str]], RemoteStorageFetcher] = load_fetcher_class(name, class_path)
-        return fetcher_class(dict(properties))
-
-    return _fetchers.get({"class": name, "class.path": class_path, "kafka": properties}, open_new)
+    key = {"class": name, "class.path": class_path, "kafka": properties}
+    return _fetchers.get(key, lambda: _imported(name, class_path)(dict(properties)))
 
 
-def load_fetcher_class(name: str, class_path: str | None) -> type[RemoteStorageFetcher]:
+def _imported(name: str, class_path: str | None) -> Callable[[Mapping[str, str]], RemoteStorageFetcher]:
     """Import the class with the dotted `name`; add the folder or archive `class_path`, if given, to `sys.path`."""
     if class_path and class_path not in sys.path:
         sys.path.append(class_path)

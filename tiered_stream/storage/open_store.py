@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tiered_stream.errors import ConfigurationError
@@ -12,13 +12,7 @@ from tiered_stream.storage import cloud_endpoints as endpoints
 
 if TYPE_CHECKING:
     from tiered_stream.storage.cloud_store import Service
-    from tiered_stream.storage.cloud_upload import CloudUploader
-    from tiered_stream.storage.hdfs_store import HdfsStore
-    from tiered_stream.storage.object_store import ObjectStore
-
-Uploader: TypeAlias = "CloudUploader | HdfsStore"
-WRITABLE_SCHEMES = (endpoints.HDFS_SCHEME,)
-"""URI schemes of stores outside the clouds to which tasks write. `open_store` returns their uploader, too."""
+    from tiered_stream.storage.object_store import ObjectStore, WritableStore
 
 
 def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -> ObjectStore:
@@ -33,8 +27,6 @@ def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -
         )
     uri, use = urlsplit(options.uri), use or endpoints.segments_use(options)
     if uri.scheme == "file":
-        if uri.netloc not in ("", "localhost") or not uri.path.startswith("/"):
-            raise ConfigurationError(f"remote.storage.uri: {options.uri!r} names no local folder; write file:///folder")
         from tiered_stream.storage.file_store import FileStore
 
         folder = unquote(uri.path)
@@ -58,19 +50,13 @@ def open_store(options: StorageOptions, use: endpoints.StoreUse | None = None) -
     )
 
 
-def open_uploader(options: StorageOptions, use: endpoints.StoreUse) -> Uploader:
-    """Return a new writer of files to the bucket, container or root of HDFS that `options.uri` names.
+def open_writable(options: StorageOptions, use: endpoints.StoreUse) -> WritableStore:
+    """Open a new store for `options.uri` to which tasks write: it is in a cloud or in HDFS.
 
     Raises:
-        ConfigurationError: the name of the bucket or the endpoint is malformed, or the URI names no storage account of
-            Azure's.
-        StorageAccessError: there are no credentials.
+        ConfigurationError: `open_store` raises it.
     """
-    if urlsplit(options.uri or "").scheme in WRITABLE_SCHEMES:
-        return open_store(options, use)  # type: ignore[return-value] # each of these stores is an uploader
-    from tiered_stream.storage.cloud_upload import CloudUploader
-
-    return CloudUploader(open_service(options, use))
+    return open_store(options, use)  # type: ignore[return-value] # only folders are not written to
 
 
 def open_service(options: StorageOptions, use: endpoints.StoreUse | None = None) -> Service:

@@ -41,7 +41,6 @@ def read_ahead(
     *,
     may_stop: bool = False,
     window: RequestWindow | None = None,
-    now: Callable[[], float] = perf_counter,
 ) -> Generator[tuple[int, bytes], None, None]:
     """Yield the bytes of all parts in order, as pairs of a part's position in `parts` and the part's next bytes.
 
@@ -57,7 +56,6 @@ def read_ahead(
         pace: called in the request's thread before the request is sent; it waits until the bytes may be read.
         may_stop: the consumer may stop after a few rows. So few bytes are requested at first.
         window: speeds that earlier calls measured; this call adds its own. None: a new window.
-        now: clock in seconds.
 
     Raises:
         StorageError, CorruptDataError: raised at the point in the order where the bytes are missing.
@@ -74,7 +72,7 @@ def read_ahead(
         upcoming = next(requests, None)
         while waiting or isinstance(upcoming, tuple):
             while isinstance(upcoming, tuple) and len(waiting) < window.size and bytes_ahead.has_room(len(upcoming[2])):
-                waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming, pace, closed, now)))
+                waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming, pace, closed)))
                 bytes_ahead.requested += len(upcoming[2])
                 upcoming = next(requests, None)
             (part, _, byte_range), future = waiting.popleft()
@@ -82,9 +80,9 @@ def read_ahead(
             del future  # so that `future` does not keep the bytes while the consumer works on them
             window.record_response(len(data), seconds, work, fetcher.slow_down_responses())
             on_fetch(len(data), seconds)
-            began = now()
+            began = perf_counter()
             yield part, data
-            work = len(data), now() - began
+            work = len(data), perf_counter() - began
             del data
             bytes_ahead.released += len(byte_range)
         if upcoming is not None:
@@ -176,22 +174,18 @@ def _ranges_of(fetcher: RemoteStorageFetcher, part: Part, request_bytes: int, ra
     return fetcher.request_ranges(segment, byte_range, range_bytes)
 
 
-def _fetch(
-    fetcher: RemoteStorageFetcher, request: Request, pace: StoppablePace, closed: Event, now: Callable[[], float]
-) -> tuple[bytes, float]:
+def _fetch(fetcher: RemoteStorageFetcher, request: Request, pace: StoppablePace, closed: Event) -> tuple[bytes, float]:
     """Fetch the bytes of one request, and return them with the duration in seconds.
 
-    `pace` waits before the request is sent. If the event `closed` is set, CancelledError is raised instead. `now` is a
-    clock in seconds.
+    `pace` waits before the request is sent. If the event `closed` is set, CancelledError is raised instead.
     """
     _, segment, byte_range = request
     if not pace(len(byte_range), closed) or closed.is_set():
         raise CancelledError
-    begin = now()
+    begin = perf_counter()
     data = fetcher.fetch_log_segment(segment, byte_range.start, byte_range.end)
     if len(data) != len(byte_range):
         raise CorruptDataError(
-            f"{type(fetcher).__name__} gave {len(data)} bytes of segment {segment.segment_id} of "
-            f"{segment.topic_partition}, not the {len(byte_range)} of {byte_range}"
+            f"{type(fetcher).__name__} gave {len(data)} bytes of {segment}, not the {len(byte_range)} of {byte_range}"
         )
-    return data, now() - begin
+    return data, perf_counter() - begin

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from statistics import fmean
-from threading import Lock
+from threading import RLock
 
 from tiered_stream.options.parsing import FetchOptions, Options
 from tiered_stream.process.caches import PerProcess
@@ -45,7 +45,7 @@ class RequestWindow:
     """
 
     def __init__(self, options: FetchOptions) -> None:
-        self._lock = Lock()
+        self._lock = RLock()
         self._usual = options.request_bytes
         self._memory = options.memory_bytes
         self._max_allowed = self._allowed = options.in_flight + _SPARE_REQUESTS
@@ -60,14 +60,11 @@ class RequestWindow:
     def size(self) -> int:
         """Maximum number of requests that are in flight or have a response that waits for the decoder."""
         with self._lock:
-            return self._size()
-
-    def _size(self) -> int:
-        if (ratio := self._ratio()) is None:
-            return min(FIRST_REQUESTS, self._allowed)
-        are_large = fmean(size for size, _ in self._responses) > self._usual
-        # More than the ratio is needed, because neither storage nor decoder is steady.
-        return int(min(self._allowed, 1.5 * ratio + _SPARE_REQUESTS - are_large))
+            if (ratio := self._ratio()) is None:
+                return min(FIRST_REQUESTS, self._allowed)
+            are_large = fmean(size for size, _ in self._responses) > self._usual
+            # More than the ratio is needed, because neither storage nor decoder is steady.
+            return int(min(self._allowed, 1.5 * ratio + _SPARE_REQUESTS - are_large))
 
     def request_bytes(self) -> int:
         """Return the maximum size in bytes of the next request: half of, once, or twice the option `request_bytes`."""
@@ -103,7 +100,7 @@ class RequestWindow:
             if work is not None:
                 self._work.append(work)
             if self._slow_down_responses is not None and slow_down_responses > self._slow_down_responses:
-                self._allowed, self._since_busy = max(1, self._size() // 2), 0
+                self._allowed, self._since_busy = max(1, self.size // 2), 0
             elif (since := self._since_busy + 1) >= self._allowed:
                 # As many responses as requests are allowed came without a SlowDown: allow one more request.
                 self._allowed, self._since_busy = min(self._allowed + 1, self._max_allowed), 0

@@ -35,7 +35,7 @@ _DENIALS = ("AccessDenied", "")
 
 
 class S3Bucket(Service):
-    """Access to one S3 bucket, or to an access point of a bucket, as `CloudStore` and `CloudUploader` need it."""
+    """Access to one S3 bucket, or to an access point of a bucket, as `CloudStore` needs it."""
 
     client_class, endpoint_option, trust_variable = S3Store, "s3.endpoint.url", "AWS_CA_BUNDLE"
     # AWS answers 403 with most of these codes, but 400 to an expired or malformed token or a wrong region.

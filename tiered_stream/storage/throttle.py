@@ -40,26 +40,15 @@ class TokenBucket:
     """Token bucket that lets `rate` bytes a second pass, for many threads in the order of their calls.
 
     The bucket begins empty: the first call passes at once, and later calls wait. Bytes that no call has taken are saved
-    up for later calls: at most the bytes of `max_saved_seconds` at the full rate. `now` returns seconds, and `sleep`
-    takes seconds.
+    up for later calls: at most the bytes of `max_saved_seconds` at the full rate.
     """
 
-    def __init__(
-        self,
-        rate: int,
-        now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-        max_saved_seconds: float = MAX_SAVED_SECONDS,
-    ) -> None:
-        if rate <= 0:
-            raise ValueError(f"not a rate: {rate} bytes a second")
+    def __init__(self, rate: int, max_saved_seconds: float = MAX_SAVED_SECONDS) -> None:
         self._rate = rate
         self._max_balance = max_saved_seconds * rate
-        self._now = now
-        self._sleep = sleep
         self._lock = threading.Lock()
         self._balance = 0.0
-        self._at = now()
+        self._at = time.monotonic()
 
     def take(self, size: int, given_up: threading.Event | None = None, /) -> bool:
         """Take `size` bytes from the bucket's balance, and return True; wait if earlier calls have overdrawn it.
@@ -67,7 +56,7 @@ class TokenBucket:
         Return False, and take no bytes, if the event `given_up` is set while the call waits.
         """
         with self._lock:
-            now = self._now()
+            now = time.monotonic()
             self._balance = min(self._balance + (now - self._at) * self._rate, self._max_balance)
             self._at = now
             wait = -self._balance / self._rate
@@ -75,7 +64,7 @@ class TokenBucket:
         if wait <= 0:
             return True
         if given_up is None:
-            self._sleep(wait)
+            time.sleep(wait)
         elif given_up.wait(wait):
             with self._lock:
                 self._balance += size  # later callers must not wait for bytes that are not read or written

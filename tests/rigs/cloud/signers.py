@@ -42,7 +42,7 @@ from tiered_stream.options.given_options import declared
 from tiered_stream.options.parsing import StorageOptions, StoreAccess
 from tiered_stream.storage.azure import AzureContainer
 from tiered_stream.storage.cloud_endpoints import TABLES
-from tiered_stream.storage.open_store import open_uploader
+from tiered_stream.storage.open_store import open_writable
 
 QUICK, WITH_SPARK = ("segments", "uploads", "deltalake", "doctor"), ("delta-spark", "verify")
 _NAMES = {name: option.name for name, option in declared(StoreAccess).items()}
@@ -120,7 +120,7 @@ class Lake:
         return ""
 
     def _uploads(self) -> str:
-        open_uploader(self.storage().at(self.uri), TABLES).put("uploaded", b"data")
+        open_writable(self.storage().at(self.uri), TABLES).put("uploaded", b"data")
         return ""
 
     def _deltalake(self) -> str:

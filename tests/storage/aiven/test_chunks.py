@@ -11,9 +11,8 @@ from tiered_stream.model import ByteRange
 from tiered_stream.storage.aiven.manifest import (
     MAX_CHUNKS,
     ChunkIndex,
+    _chunk_index,
     chunk_count,
-    fixed_sizes,
-    positions,
     unpack_sizes,
 )
 
@@ -66,7 +65,7 @@ def test_any_bytes_give_sizes_or_a_value_error(data: bytes) -> None:
 
 
 def index(chunk_size: int, file_size: int, sizes: list[int]) -> ChunkIndex:
-    return ChunkIndex(chunk_size, file_size, positions(np.array(sizes, np.int64)))
+    return ChunkIndex(chunk_size, file_size, np.append(0, np.array(sizes, np.int64)).cumsum())
 
 
 def test_chunks_are_found_in_log_and_object() -> None:
@@ -77,10 +76,10 @@ def test_chunks_are_found_in_log_and_object() -> None:
     assert chunks.transformed(range(1, 3)) == ByteRange(4, 13)
 
 
-def test_fixed_sizes_differ_in_the_last_only() -> None:
-    assert fixed_sizes(3, 10, 7).tolist() == [10, 10, 7]
-    assert fixed_sizes(1, 10, 7).tolist() == [7]
-    assert fixed_sizes(0, 10, 7).tolist() == []
+@pytest.mark.parametrize(("file_size", "positions"), [(50, [0, 10, 20, 27]), (20, [0, 7]), (0, [0])])
+def test_fixed_sizes_differ_in_the_last_only(file_size: int, positions: list[int]) -> None:
+    json = {"type": "fixed", "originalChunkSize": 20, "transformedChunkSize": 10, "finalTransformedChunkSize": 7}
+    assert _chunk_index(json | {"originalFileSize": file_size}).positions.tolist() == positions
 
 
 @pytest.mark.parametrize(

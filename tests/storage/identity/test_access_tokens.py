@@ -18,11 +18,10 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage import attempts
 from tiered_stream.storage.attempts import RequestTimeouts
 from tiered_stream.storage.cloud_endpoints import TABLES
-from tiered_stream.storage.cloud_upload import CloudUploader
 from tiered_stream.storage.identity import azure_identity
 from tiered_stream.storage.identity.access_tokens import AccessToken, TokenSource, request_token
 from tiered_stream.storage.identity.token_request import TokenRequest
-from tiered_stream.storage.open_store import open_service, open_store
+from tiered_stream.storage.open_store import open_store, open_writable
 
 TIMEOUTS = RequestTimeouts(1000, 1000, 1000, 4)
 
@@ -48,7 +47,7 @@ def get(options: StorageOptions) -> None:
 
 
 def put(options: StorageOptions) -> None:
-    CloudUploader(open_service(options, TABLES)).put("key", b"")
+    open_writable(options, TABLES).put("key", b"")
 
 
 @pytest.mark.parametrize("send", [get, put])

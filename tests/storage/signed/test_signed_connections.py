@@ -16,7 +16,7 @@ from tests.storage.scripted_http import ScriptedHttp, let_time_be, part
 from tiered_stream.errors import SignedLocationError
 from tiered_stream.options.parsing import parse_storage_options
 from tiered_stream.storage.attempts import RequestTimeouts
-from tiered_stream.storage.signed.signed_connections import AttemptTime, open_connections
+from tiered_stream.storage.signed.presigned import AttemptTime, open_connections
 from tiered_stream.storage.signed.signed_hosts import signed_hosts
 
 LARGE = part(bytes(1 << 20))

@@ -43,6 +43,7 @@ from tiered_stream.delta.settings.ingest_settings import COMMIT, CREATION, Table
 from tiered_stream.delta.write.file_systems import deltalake_arguments
 from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageError, TableAccessError, TableError
 from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, S3_SCHEMES, TABLES
+from tiered_stream.storage.obstore_errors import failure_of
 from tiered_stream.storage.open_store import open_service
 
 log = logging.getLogger(__name__)
@@ -420,9 +421,6 @@ def _access_hint(spec: TableSpec, error: Exception) -> str:
     """Return advice on the credentials if the table's storage has refused them, else an empty text."""
     if urlsplit(spec.uri).scheme not in (*S3_SCHEMES, *AZURE_SCHEMES, GOOGLE_SCHEME):
         return ""
-    # Imported here, because obstore takes long to import, and tables elsewhere do not need it.
-    from tiered_stream.storage.cloud_store import failure_of
-
     service = open_service(spec.storage.at(spec.uri), TABLES)
     lines = [line.strip(" \u21b3\t") for line in _COLOUR.sub("", str(error)).splitlines()]
     refused = service.refused(failure_of(OSError(": ".join(lines))), spec.uri, listing=False)  # as obstore says it

@@ -30,8 +30,7 @@ from tiered_stream.options.remote_options import SETTINGS_FILE
 from tiered_stream.options.settings_files import read_settings, without
 from tiered_stream.options.types import Option, option, optional
 from tiered_stream.options.unknown_names import is_typing_error, nearest_name, unknown_setting
-from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME
-from tiered_stream.storage.open_store import WRITABLE_SCHEMES
+from tiered_stream.storage.cloud_endpoints import AZURE_SCHEMES, GOOGLE_SCHEME, HDFS_SCHEME
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -141,7 +140,7 @@ TYPE_WIDENING = "delta.enableTypeWidening"
 TOPIC_PREFIX = "ingest.topic."
 S3_SCHEMES = ("s3", "s3a", "s3n")
 """URI schemes of S3 that Hadoop's file systems use."""
-BUCKET_SCHEMES = (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES, *WRITABLE_SCHEMES)
+BUCKET_SCHEMES = (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES, HDFS_SCHEME)
 """URI schemes of the object stores to which tasks write, and of HDFS."""
 
 _SOURCE_PREFIXES = "kafka.", "remote.", "rsm.", "rlmm."

@@ -10,10 +10,11 @@ from tiered_stream.delta.write.data_folder import MEMORY_BYTES, Uploads, UploadT
 from tiered_stream.errors import StorageError
 from tiered_stream.process.caches import PerProcess
 from tiered_stream.storage.cloud_endpoints import TABLES
-from tiered_stream.storage.open_store import Uploader, open_uploader
+from tiered_stream.storage.object_store import WritableStore
+from tiered_stream.storage.open_store import open_writable
 
-_uploaders: PerProcess[Uploader] = PerProcess()
-"""Uploaders by bucket or container, which all tasks of a process share, so that connections stay open."""
+_stores: PerProcess[WritableStore] = PerProcess()
+"""Stores by bucket or container, which all tasks of a process share, so that connections stay open."""
 
 
 class CloudUploads(Uploads):
@@ -22,14 +23,10 @@ class CloudUploads(Uploads):
     max_bytes = 1 << 30  # at 1.2 MB/s, such a file is uploaded within the time limit of one attempt
 
     def __init__(self, spec: TableSpec, threads: UploadThreads) -> None:
-        """Raise OSError if there are no credentials."""
         parts = urlsplit(spec.uri)
         super().__init__(parts.path, threads)
         options = spec.storage.at(f"{parts.scheme}://{parts.netloc}")
-        try:
-            self._uploader = _uploaders.get(options, lambda: open_uploader(options, TABLES))
-        except StorageError as error:
-            raise OSError(str(error)) from error
+        self._store = _stores.get(options, lambda: open_writable(options, TABLES))
 
     def open(self, path: str) -> WaitingFile:
         """Open a new file, which waits for its upload."""
@@ -38,7 +35,7 @@ class CloudUploads(Uploads):
     def upload(self, key: str, file: WaitingFile) -> None:
         try:
             with file:
-                self._uploader.put(key, _content(file))
+                self._store.put(key, _content(file))
         except StorageError as error:
             raise OSError(f"{key} could not be uploaded: {error}") from error
 

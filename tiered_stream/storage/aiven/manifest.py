@@ -115,16 +115,6 @@ def chunk_count(original_chunk_size: int, original_file_size: int) -> int:
     return count
 
 
-def fixed_sizes(count: int, size: int, final_size: int) -> npt.NDArray[np.int64]:
-    """Return the transformed (compressed, encrypted) sizes of `count` chunks.
-
-    The size is `final_size` for the last chunk, and `size` for each other chunk.
-    """
-    sizes = np.full(count, size, np.int64)
-    sizes[-1:] = final_size
-    return sizes
-
-
 def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
     """Return the transformed (compressed, encrypted) sizes in bytes of all chunks, from the packed list `packed`.
 
@@ -145,11 +135,6 @@ def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
         raise ValueError("the list of chunk sizes is cut off") from error
     weights = 256 ** np.arange(width, dtype=np.int64)[::-1]
     return np.append(values @ weights + base, last)
-
-
-def positions(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the byte positions at which chunks with these `sizes` begin, followed by the chunks' total size."""
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
 
 
 _T = TypeVar("_T")
@@ -230,17 +215,15 @@ def _chunk_index(json: _Json) -> ChunkIndex:
     chunk_size, file_size = _get(json, "originalChunkSize", int), _get(json, "originalFileSize", int)
     kind = json.get("type")
     if kind == "fixed":
-        count = chunk_count(chunk_size, file_size)
-        sizes = fixed_sizes(
-            count, _java_int(json, "transformedChunkSize"), _java_int(json, "finalTransformedChunkSize")
-        )
+        sizes = np.full(chunk_count(chunk_size, file_size), _integer(json, "transformedChunkSize"), np.int64)
+        sizes[-1:] = _integer(json, "finalTransformedChunkSize")
     elif kind == "variable":
         packed = bytearray(MAX_PACKED_BYTES)  # this bounds the output, whatever size the frame claims
         size = cramjam.zstd.decompress_into(_base64(_get(json, "transformedChunks", str)), packed)
         sizes = unpack_sizes(bytes(packed[:size]))
     else:
         raise ValueError(f"its chunk index is of type {str(kind)[:20]!r}, not fixed or variable")
-    return ChunkIndex(chunk_size, file_size, positions(sizes))
+    return ChunkIndex(chunk_size, file_size, np.append(0, sizes).cumsum())
 
 
 def _indexes(json: _Json) -> dict[IndexType, ByteRange]:
@@ -250,7 +233,7 @@ def _indexes(json: _Json) -> dict[IndexType, ByteRange]:
         if index is None and name == "transaction":
             continue
         index = _checked(index, dict, f"segmentIndexes.{name}")
-        start, size = _java_int(index, "position"), _java_int(index, "size")
+        start, size = _integer(index, "position"), _integer(index, "size")
         if start + size > MAX_BYTES:
             raise ValueError(f"segmentIndexes.{name} ends at byte {start + size}, further than indexes may")
         indexes[index_type] = ByteRange(start, start + size)
@@ -269,7 +252,7 @@ def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRa
     segment_id = _get(json, "remoteLogSegmentId", dict)
     topic_id_partition = _get(segment_id, "topicIdPartition", dict)
     topic_partition = _get(topic_id_partition, "topicPartition", dict)
-    topic, partition = _get(topic_partition, "topic", str), _java_int(topic_partition, "partition")
+    topic, partition = _get(topic_partition, "topic", str), _integer(topic_partition, "partition")
     base_offset, end_offset = _get(json, "startOffset", int), _get(json, "endOffset", int)
     if not is_topic_name(topic):
         raise ValueError(f"{topic[:40]!r} is not a topic's name")
@@ -285,7 +268,7 @@ def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRa
         base_offset=base_offset,
         end_offset=end_offset,
         size=chunks.original_file_size,
-        max_timestamp=_java_long(json, "maxTimestampMs"),
+        max_timestamp=_integer(json, "maxTimestampMs", -(1 << 63), 1 << 63),
         leader_epochs=_leader_epochs(_get(json, "segmentLeaderEpochs", dict)),
         transaction_index_empty=no_transactions,
     )
@@ -314,15 +297,9 @@ def _checked(value: object, kind: type[_T], name: str) -> _T:
     return value
 
 
-def _java_int(json: _Json, name: str) -> int:
+def _integer(json: _Json, name: str, lowest: int = 0, end: int = 1 << 31) -> int:
+    """Return the field `name`, an integer from `lowest` (inclusive) to `end` (exclusive)."""
     value = _get(json, name, int)
-    if not 0 <= value < 1 << 31:
-        raise ValueError(f"{value} is out of range")
-    return value
-
-
-def _java_long(json: _Json, name: str) -> int:
-    value = _get(json, name, int)
-    if not -(1 << 63) <= value < 1 << 63:
+    if not lowest <= value < end:
         raise ValueError(f"{name} {value} is out of range")
     return value

@@ -38,18 +38,12 @@ def parts_of(error: BaseException) -> ClientError:
     """Return the parts of an error of the client, whose own text is cut to 300 characters."""
     text = str(error)
     if isinstance(error, RuntimeError) and (match := _RUST_ERROR.match(text)):
-        first = _addresses_in(text) or match["text"][:300]
-        return ClientError(match["kind"], (match["java"] or "").rpartition(".")[2], first)
+        shown = match["text"][:300]
+        if text.startswith('DataTransferError("All DataNodes failed'):
+            nodes = ", ".join(f"{each['host']}:{each['port']}" for each in _DATA_NODES.finditer(text))
+            shown = f"all data nodes failed: {nodes}"
+        return ClientError(match["kind"], (match["java"] or "").rpartition(".")[2], shown)
     return ClientError(type(error).__name__, "", text.partition("\n")[0][:300])
-
-
-def _addresses_in(text: str) -> str:
-    """Return a text with the addresses of the data nodes that failed; empty: `text` is not such an error."""
-    if not text.startswith('DataTransferError("All DataNodes failed'):
-        return ""
-    return "all data nodes failed: " + ", ".join(
-        f"{each['host']}:{each['port']}" for each in _DATA_NODES.finditer(text)
-    )
 
 
 def login_fault(

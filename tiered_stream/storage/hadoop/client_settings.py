@@ -130,6 +130,9 @@ def name_node_url(service: str, settings: Mapping[str, str]) -> str:
     `dfs.ha.namenodes.HOST` is set; otherwise it is a name node at port 8020. A host that cannot be resolved gets no
     port, so that the client's error says that there is no such name service.
 
+    Hadoop names a token's name node by its IP address (`hadoop.security.token.service.use_ip`), and the client looks
+    for a token with the text of its URL. So the result has the IP address if a token has only the IP address.
+
     `service` is a URL without a path, such as `hdfs://namenode`. Without a host, it stands for the default file system.
     """
     place = urlsplit(service if urlsplit(service).netloc else settings.get(DEFAULT_FS, ""))
@@ -138,25 +141,13 @@ def name_node_url(service: str, settings: Mapping[str, str]) -> str:
         with suppress(OSError, UnicodeError):
             socket.gethostbyname(host)
             service = f"hdfs://{host}:{_PORT}"
-    return with_address_of_token(service, settings)
-
-
-def with_address_of_token(service: str, settings: Mapping[str, str]) -> str:
-    """Return the URL `service` of a name node, with its IP address if a delegation token has only the IP address.
-
-    Hadoop names a token's name node by its IP address (`hadoop.security.token.service.use_ip`), and the client looks
-    for a token with the text of its URL. `service` is a URL without a path, such as `hdfs://namenode:8020`. Without a
-    host, it stands for the default file system.
-    """
-    place = urlsplit(service)
-    if not place.netloc:
-        place = urlsplit(settings.get(DEFAULT_FS, ""))
+            place = urlsplit(service)
     try:
         tokens = Path(os.environ[LOGIN_FILE]).read_bytes()
-        host, port = place.hostname, place.port
-        if host is None or port is None or f"{host}:{port}".encode() in tokens:
+        name, port = place.hostname, place.port
+        if name is None or port is None or f"{name}:{port}".encode() in tokens:
             return service
-        addresses = socket.gethostbyname_ex(host)[2]
+        addresses = socket.gethostbyname_ex(name)[2]
     except (KeyError, OSError, ValueError):  # the client says what is wrong with the URL or the login
         return service
     known = (each for each in addresses if f"{each}:{port}".encode() in tokens)

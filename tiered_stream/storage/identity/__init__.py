@@ -9,6 +9,5 @@ Files that other packages import:
 
 Files of this package alone:
 
-- `google_auth_library`: access tokens by the package google-auth
 - `token_request`: requests for access tokens, and the tokens
 """

@@ -7,18 +7,24 @@ As `azure_identity` says, obstore and deltalake read environment variables by th
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import orjson
 
-from tiered_stream.errors import ConfigurationError, StorageAccessError
+from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
 from tiered_stream.options.parsing import StoreAccess
-from tiered_stream.storage.attempts import RequestTimeouts
+from tiered_stream.process.caches import PerProcess
+from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.identity.access_tokens import TokenSource, token_source
 from tiered_stream.storage.identity.azure_identity import NO_PROXY_FOR_ANY
-from tiered_stream.storage.identity.token_request import TokenRequest
+from tiered_stream.storage.identity.token_request import AccessToken, TokenRequest
+from tiered_stream.timed_http import json_object
 
 _NO_ACCOUNT = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
 """Service account that sends no credentials. With only `skip_signature`, `object_store` would still look for some."""
@@ -27,6 +33,13 @@ _METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
 _CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
 _PATH_VARIABLES = ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH")
 _KEY_VARIABLE, _TOKEN_VARIABLE, _OBSTORES_PATH = "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_BEARER_TOKEN", "SERVICE_ACCOUNT"
+
+_SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+_AWS = "urn:ietf:params:aws:token-type:aws4_request"
+_ERROR_CODE = re.compile(r"Error code ([a-z_]{1,40})")
+
+_sources: PerProcess[TokenSource] = PerProcess()
+"""Sources of access tokens by google-auth, by the content of the credentials' file."""
 
 
 class Kind(StrEnum):
@@ -111,9 +124,10 @@ class GoogleIdentity:
             ConfigurationError: the package google-auth is missing, or the credentials lack a field.
         """
         if self.kind in BY_GOOGLE_AUTH:
-            from tiered_stream.storage.identity.google_auth_library import google_auth_tokens
-
-            return google_auth_tokens(self.text, str(self), timeouts)
+            return _sources.get(
+                {"text": self.text, "timeouts": timeouts},
+                lambda: TokenSource(_library_fetch(self.text, str(self), timeouts)),
+            )
         if self.kind is Kind.MACHINE:
             return token_source(_metadata_request(), timeouts)
         return None  # of a service account, the library signs tokens itself; of a user, it requests them
@@ -151,17 +165,14 @@ def google_identity(options: StoreAccess, prefix: str) -> GoogleIdentity:
         return _of_file(options.gcs_credentials_path, f"{prefix}gcs.credentials.path")
     if options.gcs_anonymous or options.gcs_machine:
         return GoogleIdentity(Kind.NOBODY if options.gcs_anonymous else Kind.MACHINE)
-    if path := os.environ.get(_CREDENTIALS):
-        return _of_file(path, f"the environment variable {_CREDENTIALS}")
-    path = _file_of_user()
-    return _of_file(path, "application default credentials") if path else GoogleIdentity(Kind.MACHINE)
-
-
-def _file_of_user() -> str | None:
-    """Return the file into which `gcloud auth application-default login` writes, or None if there is no such file."""
+    if named := os.environ.get(_CREDENTIALS):
+        return _of_file(named, f"the environment variable {_CREDENTIALS}")
     folder = os.environ.get("CLOUDSDK_CONFIG")
+    # The command `gcloud auth application-default login` writes this file.
     path = Path(folder, _FILE_NAME) if folder else _usual_file()
-    return str(path) if path.exists() else None
+    if path.exists():
+        return _of_file(str(path), "application default credentials")
+    return GoogleIdentity(Kind.MACHINE)
 
 
 def _usual_file() -> Path:
@@ -179,11 +190,7 @@ def _of_file(path: str, setting: str) -> GoogleIdentity:
 
 def _of_text(text: str, path: str, setting: str) -> GoogleIdentity:
     where = f"{path} ({setting})" if path else setting
-    try:
-        document = orjson.loads(text)
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
+    if (document := json_object(text)) is None:
         raise StorageAccessError(f"{where} has no credentials of Google's: it is not the JSON of a credentials file")
     name = document.get("type", Kind.SERVICE_ACCOUNT)
     if name not in (Kind.SERVICE_ACCOUNT, Kind.USER, *BY_GOOGLE_AUTH):
@@ -208,3 +215,77 @@ def _metadata_request() -> TokenRequest:
         headers={"Metadata-Flavor": "Google"},
         proxied=False,
     )
+
+
+def _library_fetch(text: str, identity: str, timeouts: RequestTimeouts) -> Callable[[], AccessToken]:
+    """Return a function that requests a new token by google-auth, and raises StorageAccessError if there is none.
+
+    The library is for credentials that `object_store` does not know: federation of workload identities (tokens of
+    another cloud or cluster), and impersonation of service accounts.
+
+    Args:
+        text: content of the credentials' file.
+        identity: name of the credentials, for errors.
+    """
+    try:
+        from google.auth.exceptions import GoogleAuthError, TransportError
+        from google.auth.transport.requests import Request
+    except ImportError:
+        raise ConfigurationError(
+            f"{identity} need the package google-auth, which is not installed: pip install 'tiered-stream[gcs]'"
+        ) from None
+    try:
+        credentials = _library_credentials(orjson.loads(text))
+    except (GoogleAuthError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigurationError(f"{identity} are malformed: google-auth reports {type(error).__name__}") from None
+    request, seconds = Request(), min(timeouts.read_ms, timeouts.total_ms) / 1000
+
+    def send(*args: Any, **fields: Any) -> Any:
+        response = request(*args, **{"timeout": seconds, **fields})
+        if (failure := AttemptError(FailureKind.STATUS, response.status)).may_pass:
+            raise failure  # google-auth sends most requests only once
+        return response
+
+    def attempt(_: float) -> AccessToken:
+        try:
+            credentials.refresh(send)
+        except TransportError:
+            raise AttemptError(FailureKind.BROKEN) from None
+        return AccessToken(credentials.token, credentials.expiry.replace(tzinfo=UTC).timestamp())
+
+    attempts = Attempts(timeouts, lambda name, _: name)
+    fix = "check the file, its credential source, and the grants of its pool or service account"
+
+    def fetch() -> AccessToken:
+        try:
+            return attempts.send(f"an access token of {identity}", attempt)
+        except StorageUnavailableError as error:
+            raise StorageAccessError(f"{error}; {fix}") from None
+        except (GoogleAuthError, OSError, ValueError) as error:
+            code = _ERROR_CODE.search(str(error))  # the rest of the text may have secrets
+            raise StorageAccessError(
+                f"no access token of {identity}: google-auth reports {code[1] if code else type(error).__name__}; {fix}"
+            ) from None
+
+    return fetch
+
+
+def _library_credentials(document: dict[str, Any]) -> Any:
+    """Return google-auth's credentials for the content of a file, without a request.
+
+    google-auth's own function for all types would ask Google for the project's id, too.
+    """
+    from google.auth import aws, external_account_authorized_user, identity_pool, impersonated_credentials, pluggable
+
+    load: Any
+    if document["type"] == "impersonated_service_account":
+        load = impersonated_credentials.Credentials.from_impersonated_service_account_info
+    elif document["type"] == "external_account_authorized_user":
+        load = external_account_authorized_user.Credentials.from_info
+    elif document.get("subject_token_type") == _AWS:
+        load = aws.Credentials.from_info
+    elif "executable" in document["credential_source"]:
+        load = pluggable.Credentials.from_info
+    else:
+        load = identity_pool.Credentials.from_info
+    return load(document, scopes=_SCOPES)

@@ -4,8 +4,4 @@ Files that other packages import:
 
 - `presigned`: fetcher that reads segments by signed URLs (KIP-1254's preferred way)
 - `signed_hosts`: hosts that signed locations may lead to
-
-Files of this package alone:
-
-- `signed_connections`: HTTP connections for signed locations: they lead only to checked addresses
 """

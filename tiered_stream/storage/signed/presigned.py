@@ -2,17 +2,27 @@
 
 Only logs have signed URLs, not indexes. A signed URL is a credential: messages show only its host and path. urllib3's
 own messages show the URL, so they are not chained to our errors.
+
+Connections lead only to checked addresses, and limit the time of each response. A socket's read timeout bounds only the
+time without data: a service can prolong a response without end by sending it byte by byte. So a socket checks the clock
+before each read, also before reads of headers (`timed_http.py`). A host name is resolved once, and its addresses are
+both checked and connected to. So no second DNS look-up can give another address.
 """
 
 from __future__ import annotations
 
 import re
+import socket
+import threading
+import time
 from collections.abc import Callable, Collection, Mapping
-from threading import Lock
+from math import inf
+from typing import ClassVar
 from uuid import UUID
 
 import urllib3
 from urllib3 import exceptions as http
+from urllib3.connection import HTTPConnection
 
 from tiered_stream import errors
 from tiered_stream.model import ByteRange, RemoteLogSegment
@@ -21,13 +31,19 @@ from tiered_stream.process.caches import PerProcess
 from tiered_stream.process.logs import muted
 from tiered_stream.storage.attempts import AttemptError, Attempts, FailureKind, RequestTimeouts
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.object_store import too_short
-from tiered_stream.storage.signed.signed_connections import AttemptTime, open_connections
+from tiered_stream.storage.object_store import MAX_CONNECTIONS, too_short
 from tiered_stream.storage.signed.signed_hosts import SignedHosts, parse_signed_url, signed_hosts
+from tiered_stream.timed_http import TimedTlsSocket, pool_classes, system_tls, timed
 
 _MAX_DIGITS = 19  # of a Content-Length
 _SECONDS = re.compile("[0-9]{1,4}")  # of a Retry-After
-_REFUSED = (400, 401, 403)  # S3 responds 400 to temporary credentials that have expired
+_REFUSED = (400, 401, 403)
+"""HTTP statuses for a signed URL that the service does not accept, or no longer accepts.
+
+S3 responds 400 to temporary credentials that have expired.
+"""
+_MAX_ADDRESSES = 4
+"""Maximum number of addresses tried for one host name; each may take `kafka.fetch.remote.connect.timeout.ms`."""
 _KINDS = {
     http.ConnectTimeoutError: FailureKind.CONNECT_TIMEOUT,
     http.ReadTimeoutError: FailureKind.TIMEOUT,
@@ -35,26 +51,79 @@ _KINDS = {
 }
 
 
-class _RefusedError(Exception):
-    """Error for a signed URL that the service does not accept, or no longer accepts (HTTP status 400, 401 or 403)."""
+class AttemptTime(threading.local):
+    """Clock of the time that is left for each thread's current attempt of a GET."""
+
+    _end = inf
+
+    def begin(self, seconds: float) -> None:
+        """Start the clock for a new attempt of this thread, which has `seconds` seconds."""
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Return the seconds that are left for this thread's attempt."""
+        return self._end - time.monotonic()
+
+
+def open_connections(hosts: SignedHosts, timeouts: RequestTimeouts, attempt_time: AttemptTime) -> urllib3.PoolManager:
+    """Open a pool of connections that lead only to `hosts`; urllib3 closes it when no reference to it is left.
+
+    Requests raise urllib3's errors, and SignedLocationError if an address is refused.
+    """
+    context = system_tls()
+    time_left = {"time_left": staticmethod(attempt_time.left)}
+    context.sslsocket_class = type("AttemptTlsSocket", (TimedTlsSocket,), time_left)
+    pools = urllib3.PoolManager(
+        maxsize=MAX_CONNECTIONS, retries=False, ssl_context=context,
+        timeout=urllib3.Timeout(connect=timeouts.connect_ms / 1000, read=timeouts.read_ms / 1000),
+    )  # fmt: skip
+    pools.pool_classes_by_scheme = pool_classes(_Connection, hosts=hosts, attempt_time=attempt_time)
+    return pools
+
+
+class _Connection(HTTPConnection):
+    """Connection that checks all addresses of its host before it connects to one of them, and keeps `attempt_time`."""
+
+    hosts: ClassVar[SignedHosts]
+    attempt_time: ClassVar[AttemptTime]
+
+    def _new_conn(self) -> socket.socket:
+        name, failure = self.host, None
+        try:
+            for address in self._addresses():
+                self.host = address
+                try:
+                    return timed(super()._new_conn(), self.attempt_time.left)
+                except http.HTTPError as error:
+                    failure = error
+        finally:
+            self.host = name  # TLS and the Host header need the name
+        raise failure or http.NameResolutionError(name, self, socket.gaierror("no address"))
+
+    def _addresses(self) -> list[str]:
+        """Look up at most `_MAX_ADDRESSES` addresses of the connection's host, check all of them, and return them.
+
+        Raises:
+            SignedLocationError: an address is refused.
+        """
+        host = self.host.strip("[]")
+        try:
+            infos = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)[:_MAX_ADDRESSES]
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is too long
+            raise http.NameResolutionError(host, self, socket.gaierror(str(error))) from error
+        addresses = [str(address[0]) for *_, address in infos]
+        for address in addresses:
+            self.hosts.check_address(host, address)
+        return addresses
 
 
 class SignedRequests:
-    """Sender of ranged GETs for signed URLs; a URL must lead to one of `hosts`.
+    """Sender of ranged GETs for signed URLs; a URL must lead to one of `hosts`."""
 
-    Args:
-        open_pool: opens the connections.
-    """
-
-    def __init__(
-        self,
-        hosts: SignedHosts,
-        timeouts: RequestTimeouts,
-        open_pool: Callable[[SignedHosts, RequestTimeouts, AttemptTime], urllib3.PoolManager] = open_connections,
-    ) -> None:
+    def __init__(self, hosts: SignedHosts, timeouts: RequestTimeouts) -> None:
         self._hosts = hosts
         self._time = AttemptTime()
-        self._connections = open_pool(hosts, timeouts, self._time)
+        self._connections = open_connections(hosts, timeouts, self._time)
         self._attempts = Attempts(timeouts, lambda name, failure: f"{name} cannot be reached: {failure.code}")
 
     def slow_down_responses(self) -> int:
@@ -62,7 +131,11 @@ class SignedRequests:
         return self._attempts.slow_down_responses
 
     def get(self, url: str, byte_range: ByteRange) -> bytes:
-        """Return exactly the bytes `byte_range` of the object that `url` names."""
+        """Return exactly the bytes `byte_range` of the object that `url` names.
+
+        Raises:
+            AttemptError: the service refuses the URL (`_REFUSED`).
+        """
         place = parse_signed_url(url)
         self._hosts.check(place)
         name = str(place)
@@ -120,7 +193,7 @@ class PresignedFetcher(RemoteStorageFetcher):
     ) -> None:
         self._urls = dict(urls)
         self._renew = renew
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._requests = requests
         self._unsigned = unsigned
 
@@ -133,13 +206,13 @@ class PresignedFetcher(RemoteStorageFetcher):
             return b""
         try:
             return self._requests.get(url, byte_range)
-        except _RefusedError:
+        except AttemptError:
             url = self._renewed(segment, url)
         try:
             return self._requests.get(url, byte_range)
-        except _RefusedError as error:
+        except AttemptError as refused:
             raise errors.StorageAccessError(
-                f"{_without_credential(url)} is refused, though its location was just signed: {error}"
+                f"{_without_credential(url)} is refused, though its location was just signed: status {refused}"
             ) from None
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
@@ -155,8 +228,7 @@ class PresignedFetcher(RemoteStorageFetcher):
     def _fetcher_without_url(self, segment: RemoteLogSegment) -> RemoteStorageFetcher:
         if self._unsigned is None:
             raise errors.StorageAccessError(
-                f"segment {segment.segment_id} of {segment.topic_partition} has no signed location, and no "
-                "remote.storage.uri says how to read it"
+                f"{segment} has no signed location, and no remote.storage.uri says how to read it"
             )
         return self._unsigned
 
@@ -178,26 +250,23 @@ class PresignedFetcher(RemoteStorageFetcher):
 
 
 def _check(name: str, byte_range: ByteRange, response: urllib3.BaseHTTPResponse) -> None:
-    status = response.status
-    if status in _REFUSED:
-        raise _RefusedError(f"status {status}")
+    status, headers = response.status, response.headers
+    after = headers.get("Retry-After", "")
+    failure = AttemptError(FailureKind.STATUS, status, retry_after=int(after) if _SECONDS.fullmatch(after) else 0)
+    if failure.may_pass or status in _REFUSED:
+        raise failure
     if status == 404:
         raise errors.StorageObjectNotFoundError(f"{name} does not exist")
     if status == 416:
         raise too_short(name, byte_range, byte_range.start)
-    after = response.headers.get("Retry-After", "")
-    failure = AttemptError(FailureKind.STATUS, status, retry_after=int(after) if _SECONDS.fullmatch(after) else 0)
-    if failure.may_pass:
-        raise failure
-    if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {byte_range.start}-"):
+    if status != 206 or not headers.get("Content-Range", "").startswith(f"bytes {byte_range.start}-"):
         raise errors.StorageError(
             f"{name}: status {status} to a request for {byte_range}: the service does not support ranges"
         )
-    length = response.headers.get("Content-Length", "")
-    if not length.isdecimal() or len(length) > _MAX_DIGITS:
+    length = headers.get("Content-Length", "")
+    # A response in chunks may be longer than its Content-Length.
+    if "Transfer-Encoding" in headers or not length.isdecimal() or len(length) > _MAX_DIGITS:
         raise errors.StorageError(f"{name}: the service did not give the length of its response")
-    if "Transfer-Encoding" in response.headers:  # a chunked response may be longer than Content-Length
-        raise errors.StorageError(f"{name}: the service sends a response in chunks, without its length")
     if int(length) != len(byte_range):
         raise too_short(name, byte_range, byte_range.start + int(length))
 

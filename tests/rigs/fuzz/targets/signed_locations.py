@@ -20,6 +20,7 @@ from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage import attempts
 from tiered_stream.storage.attempts import RequestTimeouts
+from tiered_stream.storage.signed import presigned
 from tiered_stream.storage.signed.presigned import PresignedFetcher, SignedRequests
 from tiered_stream.storage.signed.signed_hosts import parse_signed_url, signed_hosts
 
@@ -109,7 +110,8 @@ def http_answer(random: Random) -> bytes:
 
 def read_answer(data: bytes) -> None:
     timeouts = RequestTimeouts.of(StorageOptions())
-    requests = SignedRequests(HOSTS[0], timeouts, open_pool=lambda *_: canned(data))
+    with patch.object(presigned, "open_connections", lambda *_: canned(data)):
+        requests = SignedRequests(HOSTS[0], timeouts)
     fetcher = PresignedFetcher({SEGMENT.segment_id: URL}, lambda _: URL + "1", requests)
     with patch.multiple(attempts, _FIRST_WAIT=0.0, _MOST_RETRY_AFTER=0.0):
         assert len(fetcher.fetch_log_segment(SEGMENT, PART.start, PART.end)) == len(PART)
