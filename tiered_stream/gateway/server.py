@@ -177,15 +177,12 @@ class Gateway:
         return await Listener.open(self._settings.listener_host, port, accept)
 
     async def _connect_broker(self, node_id: int) -> Streams:
-        return await self._connect(self._endpoints.broker(node_id))
+        return await connect_streams(self._endpoints.broker(node_id), self._settings)
 
     async def _connect_bootstrap(self) -> Streams:
         for address in random.sample(self._bootstrap, len(self._bootstrap)):
             try:
-                return await self._connect(address)
+                return await connect_streams(address, self._settings)
             except OSError as error:
                 reason = error
         raise reason
-
-    async def _connect(self, address: Address) -> Streams:
-        return await connect_streams(address.host, address.port, self._settings)
