@@ -97,25 +97,27 @@ def body_of_flexible(content: bytes) -> Reader:
     Raises:
         ValueError: the header is cut off.
     """
-    reader = Reader(content, HEAD_BYTES)
-    _nullable_string(reader)
+    reader = _after_client_id(content)
     reader.tags()
     return reader
 
 
-def client_id(content: bytes) -> str | None:
-    """Return the client id of a request, or None if it is null.
+def oldest_version(content: bytes) -> bytes:
+    """Return the request of version 0, without a body, that has the API, correlation id and client id of `content`.
 
     Raises:
         FrameError: the client id is cut off.
     """
     try:
-        value = _nullable_string(Reader(content, HEAD_BYTES))
+        reader = _after_client_id(content)
     except ValueError as error:
         raise FrameError(str(error)) from error
-    return None if value is None else value.decode("utf-8", "replace")
+    head = request_head(content)
+    return _HEAD.pack(head.api_key, 0, head.correlation_id) + content[HEAD_BYTES : reader.position]
 
 
-def _nullable_string(reader: Reader) -> bytes | None:
+def _after_client_id(content: bytes) -> Reader:
+    reader = Reader(content, HEAD_BYTES)
     (length,) = reader.unpack(_LENGTH)
-    return None if length < 0 else reader.take(length, "a text")
+    reader.skip(max(0, length), "a text")
+    return reader
