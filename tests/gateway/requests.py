@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -17,11 +17,13 @@ from tiered_stream.broker.wire.location_messages import (
     LocatedPartition,
     LocationFetchRequest,
     LocationFetchResponse,
+    RemoteLogSegmentLocation,
+    encode_segment,
 )
 from tiered_stream.gateway.protocol.frames import request_head
 from tiered_stream.gateway.protocol.location_requests import LocationRequest, location_request
 from tiered_stream.model import STORAGE_FORMAT
-from tiered_stream.records.flexible_versions import Reader
+from tiered_stream.records.flexible_versions import Reader, compact_array
 
 TOPIC_ID = UUID(int=9)
 
@@ -42,6 +44,11 @@ def response(message: Any, version: int, correlation_id: int = 1) -> bytes:
 
 def read(kind: Any, content: bytes, version: int) -> Any:
     return kind.decode(content, version=version, header=True)
+
+
+def encode_segments(segments: Iterable[RemoteLogSegmentLocation]) -> bytes:
+    """The value of tagged field 1248."""
+    return compact_array(list(map(encode_segment, segments)))
 
 
 def metadata_request(correlation_id: int = 1, version: int = 12) -> bytes:

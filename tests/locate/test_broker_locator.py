@@ -13,13 +13,13 @@ import pytest
 
 from tests.broker.scripted import TOPIC_ID, MetadataRequest, ScriptedClient, answering, fetched, metadata
 from tests.broker.wire.test_location_messages import segment
+from tests.gateway.requests import encode_segments
 from tests.locate.segments import segment_ends
 from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,
     LocationFetchResponse,
-    encode_segments,
 )
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, CorruptDataError
 from tiered_stream.locate.broker_locator import BrokerLocator

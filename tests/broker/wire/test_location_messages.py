@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
+from tests.gateway.requests import encode_segments
 from tests.rigs.stack.produce import RawProducer
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.topics import create_tiered_topic
@@ -26,7 +27,6 @@ from tiered_stream.broker.wire.location_messages import (
     LocationFetchResponse,
     RemoteLogSegmentLocation,
     decode_segments,
-    encode_segments,
 )
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel

@@ -117,12 +117,8 @@ class RemoteLogSegmentLocation(NamedTuple):
         return f"RemoteLogSegmentLocation({self.remote_log_segment_id})"  # a signed location is a secret
 
 
-def encode_segments(segments: Sequence[RemoteLogSegmentLocation]) -> bytes:
-    """Encode segments as the value of tagged field 1248 of a partition in a Fetch response."""
-    return flexible.compact_array([_encode_segment(segment) for segment in segments])
-
-
-def _encode_segment(segment: RemoteLogSegmentLocation) -> bytes:
+def encode_segment(segment: RemoteLogSegmentLocation) -> bytes:
+    """Encode a segment of the compact array in tagged field 1248 of a partition in a Fetch response."""
     segment_id, custom_metadata, url, storage_format, *numbers, epochs, aborted = segment
     return b"".join(
         (
@@ -139,7 +135,7 @@ def _encode_segment(segment: RemoteLogSegmentLocation) -> bytes:
 
 
 def decode_segments(data: bytes) -> list[RemoteLogSegmentLocation]:
-    """Decode the value of tagged field 1248 of a partition in a Fetch response. Inverse of `encode_segments`.
+    """Decode the value of tagged field 1248 of a partition in a Fetch response (see `encode_segment`).
 
     Raises:
         ValueError: the bytes are malformed.

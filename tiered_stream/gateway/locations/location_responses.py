@@ -12,7 +12,7 @@ from math import inf
 
 from cachetools import TLRUCache
 
-from tiered_stream.broker.wire.location_messages import RemoteLogSegmentLocation, encode_segments
+from tiered_stream.broker.wire.location_messages import RemoteLogSegmentLocation, encode_segment
 from tiered_stream.errors import BrokerError, TieredStreamError
 from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.locations.signing import LocationSigner
@@ -23,6 +23,7 @@ from tiered_stream.locate.segment_metadata_locator import overlapping
 from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import STORAGE_FORMAT, ByteRange, OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.process.heap_and_gc import collection_paused
+from tiered_stream.records.flexible_versions import compact_array
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +36,6 @@ MAX_RESPONSE_BYTES = 64 << 20
 _MAX_REQUESTS = 1_000  # storage requests that one response may cost
 _PARTS_AT_ONCE = 64  # parts that are cut off a segment before the budget is checked again
 _COARSE_PARTS = 8  # a large segment is first cut into about this many parts, and only the first part is cut again
-_ENTRY_BYTES = 160  # bytes of an encoded segment location without its fields of variable length
-_EPOCH_BYTES, _TRANSACTION_BYTES = 13, 25
 _MAX_SECONDS = 10.0  # after this time the response ends, and the client asks again for the rest
 _TURN_SECONDS = 0.05  # after this time the response ends if other clients wait
 _NOT_LOCAL = -1  # earliest local offset of a leader that has nothing of the log on its own disk
@@ -111,7 +110,7 @@ class _TieredRange:
 
 @dataclass(slots=True)
 class _Located:
-    """Segment locations for one partition's response, and whether the response is complete.
+    """Encoded segment locations for one partition's response, and whether the response is complete.
 
     `end` is the offset before which an incomplete response ends, because the budget is spent. It is None if the budget
     sufficed. `has_holes` is True if a segment in the range could not be located because of an error. A response with
@@ -119,7 +118,7 @@ class _Located:
     a URL is signed again.
     """
 
-    segments: list[RemoteLogSegmentLocation] = field(default_factory=list)
+    segments: list[bytes] = field(default_factory=list)
     end: int | None = None
     has_holes: bool = False
     fresh_until: float = inf
@@ -234,7 +233,7 @@ class LocationResponses:
             return cached.response
         located = self._locate(request, tiered, budget)
         end = max(tiered.readable.end, tiered.offsets.start) if located.end is None else located.end
-        response = PartitionResponse(encode_segments(located.segments) if located.segments else None, end)
+        response = PartitionResponse(compact_array(located.segments) if located.segments else None, end)
         count = len(located.segments)
         self._metrics.segments.inc(count)
         if count and located.end is None and not located.has_holes:
@@ -277,37 +276,38 @@ class LocationResponses:
         """
         position = part.start
         while position < part.end and not budget.is_spent():
-            entries: list[RemoteLogSegmentLocation] = []
+            encoded: list[bytes] = []
             before = self._requests_made()
             try:
-                entries = self._entries(request, tiered, at, OffsetRange(position, part.end), budget, located)
+                parts, url = self._parts(request, tiered, at, OffsetRange(position, part.end), budget, located)
+                encoded = [encode_segment(_entry(location, url)) for location in parts]
             finally:
                 # Each part after the first costs no storage request, but CPU time, so it counts as a request.
-                requests = self._requests_made() - before + max(0, len(entries) - 1)
-                budget.spend(len(entries), sum(map(_entry_bytes, entries)), requests)
-            located.segments += entries
-            position = entries[-1].end_offset
+                requests = self._requests_made() - before + max(0, len(encoded) - 1)
+                budget.spend(len(encoded), sum(map(len, encoded)), requests)
+            located.segments += encoded
+            position = parts[-1].offsets.end
         return position
 
-    def _entries(
+    def _parts(
         self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget,
         located: _Located,
-    ) -> list[RemoteLogSegmentLocation]:  # fmt: skip
-        """Return the location of the offsets `part`, or several locations that cover all or the first of them.
+    ) -> tuple[Sequence[SegmentLocation], str | None]:  # fmt: skip
+        """Return the location of the offsets `part`, or locations that cover all or the first of them, and their URL.
 
         There are several locations if the request has `part_bytes` and the bytes of `part` are more than 1.5 times as
         many. If the request asks for offsets only, the location has no bytes and no URL. `located.fresh_until` is not
         later than the time at which the URL is signed again.
         """
         if request.message.offsets_only:
-            return [_entry(SegmentLocation(tiered.visible[at].segment, part, ByteRange(0, 0)), None)]
+            return [SegmentLocation(tiered.visible[at].segment, part, ByteRange(0, 0))], None
         topic_id = tiered.readable.partition.topic_id
         location = self._segments.location(tiered.visible, at, part, topic_id, request.committed)
         signed = self._signer.sign(location.segment)
         url, located.fresh_until = signed.url, min(located.fresh_until, signed.fresh_until)
         if request.part_bytes and len(location.bytes) > _CUT_ABOVE * request.part_bytes:
-            return [_entry(cut, url) for cut in self._cut(location, request.part_bytes, budget)]
-        return [_entry(location, url)]
+            return self._cut(location, request.part_bytes, budget), url
+        return [location], url
 
     def _cut(self, location: SegmentLocation, part_bytes: int, budget: _Budget) -> Sequence[SegmentLocation]:
         """Cut a location into parts of about `part_bytes` each, and return as many first parts as the budget allows.
@@ -322,13 +322,6 @@ class LocationResponses:
                 break
             location = coarse[0]
         return self._segments.cut(location, part_bytes)[:limit]
-
-
-def _entry_bytes(entry: RemoteLogSegmentLocation) -> int:
-    """Return an upper estimate of the encoded size of a segment location, in bytes."""
-    texts = (entry.remote_log_segment_custom_metadata, entry.signed_remote_log_segment_location)
-    lists = _EPOCH_BYTES * len(entry.leader_epochs) + _TRANSACTION_BYTES * len(entry.aborted_transactions)
-    return _ENTRY_BYTES + sum(len(text) for text in texts if text) + lists
 
 
 def _tiered_offsets(readable: ReadablePartition, visible: VisibleSegments, local_start: int) -> OffsetRange:

@@ -18,7 +18,7 @@ from kafka.protocol.consumer.group import OffsetCommitResponse, OffsetFetchRespo
 from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorResponse, MetadataResponse
 
 from tests.broker.scripted import metadata
-from tests.gateway.requests import TOPIC_ID
+from tests.gateway.requests import TOPIC_ID, encode_segments
 from tests.rigs.fuzz import kafka_messages
 from tests.rigs.fuzz.mutation import below, fixed, number, one, spoiled, uvarint
 from tests.rigs.fuzz.target import MIB, Target
@@ -38,7 +38,6 @@ from tiered_stream.broker.wire.location_messages import (
     LocatedPartition,
     LocationFetchResponse,
     RemoteLogSegmentLocation,
-    encode_segments,
 )
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.locate.broker_locator import BrokerLocator
