@@ -59,11 +59,11 @@ class _CachedResponse:
     count: int
     fresh_until: float
 
-    def fits(self, visible: VisibleSegments, budget: _Budget) -> bool:
-        """Return whether the response is valid for the `visible` segments, and within the limits of the budget."""
-        if not visible or visible[-1] is not self.newest:
+    def fits(self, tiered: _TieredRange) -> bool:
+        """Return whether the response is valid for the visible segments, and within the limits of the budget."""
+        if not tiered.visible or tiered.visible[-1] is not self.newest:
             return False
-        return self.count <= budget.segments and len(self.response.segments or b"") <= budget.bytes
+        return self.count <= tiered.budget.segments and len(self.response.segments or b"") <= tiered.budget.bytes
 
 
 @dataclass(slots=True)
@@ -101,11 +101,24 @@ class _Budget:
 
 @dataclass(frozen=True, slots=True)
 class _TieredRange:
-    """Requested offsets of one readable partition that are tiered, and the partition's visible segments."""
+    """Requested offsets of one readable partition that are tiered, and the partition's visible segments.
 
+    `request` and `budget` are the same for all partitions of a response.
+    """
+
+    request: LocationRequest
+    budget: _Budget
     readable: ReadablePartition
     offsets: OffsetRange
     visible: VisibleSegments
+
+    @property
+    def cache_key(self) -> tuple[object, ...]:
+        """All values that the response depends on, except the segments."""
+        return (
+            self.readable.partition, self.offsets.start, self.offsets.end, self.readable.end,
+            self.request.committed, self.request.part_bytes, self.request.message.offsets_only,
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -194,22 +207,22 @@ class LocationResponses:
             partition = partitions.get(readable_partition.partition)
             if partition in visible and partition in local_starts:
                 offsets = _tiered_offsets(readable_partition, visible[partition], local_starts[partition])
-                ranges[partition] = _TieredRange(readable_partition, offsets, visible[partition])
+                ranges[partition] = _TieredRange(request, budget, readable_partition, offsets, visible[partition])
         if request.committed and not request.message.offsets_only:
             uncached = {
                 partition: tiered.offsets
                 for partition, tiered in ranges.items()
-                if len(tiered.offsets) and self._cached(request, tiered, budget) is None
+                if len(tiered.offsets) and self._cached(tiered) is None
             }
             self._segments.expect(visible, uncached)
         with collection_paused():  # only here, so that garbage is collected while brokers are asked
-            return {tiered.readable.partition: self._partition(request, tiered, budget) for tiered in ranges.values()}
+            return {tiered.readable.partition: self._partition(tiered) for tiered in ranges.values()}
 
-    def _cached(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _CachedResponse | None:
-        """Return the cached response for the partition in `tiered`; None: no valid response is within `budget`."""
+    def _cached(self, tiered: _TieredRange) -> _CachedResponse | None:
+        """Return the cached response for the partition in `tiered`; None: no valid response is within the budget."""
         with self._lock:
-            cached = self._cache.get(_cache_key(request, tiered))
-        return cached if cached is not None and cached.fits(tiered.visible, budget) else None
+            cached = self._cache.get(tiered.cache_key)
+        return cached if cached is not None and cached.fits(tiered) else None
 
     def _topic_partitions(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, TopicPartition]:
         """Return each partition with its topic's name, by the partition with its topic's id.
@@ -223,15 +236,15 @@ class LocationResponses:
             if by_id.topic_id in names
         }
 
-    def _partition(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> PartitionResponse:
+    def _partition(self, tiered: _TieredRange) -> PartitionResponse:
         """Return the response for the partition and offsets in `tiered`, from the cache or newly built.
 
-        A new response ends where `budget` is spent. It is cached if it is complete.
+        A new response ends where the budget is spent. It is cached if it is complete.
         """
-        if cached := self._cached(request, tiered, budget):
-            budget.spend(cached.count, len(cached.response.segments or b""))
+        if cached := self._cached(tiered):
+            tiered.budget.spend(cached.count, len(cached.response.segments or b""))
             return cached.response
-        located = self._locate(request, tiered, budget)
+        located = self._locate(tiered)
         end = max(tiered.readable.end, tiered.offsets.start) if located.end is None else located.end
         response = PartitionResponse(compact_array(located.segments) if located.segments else None, end)
         count = len(located.segments)
@@ -239,10 +252,10 @@ class LocationResponses:
         if count and located.end is None and not located.has_holes:
             with self._lock, suppress(ValueError):  # raised for a response that is larger than the whole cache
                 cached = _CachedResponse(tiered.visible[-1], response, count, located.fresh_until)
-                self._cache[_cache_key(request, tiered)] = cached
+                self._cache[tiered.cache_key] = cached
         return response
 
-    def _locate(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _Located:
+    def _locate(self, tiered: _TieredRange) -> _Located:
         """Locate the offsets of `tiered`, one segment after the other, until the budget is spent.
 
         If a segment has an error, the error is logged, and the segment is left out. After a BrokerError, all later
@@ -252,7 +265,7 @@ class LocationResponses:
         for at in overlapping(tiered.visible, tiered.offsets):
             part = tiered.offsets.intersect(tiered.visible[at].offsets)
             try:
-                position = self._locate_part(request, tiered, at, part, budget, located)
+                position = self._locate_part(tiered, at, part, located)
             except TieredStreamError as error:  # the client reads this segment's offsets from the broker
                 located.has_holes = True
                 self._metrics.failed_segments.inc()
@@ -265,40 +278,37 @@ class LocationResponses:
                 break
         return located
 
-    def _locate_part(
-        self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget,
-        located: _Located,
-    ) -> int:  # fmt: skip
+    def _locate_part(self, tiered: _TieredRange, at: int, part: OffsetRange, located: _Located) -> int:
         """Append locations of the offsets `part`, which lie in the segment `tiered.visible[at]`, to `located`.
 
         Return the offset (exclusive) where the locations end. This offset is below the end of `part` if the budget is
         spent earlier.
         """
         position = part.start
-        while position < part.end and not budget.is_spent():
+        while position < part.end and not tiered.budget.is_spent():
             encoded: list[bytes] = []
             before = self._requests_made()
             try:
-                parts, url = self._parts(request, tiered, at, OffsetRange(position, part.end), budget, located)
+                parts, url = self._parts(tiered, at, OffsetRange(position, part.end), located)
                 encoded = [encode_segment(_entry(location, url)) for location in parts]
             finally:
                 # Each part after the first costs no storage request, but CPU time, so it counts as a request.
                 requests = self._requests_made() - before + max(0, len(encoded) - 1)
-                budget.spend(len(encoded), sum(map(len, encoded)), requests)
+                tiered.budget.spend(len(encoded), sum(map(len, encoded)), requests)
             located.segments += encoded
             position = parts[-1].offsets.end
         return position
 
     def _parts(
-        self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget,
-        located: _Located,
-    ) -> tuple[Sequence[SegmentLocation], str | None]:  # fmt: skip
+        self, tiered: _TieredRange, at: int, part: OffsetRange, located: _Located
+    ) -> tuple[Sequence[SegmentLocation], str | None]:
         """Return the location of the offsets `part`, or locations that cover all or the first of them, and their URL.
 
         There are several locations if the request has `part_bytes` and the bytes of `part` are more than 1.5 times as
         many. If the request asks for offsets only, the location has no bytes and no URL. `located.fresh_until` is not
         later than the time at which the URL is signed again.
         """
+        request = tiered.request
         if request.message.offsets_only:
             return [SegmentLocation(tiered.visible[at].segment, part, ByteRange(0, 0))], None
         topic_id = tiered.readable.partition.topic_id
@@ -306,7 +316,7 @@ class LocationResponses:
         signed = self._signer.sign(location.segment)
         url, located.fresh_until = signed.url, min(located.fresh_until, signed.fresh_until)
         if request.part_bytes and len(location.bytes) > _CUT_ABOVE * request.part_bytes:
-            return self._cut(location, request.part_bytes, budget), url
+            return self._cut(location, request.part_bytes, tiered.budget), url
         return [location], url
 
     def _cut(self, location: SegmentLocation, part_bytes: int, budget: _Budget) -> Sequence[SegmentLocation]:
@@ -336,14 +346,6 @@ def _tiered_offsets(readable: ReadablePartition, visible: VisibleSegments, local
     if local_start != _NOT_LOCAL:
         end = min(end, local_start)
     return OffsetRange(readable.start, max(readable.start, end))
-
-
-def _cache_key(request: LocationRequest, tiered: _TieredRange) -> tuple[object, ...]:
-    """Return the cache key of a partition's response: all values that the response depends on, except the segments."""
-    return (
-        tiered.readable.partition, tiered.offsets.start, tiered.offsets.end, tiered.readable.end,
-        request.committed, request.part_bytes, request.message.offsets_only,
-    )  # fmt: skip
 
 
 def _cached_bytes(cached: _CachedResponse) -> int:
