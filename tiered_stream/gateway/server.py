@@ -58,7 +58,7 @@ class Gateway:
         store.before_request = self._wait_for_storage
         self._fetcher = fetcher = fetcher_over(store, settings.storage)
         self._signer = LocationSigner(fetcher, settings.signed_location_seconds, self.metrics.signed)
-        self.faulty = FaultyPartitions(self.metrics.unlocated)
+        self.faulty = FaultyPartitions(self.metrics.registry)
         self._segments = TieredSegments(
             self._client, fetcher, settings.index_cache_bytes, settings.fresh_seconds, self.faulty,
             open_snapshots(settings.metadata_snapshot_dir),
