@@ -157,6 +157,7 @@ class LocationResponses:
         requests_made: Callable[[], int] = lambda: 0,
     ) -> None:
         self._segments = segments
+        self._locator = segments.locator
         self._signer = signer
         self._requests_made = requests_made
         self._lock = threading.Lock()
@@ -214,7 +215,7 @@ class LocationResponses:
                 for partition, tiered in ranges.items()
                 if len(tiered.offsets) and self._cached(tiered) is None
             }
-            self._segments.expect(visible, uncached)
+            self._locator.prefetch(visible, uncached)
         with collection_paused():  # only here, so that garbage is collected while brokers are asked
             return {tiered.readable.partition: self._partition(tiered) for tiered in ranges.values()}
 
@@ -311,8 +312,7 @@ class LocationResponses:
         request = tiered.request
         if request.message.offsets_only:
             return [SegmentLocation(tiered.visible[at].segment, part, ByteRange(0, 0))], None
-        topic_id = tiered.readable.partition.topic_id
-        location = self._segments.location(tiered.visible, at, part, topic_id, request.committed)
+        location = self._locator.location(tiered.visible, at, part, committed=request.committed)
         signed = self._signer.sign(location.segment)
         url, located.fresh_until = signed.url, min(located.fresh_until, signed.fresh_until)
         if request.part_bytes and len(location.bytes) > _CUT_ABOVE * request.part_bytes:
@@ -326,12 +326,12 @@ class LocationResponses:
         """
         limit = max(1, min(_PARTS_AT_ONCE, budget.segments, budget.requests))
         while len(location.bytes) > _CUT_ABOVE * limit * part_bytes:
-            coarse = self._segments.cut(location, max(limit * part_bytes, len(location.bytes) // _COARSE_PARTS))
+            coarse = self._locator.cut(location, max(limit * part_bytes, len(location.bytes) // _COARSE_PARTS))
             budget.requests -= len(coarse) - 1
             if len(coarse) == 1:  # the offset index has no offset to cut at
                 break
             location = coarse[0]
-        return self._segments.cut(location, part_bytes)[:limit]
+        return self._locator.cut(location, part_bytes)[:limit]
 
 
 def _tiered_offsets(readable: ReadablePartition, visible: VisibleSegments, local_start: int) -> OffsetRange:
