@@ -100,8 +100,8 @@ class GatewaySettings:
     same listener. `kafka` has the client properties without the prefix `kafka.`.
     """
 
-    listener_host: str = _setting("gateway.listener.host", types.text, "0.0.0.0", "Address on which clients connect.")
     advertised_host: str = of(ADVERTISED_HOST)
+    listener_host: str = _setting("gateway.listener.host", types.text, "0.0.0.0", "Address on which clients connect.")
     bootstrap_port: int = _setting("gateway.bootstrap.port", _PORT, "19092", "Port for clients' `bootstrap.servers`.")
     broker_ports: range = _setting(
         "gateway.broker.ports", _ports, "19100-19199", "Range of ports; each broker gets one of them."
@@ -123,7 +123,6 @@ class GatewaySettings:
         "gateway.metadata.max.age.ms", _seconds(60_000), "500",
         "Age at which a partition's offsets are requested again.",
     )  # fmt: skip
-    metadata_snapshot_dir: str = of(METADATA_SNAPSHOT_DIR)
     max_connections: int = _setting(
         "gateway.max.connections", types.integer(1, types.INT_MAX), "10000", "Maximum number of client connections."
     )
@@ -164,6 +163,7 @@ class GatewaySettings:
         "gateway.shutdown.timeout.ms", _seconds(types.INT_MAX), "30000",
         "Time for a connection's open requests when the gateway stops, or when the client has closed its side.",
     )  # fmt: skip
+    metadata_snapshot_dir: str = of(METADATA_SNAPSHOT_DIR)
     login_asked: bool
     kafka: Mapping[str, str] = field(repr=False)
     storage: StorageOptions
