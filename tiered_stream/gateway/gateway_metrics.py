@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ class GatewayMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         common: dict[str, Any] = {"namespace": PREFIX, "registry": self.registry}
-        counter = partial(Counter, **common)
+        counter: Callable[..., Counter] = partial(Counter, **common)
         self.connections = Gauge("connections", "Client connections that are open.", **common)
         self.accepted = counter("accepted_connections", "Client connections that were accepted.")
         self.closed = counter("closed_connections", "Client connections that ended, and why.", ["reason"])

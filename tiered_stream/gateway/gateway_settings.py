@@ -227,8 +227,8 @@ def _check_names(raw: Mapping[str, str], options: GivenOptions) -> None:
 def _listener_tls(options: GivenOptions) -> ListenerTls | None:
     auth = options.read(CLIENT_AUTH)
     if options.read(LISTENER_PROTOCOL) == "plaintext":
-        given = (setting for setting in (KEYSTORE, CLIENT_AUTH, *_STORES) if options.has(setting))
-        if unused := [setting.name for setting in given if options.read(setting)]:
+        tls_options: tuple[Option[Any], ...] = (KEYSTORE, CLIENT_AUTH, *_STORES)
+        if unused := [setting.name for setting in tls_options if options.has(setting) and options.read(setting)]:
             log.warning("%s has no effect without %s=SSL", unused[0], LISTENER_PROTOCOL.name)
         return None
     location = options.read(KEYSTORE)
