@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tiered_stream.broker.wire.location_messages import FIRST_VERSION, NO_SESSION, LocationFetchRequest
-from tiered_stream.gateway.protocol.api_versions import FETCH
+from tiered_stream.gateway.protocol.api_versions import FETCH, READER_VERSIONS
 from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, body_of_flexible
 from tiered_stream.model import STORAGE_FORMAT
 
@@ -61,7 +61,11 @@ def possibly_asks(head: RequestHead, content: bytes) -> bool:
     Args:
         content: the request's first `ConnectionState.bytes_needed` bytes.
     """
-    return head.api_key == FETCH and head.api_version >= FIRST_VERSION and _LOCATION_REQUESTED_TAG in content
+    return (
+        head.api_key == FETCH
+        and FIRST_VERSION <= head.api_version <= READER_VERSIONS[FETCH][1]
+        and _LOCATION_REQUESTED_TAG in content
+    )
 
 
 def location_request(head: RequestHead, content: bytes) -> LocationRequest | None:
