@@ -25,6 +25,7 @@ from tiered_stream.delta.settings.row_settings import ROW_OPTIONS
 from tiered_stream.formats.sql.functions import FUNCTIONS, Function
 from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS
+from tiered_stream.gateway.locations.faulty_partitions import FaultyPartitions
 from tiered_stream.options.given_options import OPTIONS_WITHOUT_LIMITS
 from tiered_stream.options.plugin_properties import PLUGIN_PROPERTIES
 from tiered_stream.options.remote_options import LIMIT_OPTIONS
@@ -135,7 +136,9 @@ def render_functions(functions: Iterable[Function]) -> str:
 
 def _gateway_metrics() -> str:
     rows = []
-    for family in GatewayMetrics().registry.collect():
+    registry = GatewayMetrics().registry
+    FaultyPartitions(registry)
+    for family in registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         rows.append((f"`{name}`", family.type, family.documentation))
     return markdown(("Metric", "Type", "Meaning"), rows)

@@ -14,21 +14,15 @@ from conf.pack_gateway import ENTRY, LEFT_OUT, PARTS, locked_names, pinned
 from tests.broker.certificates import CertificateAuthority
 from tests.rigs.stack.build import ROOT
 from tests.test_structure import PACKAGE
-from tiered_stream.gateway.gateway_settings import (
-    BOOTSTRAP_PORT,
-    BROKER_PORTS,
-    KEYSTORE,
-    MAX_CONNECTIONS,
-    MONITOR_PORT,
-    SHUTDOWN,
-    GatewaySettings,
-)  # fmt: skip
+from tiered_stream.gateway.gateway_settings import KEYSTORE, GatewaySettings
+from tiered_stream.options.given_options import declared
 from tiered_stream.options.settings_files import read_settings
 
 FOLDER = ROOT / "examples" / "gateway"
 MANIFESTS = (FOLDER / "kubernetes.yaml").read_text("utf-8")
 UNIT = (FOLDER / "tiered-stream-gateway.service").read_text("utf-8")
 DOCKERFILE = (FOLDER / "Dockerfile").read_text("utf-8")
+DEFAULTS = {name: option.default for name, option in declared(GatewaySettings).items()}
 
 
 def manifest_settings(folder: Path) -> tuple[GatewaySettings, str]:
@@ -63,15 +57,15 @@ def test_kubernetes_and_systemd_wait_for_open_requests(tmp_path: Path) -> None:
     grace, pause = (re.findall(rf"{name}: \{{?(?:seconds: )?(\d+)", MANIFESTS)[0] for name in
                     ("terminationGracePeriodSeconds", "sleep"))  # fmt: skip
     assert int(grace) > int(pause) + settings.shutdown_seconds
-    assert int(re.findall(r"TimeoutStopSec=(\d+)s", UNIT)[0]) > SHUTDOWN.default
-    assert int(re.findall(r"LimitNOFILE=(\d+)", UNIT)[0]) > 2 * int(MAX_CONNECTIONS.default)
+    assert int(re.findall(r"TimeoutStopSec=(\d+)s", UNIT)[0]) > DEFAULTS["shutdown_seconds"]
+    assert int(re.findall(r"LimitNOFILE=(\d+)", UNIT)[0]) > 2 * DEFAULTS["max_connections"]
 
 
 def test_the_image_has_the_default_ports() -> None:
-    ports = BROKER_PORTS.default
-    exposed = f"{BOOTSTRAP_PORT.default} {ports[0]}-{ports[-1]} {MONITOR_PORT.default}"
+    ports, monitor_port = DEFAULTS["broker_ports"], DEFAULTS["monitor_port"]
+    exposed = f"{DEFAULTS['bootstrap_port']} {ports[0]}-{ports[-1]} {monitor_port}"
     assert f"EXPOSE {exposed}\n" in DOCKERFILE
-    assert f"http://127.0.0.1:{MONITOR_PORT.default}/health" in DOCKERFILE
+    assert f"http://127.0.0.1:{monitor_port}/health" in DOCKERFILE
 
 
 def test_the_one_file_has_every_part_and_package_that_the_gateway_imports() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from tiered_stream.gateway.gateway_metrics import GatewayMetrics
+from tiered_stream.gateway.locations.faulty_partitions import FaultyPartitions
 from tiered_stream.observe.landed_rows import LandedRows
 from tiered_stream.observe.progress import MicroBatch
 from tiered_stream.observe.prometheus_metrics import QueryMetrics
@@ -49,7 +50,9 @@ def test_panels_show_landed_rows_and_dead_letters_by_their_tables() -> None:
 
 def test_every_panel_asks_for_metrics_that_queries_or_the_gateway_serve() -> None:
     dashboard = json.loads(DASHBOARD.read_text())
-    known = served(QueryMetrics().registry) | served(GatewayMetrics().registry)
+    gateway = GatewayMetrics().registry
+    FaultyPartitions(gateway)
+    known = served(QueryMetrics().registry) | served(gateway)
     asked = {
         panel["title"]: set(re.findall(r"tiered_stream_\w+", target["expr"]))
         for panel in dashboard["panels"]

@@ -47,8 +47,8 @@ def test_connections_beyond_those_that_are_served_at_once_are_closed(
     with ExitStack() as opened:
         for _ in range(16):
             opened.enter_context(socket.create_connection(("127.0.0.1", monitor.port)))
-        wait_until(lambda: not monitor._server._free._value, "all connections are served", pause=0.01)  # type: ignore[attr-defined]
+        wait_until(lambda: len(monitor._server.served) == 16, "all connections are served", pause=0.01)
         with socket.create_connection(("127.0.0.1", monitor.port)) as one_more:
             assert one_more.recv(1) == b""
-    wait_until(lambda: monitor._server._free._value == 16, "all connections are closed", pause=0.01)  # type: ignore[attr-defined]
+    wait_until(lambda: not monitor._server.served, "all connections are closed", pause=0.01)
     assert health(monitor) == b"healthy\n"

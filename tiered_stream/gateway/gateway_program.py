@@ -104,14 +104,13 @@ def connections_allowed(wanted: int, ports: int) -> int:
     The result is `wanted`, or a smaller number (at least 1) if the hard limit is too low for `wanted` connections and
     `ports` listening ports.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in limits)
     needed = _PER_CONNECTION * wanted + ports + _OTHERS
-    if resource.RLIM_INFINITY in (soft, hard) and soft in (resource.RLIM_INFINITY, hard):
-        return wanted
-    limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    limit = max(soft, min(needed, hard))
     if limit > soft:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    if limit == needed or soft >= needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limits[1]))
+    if limit >= needed:
         return wanted
     allowed = max(1, (limit - ports - _OTHERS) // _PER_CONNECTION)
     log.warning(

@@ -8,20 +8,22 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES, ConfigValues
 from tiered_stream.broker.login.tls import tls_context
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.gateway.listener_tls import PREFIX, ListenerTls
 from tiered_stream.options import remote_options, types
-from tiered_stream.options.given_options import GivenOptions, check_placeholders, is_known, of, read_fields
+from tiered_stream.options.given_options import GivenOptions, check_placeholders, declared, is_known, of, read_fields
 from tiered_stream.options.parsing import StorageOptions, parse_storage_options, storage_option_names
 from tiered_stream.options.remote_options import METADATA_SNAPSHOT_DIR
 from tiered_stream.options.types import Option, declared_in, option, optional
 from tiered_stream.options.unknown_names import unknown_setting
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _PORT = types.integer(0, 65535)
 _PORTS = re.compile(r"(\d{1,5})-(\d{1,5})")
@@ -40,12 +42,14 @@ def _seconds(max_ms: int, min_ms: int = 0) -> Callable[[str], float]:
     return lambda text: parse(text) / 1000
 
 
+def _setting(name: str, parse: Callable[[str], T], default: str, doc: str) -> T:
+    """Return a dataclass field for the value of an option (see `option`)."""
+    return of(option(name, parse, default, doc))
+
+
 ADVERTISED_HOST: Option[str] = Option(
     "gateway.advertised.host", types.text, "", "", "Host by which clients reach this gateway. Required."
 )
-LISTENER_HOST = option("gateway.listener.host", types.text, "0.0.0.0", "Address on which clients connect.")
-BOOTSTRAP_PORT = option("gateway.bootstrap.port", _PORT, "19092", "Port for clients' `bootstrap.servers`.")
-BROKER_PORTS = option("gateway.broker.ports", _ports, "19100-19199", "Range of ports; each broker gets one of them.")
 LISTENER_PROTOCOL = option(
     "gateway.listener.security.protocol", types.one_of("plaintext", "ssl"), "PLAINTEXT",
     "`SSL`: clients connect by TLS. Brokers check clients' SASL logins with either value.",
@@ -75,68 +79,12 @@ TRUSTSTORE_PASSWORD = optional(
 TRUSTSTORE_CERTIFICATES = optional(
     "gateway.listener.ssl.truststore.certificates", types.text, "Certificates of the authorities, as PEM text."
 )
-MONITOR_HOST = option("gateway.monitor.host", types.text, "127.0.0.1", "Address of `/health` and `/metrics`.")
-MONITOR_PORT = option("gateway.monitor.port", _PORT, "19080", "Port of `/health` and `/metrics`.")
+_STORES: tuple[Option[Any], ...] = (TRUSTSTORE, TRUSTSTORE_TYPE, TRUSTSTORE_PASSWORD, TRUSTSTORE_CERTIFICATES)
 SIGNED_SECONDS = option(
     "gateway.signed.location.lifetime.seconds", types.integer(0, 7 * 24 * 3600), "900",
     "Lifetime of a signed URL. 0: no URLs are signed, and readers need storage credentials.",
 )  # fmt: skip
-INDEX_CACHE = option(
-    "gateway.index.cache.bytes", types.byte_size(1 << 20), "64m", "Maximum bytes of indexes in the cache."
-)
-ANSWER_CACHE = option(
-    "gateway.answer.cache.bytes", types.byte_size(0), "96m", "Maximum bytes of encoded responses in the cache."
-)
-FRESH = option(
-    "gateway.metadata.max.age.ms", _seconds(60_000), "500", "Age at which a partition's offsets are requested again."
-)
-MAX_CONNECTIONS = option(
-    "gateway.max.connections", types.integer(1, types.INT_MAX), "10000", "Maximum number of client connections."
-)
-MAX_CONNECTIONS_PER_IP = option(
-    "gateway.max.connections.per.ip", types.integer(1, types.INT_MAX), "2147483647",
-    "Maximum number of connections from one address. Brokers see the gateway's address only.",
-)  # fmt: skip
-SETUP = option(
-    "gateway.socket.connection.setup.timeout.ms", _seconds(types.INT_MAX, min_ms=1), "10000",
-    "Time limit of a client's TLS handshake, and then of the connection to the broker.",
-)  # fmt: skip
-REQUEST_BYTES = option(
-    "gateway.socket.request.max.bytes", types.byte_size(1, types.INT_MAX), "100m", "Maximum size of a request."
-)
-LOGIN_BYTES = option(
-    "gateway.sasl.server.max.receive.size", types.byte_size(1, types.INT_MAX), "512k",
-    "Maximum size of a request before the login, if brokers require a login.",
-)  # fmt: skip
-IN_FLIGHT = option(
-    "gateway.max.in.flight.requests.per.connection", types.integer(1, types.INT_MAX), "5",
-    "Requests without a response after which no further request of a connection is read. Brokers handle one at once.",
-)  # fmt: skip
-UNREAD_BYTES = option(
-    "gateway.max.unread.bytes", types.byte_size(1 << 10, 1 << 30), "64k",
-    "Bytes that a client or a broker has not read, after which the gateway reads no more from the other side.",
-)  # fmt: skip
-QUEUED_BYTES = option(
-    "gateway.queued.max.bytes", types.byte_size(16 << 20), "256m",
-    "Maximum memory of all connections for complete requests and responses, and for bytes that peers have not read. "
-    "If it is exhausted, connections are closed that use it because their peer reads slowly.",
-)  # fmt: skip
-STORAGE_REQUESTS = option(
-    "gateway.max.storage.requests.per.second", types.integer(1, types.INT_MAX), "1000",
-    "Maximum number of storage requests in a second, for all clients together.",
-)  # fmt: skip
-SHUTDOWN = option(
-    "gateway.shutdown.timeout.ms", _seconds(types.INT_MAX), "30000",
-    "Time for a connection's open requests when the gateway stops, or when the client has closed its side.",
-)  # fmt: skip
 
-_DECLARED = (setting for setting in declared_in(globals()) if setting is not METADATA_SNAPSHOT_DIR)
-GATEWAY_OPTIONS: tuple[Option[Any], ...] = (*_DECLARED, METADATA_SNAPSHOT_DIR)
-"""All options of this module, followed by `METADATA_SNAPSHOT_DIR`, which the Spark source has, too."""
-_NAMES = {setting.name for setting in GATEWAY_OPTIONS}
-_KNOWN = {
-    name.lower(): name for name in (*_NAMES, *storage_option_names(), *(f"kafka.{name}" for name in CLIENT_PROPERTIES))
-}
 _REQUEST_TIMEOUT_MS = "20000"
 """Default timeout of a storage request: shorter than the 30 s that Kafka's clients wait for the gateway's response."""
 _OWN_CERTIFICATE = ("ssl.keystore.", "ssl.key.")
@@ -152,29 +100,70 @@ class GatewaySettings:
     same listener. `kafka` has the client properties without the prefix `kafka.`.
     """
 
-    listener_host: str = of(LISTENER_HOST)
     advertised_host: str = of(ADVERTISED_HOST)
-    bootstrap_port: int = of(BOOTSTRAP_PORT)
-    broker_ports: range = of(BROKER_PORTS)
+    listener_host: str = _setting("gateway.listener.host", types.text, "0.0.0.0", "Address on which clients connect.")
+    bootstrap_port: int = _setting("gateway.bootstrap.port", _PORT, "19092", "Port for clients' `bootstrap.servers`.")
+    broker_ports: range = _setting(
+        "gateway.broker.ports", _ports, "19100-19199", "Range of ports; each broker gets one of them."
+    )
     listener_tls: ListenerTls | None
     broker_tls: ssl.SSLContext | None
-    monitor_host: str = of(MONITOR_HOST)
-    monitor_port: int = of(MONITOR_PORT)
+    monitor_host: str = _setting(
+        "gateway.monitor.host", types.text, "127.0.0.1", "Address of `/health` and `/metrics`."
+    )
+    monitor_port: int = _setting("gateway.monitor.port", _PORT, "19080", "Port of `/health` and `/metrics`.")
     signed_location_seconds: int = of(SIGNED_SECONDS)
-    index_cache_bytes: int = of(INDEX_CACHE)
-    answer_cache_bytes: int = of(ANSWER_CACHE)
-    fresh_seconds: float = of(FRESH)
+    index_cache_bytes: int = _setting(
+        "gateway.index.cache.bytes", types.byte_size(1 << 20), "64m", "Maximum bytes of indexes in the cache."
+    )
+    answer_cache_bytes: int = _setting(
+        "gateway.answer.cache.bytes", types.byte_size(0), "96m", "Maximum bytes of encoded responses in the cache."
+    )
+    fresh_seconds: float = _setting(
+        "gateway.metadata.max.age.ms", _seconds(60_000), "500",
+        "Age at which a partition's offsets are requested again.",
+    )  # fmt: skip
+    max_connections: int = _setting(
+        "gateway.max.connections", types.integer(1, types.INT_MAX), "10000", "Maximum number of client connections."
+    )
+    max_connections_per_ip: int = _setting(
+        "gateway.max.connections.per.ip", types.integer(1, types.INT_MAX), "2147483647",
+        "Maximum number of connections from one address. Brokers see the gateway's address only.",
+    )  # fmt: skip
+    setup_seconds: float = _setting(
+        "gateway.socket.connection.setup.timeout.ms", _seconds(types.INT_MAX, min_ms=1), "10000",
+        "Time limit of a client's TLS handshake, and then of the connection to the broker.",
+    )  # fmt: skip
+    request_bytes: int = _setting(
+        "gateway.socket.request.max.bytes", types.byte_size(1, types.INT_MAX), "100m", "Maximum size of a request."
+    )
+    login_bytes: int = _setting(
+        "gateway.sasl.server.max.receive.size", types.byte_size(1, types.INT_MAX), "512k",
+        "Maximum size of a request before the login, if brokers require a login.",
+    )  # fmt: skip
+    in_flight: int = _setting(
+        "gateway.max.in.flight.requests.per.connection", types.integer(1, types.INT_MAX), "5",
+        "Requests without a response after which no further request of a connection is read. Brokers handle one at "
+        "once.",
+    )  # fmt: skip
+    unread_bytes: int = _setting(
+        "gateway.max.unread.bytes", types.byte_size(1 << 10, 1 << 30), "64k",
+        "Bytes that a client or a broker has not read, after which the gateway reads no more from the other side.",
+    )  # fmt: skip
+    queued_bytes: int = _setting(
+        "gateway.queued.max.bytes", types.byte_size(16 << 20), "256m",
+        "Maximum memory of all connections for complete requests and responses, and for bytes that peers have not "
+        "read. If it is exhausted, connections are closed that use it because their peer reads slowly.",
+    )  # fmt: skip
+    storage_requests: int = _setting(
+        "gateway.max.storage.requests.per.second", types.integer(1, types.INT_MAX), "1000",
+        "Maximum number of storage requests in a second, for all clients together.",
+    )  # fmt: skip
+    shutdown_seconds: float = _setting(
+        "gateway.shutdown.timeout.ms", _seconds(types.INT_MAX), "30000",
+        "Time for a connection's open requests when the gateway stops, or when the client has closed its side.",
+    )  # fmt: skip
     metadata_snapshot_dir: str = of(METADATA_SNAPSHOT_DIR)
-    max_connections: int = of(MAX_CONNECTIONS)
-    max_connections_per_ip: int = of(MAX_CONNECTIONS_PER_IP)
-    setup_seconds: float = of(SETUP)
-    request_bytes: int = of(REQUEST_BYTES)
-    login_bytes: int = of(LOGIN_BYTES)
-    in_flight: int = of(IN_FLIGHT)
-    unread_bytes: int = of(UNREAD_BYTES)
-    queued_bytes: int = of(QUEUED_BYTES)
-    storage_requests: int = of(STORAGE_REQUESTS)
-    shutdown_seconds: float = of(SHUTDOWN)
     login_asked: bool
     kafka: Mapping[str, str] = field(repr=False)
     storage: StorageOptions
@@ -207,6 +196,16 @@ class GatewaySettings:
         )
 
 
+GATEWAY_OPTIONS: tuple[Option[Any], ...] = tuple(
+    dict.fromkeys((*declared(GatewaySettings).values(), *declared_in(globals())))
+)
+"""All settings `gateway.*`, and `METADATA_SNAPSHOT_DIR`, which the Spark source has, too."""
+_NAMES = {setting.name for setting in GATEWAY_OPTIONS}
+_KNOWN = {
+    name.lower(): name for name in (*_NAMES, *storage_option_names(), *(f"kafka.{name}" for name in CLIENT_PROPERTIES))
+}
+
+
 def _check_names(raw: Mapping[str, str], options: GivenOptions) -> None:
     """Check that all names in `raw` are settings of a gateway, and that no value is a placeholder.
 
@@ -226,10 +225,9 @@ def _check_names(raw: Mapping[str, str], options: GivenOptions) -> None:
 
 
 def _listener_tls(options: GivenOptions) -> ListenerTls | None:
-    stores: tuple[Option[Any], ...] = (TRUSTSTORE, TRUSTSTORE_TYPE, TRUSTSTORE_PASSWORD, TRUSTSTORE_CERTIFICATES)
     auth = options.read(CLIENT_AUTH)
     if options.read(LISTENER_PROTOCOL) == "plaintext":
-        tls_options: tuple[Option[Any], ...] = (KEYSTORE, CLIENT_AUTH, *stores)
+        tls_options: tuple[Option[Any], ...] = (KEYSTORE, CLIENT_AUTH, *_STORES)
         if unused := [setting.name for setting in tls_options if options.has(setting) and options.read(setting)]:
             log.warning("%s has no effect without %s=SSL", unused[0], LISTENER_PROTOCOL.name)
         return None
@@ -239,7 +237,7 @@ def _listener_tls(options: GivenOptions) -> ListenerTls | None:
     if auth != "none" and not (options.read(TRUSTSTORE) or options.read(TRUSTSTORE_CERTIFICATES)):
         # Without a trust store, Kafka trusts all public authorities, so anybody with a public certificate gets in.
         raise ConfigurationError(f"{CLIENT_AUTH.name} = {auth}: {TRUSTSTORE.name} is missing; set it")
-    trust = {setting.name.removeprefix(PREFIX): str(value) for setting in stores if (value := options.read(setting))}
+    trust = {setting.name.removeprefix(PREFIX): str(value) for setting in _STORES if (value := options.read(setting))}
     return ListenerTls(location, options.read(KEY_PASSWORD) or "", auth, trust)
 
 

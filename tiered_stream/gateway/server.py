@@ -39,7 +39,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Gateway:
-    """Gateway in front of one Kafka cluster. Call `start` and `stop` in one event loop.
+    """Gateway in front of one Kafka cluster. Call `start` and then `stop` in one event loop.
 
     Raises:
         ConfigurationError: a setting for Kafka or for the storage is wrong.
@@ -58,7 +58,7 @@ class Gateway:
         store.before_request = self._wait_for_storage
         self._fetcher = fetcher = fetcher_over(store, settings.storage)
         self._signer = LocationSigner(fetcher, settings.signed_location_seconds, self.metrics.signed)
-        self.faulty = FaultyPartitions(self.metrics.unlocated)
+        self.faulty = FaultyPartitions(self.metrics.registry)
         self._segments = TieredSegments(
             self._client, fetcher, settings.index_cache_bytes, settings.fresh_seconds, self.faulty,
             open_snapshots(settings.metadata_snapshot_dir),
@@ -77,10 +77,7 @@ class Gateway:
             self.metrics,
         )
         self._connections = ClientConnections(services)
-        self._bootstrap_listener: Listener | None = None
-        self._brokers_task: asyncio.Task[None] | None = None
         self._brokers_changed = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self.unhealthy_reason = "no broker has responded yet"
         """Reason why the gateway does not work at the moment; empty if it works."""
 
@@ -101,14 +98,12 @@ class Gateway:
         Raises:
             OSError: the bootstrap port is in use.
         """
-        self._loop = asyncio.get_running_loop()
         self._bootstrap_listener = await self._serve(self._settings.bootstrap_port, self._connect_bootstrap)
         self._brokers_task = asyncio.create_task(self._follow_brokers())
 
     @property
     def bootstrap_port(self) -> int:
-        """Return the port on which the gateway listens for bootstrapping clients."""
-        assert self._bootstrap_listener is not None, "after `start`"
+        """Return the port on which the gateway listens for bootstrapping clients, once `start` has ended."""
         return self._bootstrap_listener.port
 
     def reasons(self) -> list[str]:
@@ -121,11 +116,9 @@ class Gateway:
     async def stop(self) -> None:
         """Stop accepting connections, wait up to `shutdown_seconds` for responses, then close everything."""
         self.unhealthy_reason = "shutting down"
-        if self._brokers_task is not None:
-            self._brokers_task.cancel()
-            await asyncio.gather(self._brokers_task, return_exceptions=True)
-        if self._bootstrap_listener is not None:
-            await self._bootstrap_listener.close()
+        self._brokers_task.cancel()
+        await asyncio.gather(self._brokers_task, return_exceptions=True)
+        await self._bootstrap_listener.close()
         await self._ports.close()
         await self._connections.close()
         self._workers.close()
@@ -173,8 +166,7 @@ class Gateway:
         try:
             return self._endpoints.learn(node_id, broker)
         except ConfigurationError:
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._brokers_changed.set)
+            self._brokers_task.get_loop().call_soon_threadsafe(self._brokers_changed.set)
             raise
 
     async def _serve_broker(self, node_id: int, port: int) -> Listener:
@@ -185,15 +177,12 @@ class Gateway:
         return await Listener.open(self._settings.listener_host, port, accept)
 
     async def _connect_broker(self, node_id: int) -> Streams:
-        return await self._connect(self._endpoints.broker(node_id))
+        return await connect_streams(self._endpoints.broker(node_id), self._settings)
 
     async def _connect_bootstrap(self) -> Streams:
         for address in random.sample(self._bootstrap, len(self._bootstrap)):
             try:
-                return await self._connect(address)
+                return await connect_streams(address, self._settings)
             except OSError as error:
                 reason = error
         raise reason
-
-    async def _connect(self, address: Address) -> Streams:
-        return await connect_streams(address.host, address.port, self._settings)

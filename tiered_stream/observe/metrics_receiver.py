@@ -143,18 +143,6 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         """Forget the counters of a query's micro-batches, because its next run repeats a failed micro-batch."""
         self.take_before((query_id, sys.maxsize))
 
-    def later_than(self, micro_batch: MicroBatchId) -> ReadMetrics:
-        """Return the sum of the counters of all micro-batches of the same query that come after `micro_batch`.
-
-        Micro-batches that `take_micro_batch` has returned are left out.
-        """
-        later = ReadMetrics()
-        with self._lock:
-            for known, metrics in self._micro_batches.items():
-                if known[0] == micro_batch[0] and known > micro_batch:
-                    later.add(metrics)
-        return later
-
     def close(self) -> None:
         """Stop listening and close the socket. The sums stay available."""
         if self._thread.is_alive():

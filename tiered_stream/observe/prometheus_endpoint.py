@@ -29,24 +29,18 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._free = threading.BoundedSemaphore(_AT_ONCE)
+        self.served: set[socket.socket] = set()
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own, or close it if too many are served already."""
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._free.release()
-            raise
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Return whether a connection is served. If too many are served already, it is closed."""
+        if len(self.served) >= _AT_ONCE:
+            return False
+        self.served.add(request)
+        return True
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
+    def shutdown_request(self, request: Any) -> None:
+        self.served.discard(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Do nothing, so that slow or gone clients are not logged, because anybody may connect."""

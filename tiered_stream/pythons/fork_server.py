@@ -17,6 +17,7 @@ import fcntl
 import gc
 import logging
 import os
+import re
 import runpy
 import select
 import shutil
@@ -47,8 +48,11 @@ _BEFORE_TASKS = "pyspark.sql.worker.plan_data_source_read"
 _F_SETSIG = 10
 """Command F_SETSIG of fcntl(2): choose the signal that is sent when the descriptor becomes ready."""
 _SECONDS_FOR_A_REQUEST = 2.0
-_READ_AT_START = ("LD_", "LC_", "MALLOC_", "MIMALLOC_", "OPENBLAS_", "MKL_", "NUMBA_", "ARROW_")
-"""Prefixes of environment variables that a process or an imported library reads only once, at its start."""
+_READ_AT_START = re.compile(rb"LANG\Z|PYTHON(?!_)|LD_|LC_|MALLOC_|MIMALLOC_|OPENBLAS_|MKL_|NUMBA_|ARROW_")
+"""Beginnings of names of environment variables that a process or an imported library reads only once, at its start.
+
+Names that begin with PYTHON_ belong to Spark.
+"""
 _THREADS = b"OMP_NUM_THREADS"
 _FORK_THREADS = b"1"
 """Number of threads that libraries use in forks (OMP_NUM_THREADS).
@@ -117,12 +121,7 @@ def read_at_start(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
     A fork does not read them again, so it cannot run a request with other values of these variables.
     """
-    return {name: value for name, value in environment.items() if _is_read_at_start(os.fsdecode(name))}
-
-
-def _is_read_at_start(name: str) -> bool:
-    # Names of Python's own variables begin with PYTHON; names with PYTHON_ belong to Spark.
-    return name == "LANG" or (name.startswith("PYTHON") and name[6:7] != "_") or name.startswith(_READ_AT_START)
+    return {name: value for name, value in environment.items() if _READ_AT_START.match(name)}
 
 
 def import_planners() -> None:

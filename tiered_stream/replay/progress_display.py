@@ -39,15 +39,14 @@ class ProgressTracker:
         self._records_before = 0  # records that were read when the last micro-batch ended
 
     def batch_ended(self, end: PartitionOffsets, metrics: ReadMetrics) -> None:
-        """Note that a micro-batch is finished. A repeated call for the same micro-batch changes nothing.
+        """Note that a micro-batch is finished.
 
         Args:
             end: the micro-batch's end offsets (exclusive), by partition.
-            metrics: counters of this run up to the end of the micro-batch.
+            metrics: counters of its tasks and of earlier micro-batches' tasks, without counters of earlier calls.
         """
-        if any(self._ends.get(partition) != offset for partition, offset in end.items()):
-            self._ends.update(end)
-            self._records_before = metrics.records
+        self._ends.update(end)
+        self._records_before += metrics.records
 
     def progress(self, metrics: ReadMetrics) -> tuple[int, str]:
         """Return the number of offsets that are read, by this run and by earlier runs, and a line about the progress.
@@ -112,7 +111,6 @@ def _progress(tracker: ProgressTracker, query: StreamingQuery, receiver: Metrics
     for source in (progress.sources if progress else [])[:1]:
         end = source_offsets(source.endOffset)
         if progress is not None and end is not None:
-            # Tasks of the next micro-batch may have reported already, so their counters are subtracted.
-            by_then = metrics.since(receiver.later_than((str(progress.id), progress.batchId)))
-            tracker.batch_ended(end, by_then)
+            # Tasks of the next micro-batch may have reported already, and their counters do not count yet.
+            tracker.batch_ended(end, receiver.take_before((str(progress.id), progress.batchId + 1)))
     return tracker.progress(metrics)

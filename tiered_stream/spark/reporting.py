@@ -90,9 +90,6 @@ class QueryListener(listener.StreamingQueryListener):
     def onQueryStarted(self, event: listener.QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing: no micro-batch has ended yet."""
 
-    def onQueryIdle(self, event: listener.QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing: there is no new data."""
-
     def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Pass the micro-batch to the reporters if Spark has counters of it, or tasks of the query have ever sent some.
 

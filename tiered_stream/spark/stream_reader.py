@@ -67,8 +67,7 @@ class PlannedStream(datasource.DataSourceStreamReader):
         self.offsets = LastOffsets()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Executors need no planner, and its connections cannot be pickled.
-        return {"options": self.options, "opened": None, "offsets": None}
+        return {"options": self.options}  # executors need no planner, and its connections cannot be pickled
 
     def open(self) -> OpenedStream:
         """Return the objects that plan the query; the first call connects to the brokers or to the archive."""
@@ -203,9 +202,6 @@ class StreamWithOwnLimits(PlannedStream):
         self._planned_end: dict[str, Any] | None = None
         self._is_asked = False
         """True from the first call of `latestOffset` to the first call of `partitions`."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_planned_end": None}
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override] # noqa: N802 - Spark's name and arguments
         if self._is_asked:

@@ -26,11 +26,11 @@ from tiered_stream.broker.wire.location_messages import (
     LocationFetchRequest,
     LocationFetchResponse,
     decode_segments,
-    encode_segments,
+    encode_segment,
 )
 from tiered_stream.model import AbortedTransaction, ByteRange, LeaderEpoch, OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.records.flexible_versions import Reader
+from tiered_stream.records.flexible_versions import Reader, compact_array
 
 if TYPE_CHECKING:
     from tests.rigs.stack.tiered_stack import TieredStack
@@ -77,7 +77,7 @@ def test_segments_come_out_as_they_went_in() -> None:
     assert first.aborted_transactions == (AbortedTransaction(7, 20, 30),)
     assert (first.signed_url, first.storage_format) == ("https://storage/log?signature", "ApacheKafkaV1")
     assert (second.signed_url, second.segment.custom_metadata, second.following) == (None, None, None)
-    assert encode_segments([first, second]) == data
+    assert compact_array(list(map(encode_segment, [first, second]))) == data
 
 
 def test_segments_cut_anywhere_or_with_more_behind_are_refused() -> None:

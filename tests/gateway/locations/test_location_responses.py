@@ -42,6 +42,7 @@ class Segments:
         self.expected: list[OffsetRange] = []
         self.requests = 0
         self.bytes: ByteRange | None = None
+        self.locator = self
         self.tier((0, 10, 20))
 
     def tier(self, bases: Iterable[int]) -> None:
@@ -55,10 +56,10 @@ class Segments:
     def visible(self, topic_ids: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, Any]:
         return dict.fromkeys(topic_ids, self._visible)
 
-    def expect(self, visible: Mapping[TopicPartition, Any], ranges: Mapping[TopicPartition, OffsetRange]) -> None:
+    def prefetch(self, visible: Mapping[TopicPartition, Any], ranges: Mapping[TopicPartition, OffsetRange]) -> None:
         self.expected += ranges.values()
 
-    def location(self, visible: Any, at: int, part: OffsetRange, topic_id: UUID, committed: bool) -> SegmentLocation:
+    def location(self, visible: Any, at: int, part: OffsetRange, *, committed: bool) -> SegmentLocation:
         self.located.append(part.start)
         if part.start in self.failing:
             raise StorageUnavailableError("busy")

@@ -32,7 +32,7 @@ class Known:
         self.tier = ScriptedTier("sick", "well")
         self.tier.leaders[SICK] = 2
         self.metrics = GatewayMetrics()
-        self.faulty = FaultyPartitions(self.metrics.unlocated)
+        self.faulty = FaultyPartitions(self.metrics.registry)
         nowhere = cast(RemoteStorageFetcher, None)
         self.segments = TieredSegments(self.tier.client, nowhere, 1 << 20, FOREVER, self.faulty)
         self.ids = {partition: self.tier.topics[partition.topic] for partition in (SICK, WELL)}

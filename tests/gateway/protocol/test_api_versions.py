@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.metadata import ApiVersionsResponse
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from tests.gateway.requests import api_versions_response, read
+from tests.gateway.requests import api_versions_response, read, request
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE
-from tiered_stream.gateway.protocol import api_versions
-from tiered_stream.gateway.protocol.api_versions import check_version, oldest_api_versions, rewrite_response
-from tiered_stream.gateway.protocol.frames import FrameError, request_head
+from tiered_stream.gateway.protocol import api_versions, broker_addresses
+from tiered_stream.gateway.protocol.api_versions import check_version, rewrite_response
+from tiered_stream.gateway.protocol.frames import FrameError, oldest_version
 
 
 def rewritten(version: int, content: bytes) -> bytes:
@@ -41,18 +41,19 @@ def test_a_broker_s_error_to_api_versions_is_passed_on() -> None:
 
 
 def test_an_api_versions_of_the_future_hears_which_version_to_use() -> None:
-    asked = request_head(oldest_api_versions(8, "client"))
-    assert (asked.api_key, asked.api_version, asked.correlation_id) == (18, 0, 8)
+    newest = request(ApiVersionsRequest(client_software_name="s", client_software_version="1"), 4, correlation_id=8)
+    assert oldest_version(newest) == request(ApiVersionsRequest(), 0, correlation_id=8)
     content = rewritten(5, api_versions_response({18: (0, 5)}, 0, correlation_id=8))
     found = read(ApiVersionsResponse, content, 0)
     assert (found.error_code, found.api_keys[0].max_version) == (35, 4)
 
 
 def test_versions_that_were_not_offered_are_refused_where_they_would_tell_addresses() -> None:
-    for api_key in api_versions.NEWEST_VERSIONS.keys() - {api_versions.API_VERSIONS}:
+    for api_key in {1, *broker_addresses.VERSIONS}:
+        newest = api_versions.READER_VERSIONS[api_key][1]
         with pytest.raises(FrameError, match="was not offered"):
-            check_version(api_key, api_versions.NEWEST_VERSIONS[api_key] + 1)
-        check_version(api_key, api_versions.NEWEST_VERSIONS[api_key])
+            check_version(api_key, newest + 1)
+        check_version(api_key, newest)
     check_version(api_versions.API_VERSIONS, 99)
     with pytest.raises(FrameError, match="served from version"):
         check_version(api_versions.SASL_HANDSHAKE, 0)
@@ -70,7 +71,7 @@ def test_what_readers_do_not_send_is_refused_by_name(api_key: int, name: str) ->
 
 
 def test_every_api_of_a_reader_passes() -> None:
-    for api_key in api_versions.READER_APIS:
+    for api_key in api_versions.READER_VERSIONS:
         check_version(api_key, 1)
 
 

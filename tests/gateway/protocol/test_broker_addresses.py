@@ -15,16 +15,12 @@ from hypothesis import strategies as st
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
 from tests.gateway.requests import read, response
-from tiered_stream.gateway.protocol.api_versions import (
-    FIND_COORDINATOR,
-    METADATA,
-    NEWEST_VERSIONS,
-    READER_APIS,
-    rewrite_response,
-)
+from tiered_stream.broker.wire.kafka_python import ApiKey
+from tiered_stream.gateway.protocol.api_versions import READER_VERSIONS, rewrite_response
 from tiered_stream.gateway.protocol.broker_addresses import VERSIONS, Address
 from tiered_stream.gateway.protocol.frames import FrameError
 
+METADATA, FIND_COORDINATOR = ApiKey.Metadata, ApiKey.FindCoordinator
 TOPIC_ID = UUID(int=3)
 BROKERS = {0: Address("broker-0.example", 9092), 7: Address("b" * 200, 9099)}
 ALL = [(api_key, version) for api_key, versions in VERSIONS.items() for version in versions]
@@ -186,12 +182,12 @@ def test_no_version_that_is_offered_names_a_broker_s_address_that_stays() -> Non
     seen = set()
     for request, answer in definitions():
         api_key, name = request["apiKey"], request["name"].removesuffix("Request")
-        if request["validVersions"] == "none" or api_key not in READER_APIS:
+        if request["validVersions"] == "none" or api_key not in READER_VERSIONS:
             continue
         newest = int(request["validVersions"].rpartition("-")[2])
         structs = {each["name"]: each["fields"] for each in answer.get("commonStructs", [])}
         for first, last in hosts(answer["fields"], structs):
-            offered = range(first, min(last, newest, NEWEST_VERSIONS.get(api_key, newest)) + 1)
+            offered = range(first, min(last, newest, READER_VERSIONS[api_key][1]) + 1)
             left = set(offered) - set(VERSIONS.get(api_key, ()))
             assert not left or name in NO_BROKERS_ADDRESS, f"{name}: versions {sorted(left)} name a host"
             seen.add(name)

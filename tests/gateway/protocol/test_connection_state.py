@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.gateway.requests import TOPIC_ID, asked, fetch_response, location_fetch, metadata_request, produce_request
-from tiered_stream.gateway.protocol.api_versions import API_VERSIONS, FETCH, METADATA
+from tiered_stream.broker.wire.kafka_python import ApiKey
+from tiered_stream.gateway.protocol.api_versions import API_VERSIONS, FETCH
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, request_head
 from tiered_stream.gateway.protocol.location_requests import MAX_REQUEST_BYTES, location_request, possibly_asks
@@ -83,7 +84,7 @@ def test_a_location_request_may_go_on_as_the_plain_fetch_that_it_is() -> None:
         (FETCH, MAX_REQUEST_BYTES + 1, 8),
         (API_VERSIONS, 300, 300),
         (API_VERSIONS, 90 << 20, 8),
-        (METADATA, 90 << 20, 8),
+        (ApiKey.Metadata, 90 << 20, 8),
         (36, 90 << 20, 8),
     ],
 )

@@ -8,10 +8,10 @@ from tests.gateway.requests import metadata_request
 from tiered_stream.gateway.protocol.frames import (
     FrameError,
     RequestHead,
-    client_id,
     correlation_id,
     frame,
     frame_size,
+    oldest_version,
     request_head,
 )
 
@@ -30,13 +30,13 @@ def test_what_is_no_size_is_refused(first: bytes) -> None:
 def test_a_request_is_known_by_its_head() -> None:
     content = metadata_request(correlation_id=77, version=12)
     assert request_head(content) == RequestHead(3, 12, 77)
-    assert client_id(content) == "client"
+    assert oldest_version(content) == b"\0\3\0\0" + content[4:8] + b"\0\6client"
     assert correlation_id(content[4:]) == 77
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_have_a_client_id_or_a_frame_error(content: bytes) -> None:
-    for look in (lambda: client_id(content), lambda: request_head(content)):
+    for look in (lambda: oldest_version(content), lambda: request_head(content)):
         try:
             look()
         except FrameError:

@@ -15,7 +15,7 @@ not in the KIPs.
     FetchRequest, partition
         1248  RemoteLogSegmentEndOffset *         int64, exclusive
     FetchResponse, partition
-        1248  RemoteLogSegments                   array of structs, see `_encode_segment`
+        1248  RemoteLogSegments                   array of structs, see `encode_segment`
         1249  LocatedEndOffset *                  int64, exclusive: an offset below it that is in no segment is not
                                                   tiered; for offsets from it on, send another request
 
@@ -98,12 +98,8 @@ _MIN_TOPIC_BYTES = 16 + 1 + len(flexible.NO_TAGS)
 _MIN_SEGMENT_BYTES = 16 + 3 + _SEGMENT_NUMBERS.size + 2 + len(flexible.NO_TAGS)
 
 
-def encode_segments(locations: Sequence[SegmentLocation]) -> bytes:
-    """Encode segment locations as the value of tagged field 1248 of a partition in a Fetch response."""
-    return flexible.compact_array([_encode_segment(location) for location in locations])
-
-
-def _encode_segment(location: SegmentLocation) -> bytes:
+def encode_segment(location: SegmentLocation) -> bytes:
+    """Encode a location as a member of the compact array in tagged field 1248 of a partition in a Fetch response."""
     segment, offsets, byte_range = location.segment, location.offsets, location.bytes
     numbers = _SEGMENT_NUMBERS.pack(
         segment.base_offset, segment.end_offset, segment.size, offsets.start, offsets.end,
@@ -124,7 +120,7 @@ def _encode_segment(location: SegmentLocation) -> bytes:
 
 
 def decode_segments(data: bytes, partition: TopicPartition, topic_id: UUID) -> list[SegmentLocation]:
-    """Decode the value of tagged field 1248 of `partition` in a Fetch response. Inverse of `encode_segments`.
+    """Decode the value of tagged field 1248 of `partition` in a Fetch response. See `encode_segment`.
 
     Raises:
         ValueError: the bytes are malformed, or a segment's fields contradict each other.

@@ -6,10 +6,14 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from tiered_stream.errors import BrokerError, TieredStreamError
-from tiered_stream.gateway.gateway_metrics import GaugeByTopic
+from tiered_stream.gateway.gateway_metrics import PREFIX
 from tiered_stream.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -18,22 +22,35 @@ _RETRY_SECONDS = 2.0
 _MAX_NAMED = 20
 
 
-class FaultyPartitions:
+class FaultyPartitions(Collector):
     """Registry of partitions whose tiered segments could not be looked up, with their errors. Thread-safe.
 
     A partition is called silent if its last recorded lookup failed with a retriable error, such as a timeout of the
     partition's leader. Requests do not wait for a silent partition.
 
     Args:
-        gauge: gets the number of faulty partitions by topic.
+        registry: gets a metric of the numbers of faulty partitions by topic.
     """
 
-    def __init__(self, gauge: GaugeByTopic) -> None:
-        self._gauge = gauge
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._lock = threading.Lock()
         self._faults: dict[TopicPartition, TieredStreamError] = {}
         self._retry_at: dict[TopicPartition, float] = {}
         """Time (`monotonic`) of the next lookup, for each partition whose last error is retriable."""
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric of the faulty partitions, whose values are all of the same moment."""
+        family = GaugeMetricFamily(
+            f"{PREFIX}_unlocated_partitions",
+            "Partitions left to the brokers, because their leader or the metadata topic cannot be asked or read.",
+            labels=["topic"],
+        )
+        with self._lock:
+            by_topic = Counter(partition.topic for partition in self._faults)
+        for topic, partitions in by_topic.items():
+            family.add_metric([topic], partitions)
+        yield family
 
     def silent_among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return the silent partitions among `partitions`: their last recorded lookup failed with a retriable error."""
@@ -65,7 +82,6 @@ class FaultyPartitions:
             self._faults.update(faults)
             retry_at = time.monotonic() + _RETRY_SECONDS
             self._retry_at.update({partition: retry_at for partition, fault in faults.items() if fault.retriable})
-            self._gauge.replace(Counter(partition.topic for partition in self._faults))
         if new:
             log.warning("%d more partitions are left to the brokers, as %s: %s", len(new), min(new), faults[min(new)])
 

@@ -12,7 +12,7 @@ from math import inf
 
 from cachetools import TLRUCache
 
-from tiered_stream.broker.wire.location_messages import encode_segments
+from tiered_stream.broker.wire.location_messages import encode_segment
 from tiered_stream.errors import BrokerError, TieredStreamError
 from tiered_stream.gateway.gateway_metrics import GatewayMetrics
 from tiered_stream.gateway.locations.signing import LocationSigner
@@ -23,6 +23,7 @@ from tiered_stream.locate.segment_metadata_locator import overlapping
 from tiered_stream.locate.visible_segments import VisibleSegment, VisibleSegments
 from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.process.heap_and_gc import collection_paused
+from tiered_stream.records.flexible_versions import compact_array
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +36,6 @@ MAX_RESPONSE_BYTES = 64 << 20
 _MAX_REQUESTS = 1_000  # storage requests that one response may cost
 _PARTS_AT_ONCE = 64  # parts that are cut off a segment before the budget is checked again
 _COARSE_PARTS = 8  # a large segment is first cut into about this many parts, and only the first part is cut again
-_ENTRY_BYTES = 160  # bytes of an encoded segment location without its fields of variable length
-_EPOCH_BYTES, _TRANSACTION_BYTES = 13, 25
 _MAX_SECONDS = 10.0  # after this time the response ends, and the client asks again for the rest
 _TURN_SECONDS = 0.05  # after this time the response ends if other clients wait
 _NOT_LOCAL = -1  # earliest local offset of a leader that has nothing of the log on its own disk
@@ -60,11 +59,11 @@ class _CachedResponse:
     count: int
     fresh_until: float
 
-    def fits(self, visible: VisibleSegments, budget: _Budget) -> bool:
-        """Return whether the response is valid for the `visible` segments, and within the limits of the budget."""
-        if not visible or visible[-1] is not self.newest:
+    def fits(self, tiered: _TieredRange) -> bool:
+        """Return whether the response is valid for the visible segments, and within the limits of the budget."""
+        if not tiered.visible or tiered.visible[-1] is not self.newest:
             return False
-        return self.count <= budget.segments and len(self.response.segments or b"") <= budget.bytes
+        return self.count <= tiered.budget.segments and len(self.response.segments or b"") <= tiered.budget.bytes
 
 
 @dataclass(slots=True)
@@ -102,16 +101,29 @@ class _Budget:
 
 @dataclass(frozen=True, slots=True)
 class _TieredRange:
-    """Requested offsets of one readable partition that are tiered, and the partition's visible segments."""
+    """Requested offsets of one readable partition that are tiered, and the partition's visible segments.
 
+    `request` and `budget` are the same for all partitions of a response.
+    """
+
+    request: LocationRequest
+    budget: _Budget
     readable: ReadablePartition
     offsets: OffsetRange
     visible: VisibleSegments
 
+    @property
+    def cache_key(self) -> tuple[object, ...]:
+        """All values that the response depends on, except the segments."""
+        return (
+            self.readable.partition, self.offsets.start, self.offsets.end, self.readable.end,
+            self.request.committed, self.request.part_bytes, self.request.message.offsets_only,
+        )  # fmt: skip
+
 
 @dataclass(slots=True)
 class _Located:
-    """Segment locations for one partition's response, and whether the response is complete.
+    """Encoded segment locations for one partition's response, and whether the response is complete.
 
     `end` is the offset before which an incomplete response ends, because the budget is spent. It is None if the budget
     sufficed. `has_holes` is True if a segment in the range could not be located because of an error. A response with
@@ -119,7 +131,7 @@ class _Located:
     a URL is signed again.
     """
 
-    segments: list[SegmentLocation] = field(default_factory=list)
+    segments: list[bytes] = field(default_factory=list)
     end: int | None = None
     has_holes: bool = False
     fresh_until: float = inf
@@ -145,6 +157,7 @@ class LocationResponses:
         requests_made: Callable[[], int] = lambda: 0,
     ) -> None:
         self._segments = segments
+        self._locator = segments.locator
         self._signer = signer
         self._requests_made = requests_made
         self._lock = threading.Lock()
@@ -195,22 +208,22 @@ class LocationResponses:
             partition = partitions.get(readable_partition.partition)
             if partition in visible and partition in local_starts:
                 offsets = _tiered_offsets(readable_partition, visible[partition], local_starts[partition])
-                ranges[partition] = _TieredRange(readable_partition, offsets, visible[partition])
+                ranges[partition] = _TieredRange(request, budget, readable_partition, offsets, visible[partition])
         if request.committed and not request.message.offsets_only:
             uncached = {
                 partition: tiered.offsets
                 for partition, tiered in ranges.items()
-                if len(tiered.offsets) and self._cached(request, tiered, budget) is None
+                if len(tiered.offsets) and self._cached(tiered) is None
             }
-            self._segments.expect(visible, uncached)
+            self._locator.prefetch(visible, uncached)
         with collection_paused():  # only here, so that garbage is collected while brokers are asked
-            return {tiered.readable.partition: self._partition(request, tiered, budget) for tiered in ranges.values()}
+            return {tiered.readable.partition: self._partition(tiered) for tiered in ranges.values()}
 
-    def _cached(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _CachedResponse | None:
-        """Return the cached response for the partition in `tiered`; None: no valid response is within `budget`."""
+    def _cached(self, tiered: _TieredRange) -> _CachedResponse | None:
+        """Return the cached response for the partition in `tiered`; None: no valid response is within the budget."""
         with self._lock:
-            cached = self._cache.get(_cache_key(request, tiered))
-        return cached if cached is not None and cached.fits(tiered.visible, budget) else None
+            cached = self._cache.get(tiered.cache_key)
+        return cached if cached is not None and cached.fits(tiered) else None
 
     def _topic_partitions(self, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, TopicPartition]:
         """Return each partition with its topic's name, by the partition with its topic's id.
@@ -224,26 +237,26 @@ class LocationResponses:
             if by_id.topic_id in names
         }
 
-    def _partition(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> PartitionResponse:
+    def _partition(self, tiered: _TieredRange) -> PartitionResponse:
         """Return the response for the partition and offsets in `tiered`, from the cache or newly built.
 
-        A new response ends where `budget` is spent. It is cached if it is complete.
+        A new response ends where the budget is spent. It is cached if it is complete.
         """
-        if cached := self._cached(request, tiered, budget):
-            budget.spend(cached.count, len(cached.response.segments or b""))
+        if cached := self._cached(tiered):
+            tiered.budget.spend(cached.count, len(cached.response.segments or b""))
             return cached.response
-        located = self._locate(request, tiered, budget)
+        located = self._locate(tiered)
         end = max(tiered.readable.end, tiered.offsets.start) if located.end is None else located.end
-        response = PartitionResponse(encode_segments(located.segments) if located.segments else None, end)
+        response = PartitionResponse(compact_array(located.segments) if located.segments else None, end)
         count = len(located.segments)
         self._metrics.segments.inc(count)
         if count and located.end is None and not located.has_holes:
             with self._lock, suppress(ValueError):  # raised for a response that is larger than the whole cache
                 cached = _CachedResponse(tiered.visible[-1], response, count, located.fresh_until)
-                self._cache[_cache_key(request, tiered)] = cached
+                self._cache[tiered.cache_key] = cached
         return response
 
-    def _locate(self, request: LocationRequest, tiered: _TieredRange, budget: _Budget) -> _Located:
+    def _locate(self, tiered: _TieredRange) -> _Located:
         """Locate the offsets of `tiered`, one segment after the other, until the budget is spent.
 
         If a segment has an error, the error is logged, and the segment is left out. After a BrokerError, all later
@@ -253,7 +266,7 @@ class LocationResponses:
         for at in overlapping(tiered.visible, tiered.offsets):
             part = tiered.offsets.intersect(tiered.visible[at].offsets)
             try:
-                position = self._locate_part(request, tiered, at, part, budget, located)
+                position = self._locate_part(tiered, at, part, located)
             except TieredStreamError as error:  # the client reads this segment's offsets from the broker
                 located.has_holes = True
                 self._metrics.failed_segments.inc()
@@ -266,49 +279,44 @@ class LocationResponses:
                 break
         return located
 
-    def _locate_part(
-        self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget,
-        located: _Located,
-    ) -> int:  # fmt: skip
+    def _locate_part(self, tiered: _TieredRange, at: int, part: OffsetRange, located: _Located) -> int:
         """Append locations of the offsets `part`, which lie in the segment `tiered.visible[at]`, to `located`.
 
         Return the offset (exclusive) where the locations end. This offset is below the end of `part` if the budget is
         spent earlier.
         """
         position = part.start
-        while position < part.end and not budget.is_spent():
-            entries: Sequence[SegmentLocation] = ()
+        while position < part.end and not tiered.budget.is_spent():
+            encoded: list[bytes] = []
             before = self._requests_made()
             try:
-                entries = self._entries(request, tiered, at, OffsetRange(position, part.end), budget, located)
+                parts = self._parts(tiered, at, OffsetRange(position, part.end), located)
+                encoded = list(map(encode_segment, parts))
             finally:
                 # Each part after the first costs no storage request, but CPU time, so it counts as a request.
-                requests = self._requests_made() - before + max(0, len(entries) - 1)
-                budget.spend(len(entries), sum(map(_encoded_bytes, entries)), requests)
-            located.segments += entries
-            position = entries[-1].offsets.end
+                requests = self._requests_made() - before + max(0, len(encoded) - 1)
+                tiered.budget.spend(len(encoded), sum(map(len, encoded)), requests)
+            located.segments += encoded
+            position = parts[-1].offsets.end
         return position
 
-    def _entries(
-        self, request: LocationRequest, tiered: _TieredRange, at: int, part: OffsetRange, budget: _Budget,
-        located: _Located,
-    ) -> Sequence[SegmentLocation]:  # fmt: skip
+    def _parts(self, tiered: _TieredRange, at: int, part: OffsetRange, located: _Located) -> Sequence[SegmentLocation]:
         """Return the location of the offsets `part`, or several locations that cover all or the first of them.
 
         There are several locations if the request has `part_bytes` and the bytes of `part` are more than 1.5 times as
         many. If the request asks for offsets only, the location has no bytes and no URL. `located.fresh_until` is not
         later than the time at which the URL is signed again.
         """
+        request = tiered.request
         if request.message.offsets_only:
             return [SegmentLocation(tiered.visible[at].segment, part, ByteRange(0, 0))]
-        topic_id = tiered.readable.partition.topic_id
-        location = self._segments.location(tiered.visible, at, part, topic_id, request.committed)
+        location = self._locator.location(tiered.visible, at, part, committed=request.committed)
         signed = self._signer.sign(location.segment)
         located.fresh_until = min(located.fresh_until, signed.fresh_until)
         if signed.url is not None:
             location = replace(location, signed_url=signed.url)
         if request.part_bytes and len(location.bytes) > _CUT_ABOVE * request.part_bytes:
-            return self._cut(location, request.part_bytes, budget)
+            return self._cut(location, request.part_bytes, tiered.budget)
         return [location]
 
     def _cut(self, location: SegmentLocation, part_bytes: int, budget: _Budget) -> Sequence[SegmentLocation]:
@@ -318,20 +326,12 @@ class LocationResponses:
         """
         limit = max(1, min(_PARTS_AT_ONCE, budget.segments, budget.requests))
         while len(location.bytes) > _CUT_ABOVE * limit * part_bytes:
-            coarse = self._segments.cut(location, max(limit * part_bytes, len(location.bytes) // _COARSE_PARTS))
+            coarse = self._locator.cut(location, max(limit * part_bytes, len(location.bytes) // _COARSE_PARTS))
             budget.requests -= len(coarse) - 1
             if len(coarse) == 1:  # the offset index has no offset to cut at
                 break
             location = coarse[0]
-        return self._segments.cut(location, part_bytes)[:limit]
-
-
-def _encoded_bytes(location: SegmentLocation) -> int:
-    """Return an upper estimate of the encoded size of a segment location, in bytes."""
-    segment = location.segment
-    texts = (segment.custom_metadata, location.signed_url)
-    lists = _EPOCH_BYTES * len(segment.leader_epochs) + _TRANSACTION_BYTES * len(location.aborted_transactions)
-    return _ENTRY_BYTES + sum(len(text) for text in texts if text) + lists
+        return self._locator.cut(location, part_bytes)[:limit]
 
 
 def _tiered_offsets(readable: ReadablePartition, visible: VisibleSegments, local_start: int) -> OffsetRange:
@@ -346,14 +346,6 @@ def _tiered_offsets(readable: ReadablePartition, visible: VisibleSegments, local
     if local_start != _NOT_LOCAL:
         end = min(end, local_start)
     return OffsetRange(readable.start, max(readable.start, end))
-
-
-def _cache_key(request: LocationRequest, tiered: _TieredRange) -> tuple[object, ...]:
-    """Return the cache key of a partition's response: all values that the response depends on, except the segments."""
-    return (
-        tiered.readable.partition, tiered.offsets.start, tiered.offsets.end, tiered.readable.end,
-        request.committed, request.part_bytes, request.message.offsets_only,
-    )  # fmt: skip
 
 
 def _cached_bytes(cached: _CachedResponse) -> int:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from uuid import UUID
@@ -14,12 +14,12 @@ from uuid import UUID
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.list_offsets import EARLIEST_LOCAL, BrokerOffsetReader
-from tiered_stream.errors import DataLossError, TieredStreamError, UnknownTopicError
+from tiered_stream.errors import TieredStreamError, UnknownTopicError
 from tiered_stream.gateway.locations.faulty_partitions import FaultyPartitions
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import PATIENCE_MS, MetadataTopicLocator, View
 from tiered_stream.locate.visible_segments import VisibleSegments
-from tiered_stream.model import OffsetRange, PartitionRanges, SegmentLocation, TopicPartition
+from tiered_stream.model import TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import LATEST
 from tiered_stream.process.caches import SingleFlightCache
@@ -56,9 +56,10 @@ class TieredSegments:
         snapshots: MetadataSnapshots | None = None,
     ) -> None:
         self._client = client
-        self._locator = MetadataTopicLocator(
+        self.locator = MetadataTopicLocator(
             client, fetcher, IsolationLevel.READ_COMMITTED, cache_bytes, patience_ms=PATIENCE_MS, snapshots=snapshots
         )
+        """Finds the bytes of visible segments."""
         self._fresh_seconds = fresh_seconds
         self._faulty = faulty
         self._lock = threading.Lock()
@@ -86,7 +87,7 @@ class TieredSegments:
         with self._lock:
             self._views = {partition: view for partition, view in self._views.items() if partition in existing}
         with suppress(UnknownTopicError):  # a topic was deleted just now
-            self._locator.read_metadata(existing)
+            self.locator.read_metadata(existing)
         for partitions in by_leader.values():  # so a leader that does not respond delays no other partitions
             self._refresh(partitions)
         if (fault := self._faulty.common_fault(existing)) is not None:
@@ -195,10 +196,10 @@ class TieredSegments:
 
     def _read(self, partitions: Collection[TopicPartition]) -> None:
         try:
-            views = self._locator.views(partitions)
+            views = self.locator.views(partitions)
         except UnknownTopicError:
             topics = self._client.metadata()
-            views = self._locator.views([partition for partition in partitions if _exists(topics, partition)])
+            views = self.locator.views([partition for partition in partitions if _exists(topics, partition)])
         now = time.monotonic()
         with self._lock:
             for partition in partitions:
@@ -211,45 +212,10 @@ class TieredSegments:
         read_at, view = self._views.get(partition, (oldest, None))
         return view is not None and read_at >= oldest and view.topic_id == topic_id
 
-    def expect(self, visible: Mapping[TopicPartition, VisibleSegments], ranges: PartitionRanges) -> None:
-        """Request and cache the aborted transactions that `location` needs for `ranges`, for all partitions together.
-
-        Later calls of `location` with read_committed then usually need no request to a broker. Errors of brokers are
-        ignored here.
-
-        Args:
-            visible: each partition's visible segments.
-            ranges: offset ranges by partition.
-        """
-        self._locator.prefetch(visible, ranges)
-
-    def location(
-        self, visible: VisibleSegments, at: int, offsets: OffsetRange, topic_id: UUID, committed: bool
-    ) -> SegmentLocation:
-        """Return the location of `offsets` in the segment `visible[at]`: the bytes that hold them.
-
-        Args:
-            topic_id: the id that the segment's topic must have.
-            committed: include the aborted transactions of the range.
-
-        Raises:
-            StorageError, CorruptDataError: an index cannot be read.
-            BrokerError: the brokers cannot be asked for the aborted transactions at the end of the tiered segments.
-            DataLossError: the segment belongs to a topic with another id than `topic_id`.
-        """
-        segment = visible[at].segment
-        if segment.topic_id != topic_id:
-            raise DataLossError(f"{segment.topic_partition} is not of the topic {topic_id} any more")
-        return self._locator.location(visible, at, offsets, committed=committed)
-
-    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        """Cut a location at the beginning of record batches into parts of about `target_bytes` (see `Locator.cut`)."""
-        return self._locator.cut(location, target_bytes)
-
     def close(self) -> None:
         """Stop the background threads; the caller still has to close the client and the fetcher."""
         self._retries.shutdown(wait=False, cancel_futures=True)
-        self._locator.close()
+        self.locator.close()
 
 
 def _exists(topics: Mapping[str, TopicMetadata], partition: TopicPartition) -> bool:

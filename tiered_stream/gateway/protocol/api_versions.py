@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
 
-from kafka.protocol.metadata import ApiVersionsRequest
-
 from tiered_stream.broker.wire.kafka_python import ApiKey, api_name
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE
 from tiered_stream.errors import ConfigurationError
@@ -22,38 +20,32 @@ from tiered_stream.gateway.protocol.broker_addresses import Advertise
 from tiered_stream.gateway.protocol.frames import CORRELATION_ID_BYTES, FrameError
 from tiered_stream.records.flexible_versions import NO_TAGS, Reader, compact_array, compact_string, tagged_fields
 
-FETCH, METADATA, FIND_COORDINATOR = ApiKey.Fetch, ApiKey.Metadata, ApiKey.FindCoordinator
-SASL_HANDSHAKE, API_VERSIONS = ApiKey.SaslHandshake, ApiKey.ApiVersions
+FETCH, SASL_HANDSHAKE, API_VERSIONS = ApiKey.Fetch, ApiKey.SaslHandshake, ApiKey.ApiVersions
+_LAST = (1 << 15) - 1
+READER_VERSIONS: dict[int, tuple[int, int]] = {
+    **dict.fromkeys(
+        (
+            ApiKey.SaslAuthenticate, ApiKey.ListOffsets, ApiKey.OffsetForLeaderEpoch, ApiKey.JoinGroup,
+            ApiKey.SyncGroup, ApiKey.Heartbeat, ApiKey.LeaveGroup, ApiKey.ConsumerGroupHeartbeat, ApiKey.OffsetCommit,
+            ApiKey.OffsetFetch, ApiKey.DescribeGroups, ApiKey.ConsumerGroupDescribe, ApiKey.DescribeConfigs,
+        ),
+        (0, _LAST),
+    ),
+    API_VERSIONS: (0, 4),
+    SASL_HANDSHAKE: (1, _LAST),  # after version 0, a login has no Kafka request headers
+    FETCH: (0, 15),  # the responses of newer versions have brokers' addresses
+    **{api_key: (0, versions[-1]) for api_key, versions in broker_addresses.VERSIONS.items()},
+}  # fmt: skip
+"""Versions (oldest, newest) that are passed on, of the APIs of consumers and of their group tools.
 
-READER_APIS = frozenset(
-    {
-        API_VERSIONS, SASL_HANDSHAKE, ApiKey.SaslAuthenticate, METADATA, ApiKey.ListOffsets, FETCH,
-        ApiKey.OffsetForLeaderEpoch, FIND_COORDINATOR, ApiKey.JoinGroup, ApiKey.SyncGroup, ApiKey.Heartbeat,
-        ApiKey.LeaveGroup, ApiKey.ConsumerGroupHeartbeat, ApiKey.OffsetCommit, ApiKey.OffsetFetch,
-        ApiKey.DescribeGroups, ApiKey.ConsumerGroupDescribe, ApiKey.DescribeConfigs,
-    }
-)  # fmt: skip
-"""APIs of consumers and of their group tools. By DescribeConfigs, a reader's tools ask whether a topic is tiered."""
-
-SHOWN_VERSIONS = {ApiKey.Produce: (3, 3)}
-"""Versions (oldest, newest) of APIs that ApiVersions responses list although the gateway refuses them.
-
-Produce is listed for librdkafka. If a broker does not list Produce version 3, librdkafka's consumers assume a broker
-older than Kafka 0.11, and send Fetch requests that no current broker understands.
+By DescribeConfigs, a reader's tools ask whether a topic is tiered.
 """
 
+_SHOWN_VERSIONS = {**READER_VERSIONS, ApiKey.Produce: (3, 3)}
+"""Versions that ApiVersions responses list. Produce is listed for librdkafka, although the gateway refuses it.
 
-_WITHOUT_ADDRESSES = {FETCH: 15}
-_OLDEST_SERVED = {SASL_HANDSHAKE: 1}
-"""Oldest version that is passed on, by API. After SaslHandshake version 0, a login has no Kafka request headers."""
-NEWEST_VERSIONS = {
-    **_WITHOUT_ADDRESSES,
-    API_VERSIONS: 4,
-    **{api_key: versions[-1] for api_key, versions in broker_addresses.VERSIONS.items()},
-}
-"""Newest version that clients are offered, by API.
-
-It has the APIs whose messages the gateway reads, and APIs whose newer versions name brokers' addresses.
+If a broker does not list Produce version 3, librdkafka's consumers assume a broker older than Kafka 0.11, and send
+Fetch requests that no current broker understands.
 """
 
 _UNSUPPORTED_VERSION = 35
@@ -65,13 +57,13 @@ _FEATURE_VERSIONS = Struct(">hh")
 _FEATURE_MIN_BYTES = 1 + _FEATURE_VERSIONS.size + len(NO_TAGS)
 
 
-def is_rewritten(api_key: int, api_version: int) -> bool:
-    """Return whether the response to a request of this API and version must be rewritten by `rewrite_response`."""
-    return api_key == API_VERSIONS or api_version in broker_addresses.VERSIONS.get(api_key, ())
+def is_rewritten(api_key: int) -> bool:
+    """Return whether the response to a request of this API must be rewritten by `rewrite_response`."""
+    return api_key == API_VERSIONS or api_key in broker_addresses.VERSIONS
 
 
 def check_version(api_key: int, api_version: int) -> None:
-    """Check that the gateway passes on this API and version. ApiVersions requests of any version pass.
+    """Check that the gateway passes on this API and version. ApiVersions requests of newer versions pass, too.
 
     The gateway does not pass on:
 
@@ -83,14 +75,15 @@ def check_version(api_key: int, api_version: int) -> None:
     Raises:
         FrameError: the API or its version is not passed on.
     """
-    if api_key not in READER_APIS:
+    if api_key not in READER_VERSIONS:
         raise FrameError(
             f"{api_name(api_key)} requests are refused: the gateway passes on what readers send. "
             "Clients that write or administer connect to the brokers"
         )
-    if api_version > NEWEST_VERSIONS.get(api_key, api_version) and not is_too_new(api_key, api_version):
+    oldest, newest = READER_VERSIONS[api_key]
+    if api_version > newest and not is_too_new(api_key, api_version):
         raise FrameError(f"{api_name(api_key)} was not offered in version {api_version}")
-    if api_version < (oldest := _OLDEST_SERVED.get(api_key, api_version)):
+    if api_version < oldest:
         raise FrameError(f"{api_name(api_key)} in version {api_version}: it is served from version {oldest} on")
 
 
@@ -99,14 +92,7 @@ def is_too_new(api_key: int, api_version: int) -> bool:
 
     The response to such a request names the known versions.
     """
-    return api_key == API_VERSIONS and api_version > NEWEST_VERSIONS[API_VERSIONS]
-
-
-def oldest_api_versions(correlation_id: int, client_id: str | None) -> bytes:
-    """Return an encoded ApiVersions request of version 0, which every broker understands."""
-    request = ApiVersionsRequest(version=0)
-    request.with_header(correlation_id, client_id)
-    return bytes(request.encode(version=0, header=True))
+    return api_key == API_VERSIONS and api_version > READER_VERSIONS[API_VERSIONS][1]
 
 
 def rewrite_response(
@@ -166,15 +152,11 @@ def _limited(body: bytes, version: int, feature_version: int, error_code: int) -
 
 
 def _offered(apis: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    limited = []
-    for key, oldest, newest in apis:
-        if key in READER_APIS:
-            min_version, max_version = _OLDEST_SERVED.get(key, 0), NEWEST_VERSIONS.get(key, newest)
-        elif key in SHOWN_VERSIONS:
-            min_version, max_version = SHOWN_VERSIONS[key]
-        else:
-            continue
-        limited.append((key, max(oldest, min_version), min(newest, max_version)))
+    limited = [
+        (key, max(oldest, _SHOWN_VERSIONS[key][0]), min(newest, _SHOWN_VERSIONS[key][1]))
+        for key, oldest, newest in apis
+        if key in _SHOWN_VERSIONS
+    ]
     return [(key, oldest, newest) for key, oldest, newest in limited if oldest <= newest]
 
 

@@ -90,11 +90,10 @@ class ConnectionState:
         Args:
             content: the first `bytes_needed` bytes of the request, or more.
         """
-        rewritten = api_versions.is_rewritten(head.api_key, head.api_version)
-        forwarded = self._registered(content, head, Handling.REWRITE if rewritten else Handling.PASS)
         if api_versions.is_too_new(head.api_key, head.api_version):
-            return api_versions.oldest_api_versions(self._correlation_id, frames.client_id(content))
-        return forwarded
+            content = frames.oldest_version(content)
+        rewritten = api_versions.is_rewritten(head.api_key)
+        return self._registered(content, head, Handling.REWRITE if rewritten else Handling.PASS)
 
     def authorize(self, request: LocationRequest, fetch: bytes) -> bytes:
         """Register a location request; return the bytes to send to the broker: `fetch` with a new correlation id.

@@ -17,15 +17,13 @@ from dataclasses import dataclass
 
 from tiered_stream.records.flexible_versions import NO_TAGS, Reader
 
-SIZE_BYTES = 4
+SIZE_BYTES = CORRELATION_ID_BYTES = 4
 HEAD_BYTES = 8
 """Size of the fixed beginning of a request's content: API key, API version and correlation id."""
 
-_SIZE = struct.Struct(">i")
+_INT32 = struct.Struct(">i")
 _HEAD = struct.Struct(">hhi")
 _LENGTH = struct.Struct(">h")
-_CORRELATION_ID = struct.Struct(">i")
-CORRELATION_ID_BYTES = _CORRELATION_ID.size
 
 
 class FrameError(Exception):
@@ -43,7 +41,7 @@ class RequestHead:
 
 def frame(content: bytes) -> bytes:
     """Return the frame of `content`: its size as an int32, then the content."""
-    return _SIZE.pack(len(content)) + content
+    return _INT32.pack(len(content)) + content
 
 
 def frame_size(data: bytes, max_size: int) -> int:
@@ -52,8 +50,8 @@ def frame_size(data: bytes, max_size: int) -> int:
     Raises:
         FrameError: the size is above `max_size`, or too small for a correlation id.
     """
-    (size,) = _SIZE.unpack(data)
-    if not _CORRELATION_ID.size <= size <= max_size:
+    (size,) = _INT32.unpack(data)
+    if not CORRELATION_ID_BYTES <= size <= max_size:
         raise FrameError(
             f"a frame of {size} bytes, of {max_size} at most; is the peer's security protocol another one?"
         )
@@ -78,7 +76,7 @@ def request_header(head: RequestHead) -> bytes:
 
 def correlation_id(content: bytes) -> int:
     """Return the correlation id from the first four bytes of a response's content."""
-    return int(_CORRELATION_ID.unpack_from(content)[0])
+    return int(_INT32.unpack_from(content)[0])
 
 
 def with_correlation_id(content: bytes, correlation_id: int) -> bytes:
@@ -88,7 +86,7 @@ def with_correlation_id(content: bytes, correlation_id: int) -> bytes:
 
 def correlation_id_bytes(correlation_id: int) -> bytes:
     """Return a correlation id as the four bytes with which a response's content begins."""
-    return _CORRELATION_ID.pack(correlation_id)
+    return _INT32.pack(correlation_id)
 
 
 def body_of_flexible(content: bytes) -> Reader:
@@ -97,25 +95,27 @@ def body_of_flexible(content: bytes) -> Reader:
     Raises:
         ValueError: the header is cut off.
     """
-    reader = Reader(content, HEAD_BYTES)
-    _nullable_string(reader)
+    reader = _after_client_id(content)
     reader.tags()
     return reader
 
 
-def client_id(content: bytes) -> str | None:
-    """Return the client id of a request, or None if it is null.
+def oldest_version(content: bytes) -> bytes:
+    """Return the request of version 0, without a body, that has the API, correlation id and client id of `content`.
 
     Raises:
         FrameError: the client id is cut off.
     """
     try:
-        value = _nullable_string(Reader(content, HEAD_BYTES))
+        reader = _after_client_id(content)
     except ValueError as error:
         raise FrameError(str(error)) from error
-    return None if value is None else value.decode("utf-8", "replace")
+    head = request_head(content)
+    return _HEAD.pack(head.api_key, 0, head.correlation_id) + content[HEAD_BYTES : reader.position]
 
 
-def _nullable_string(reader: Reader) -> bytes | None:
+def _after_client_id(content: bytes) -> Reader:
+    reader = Reader(content, HEAD_BYTES)
     (length,) = reader.unpack(_LENGTH)
-    return None if length < 0 else reader.take(length, "a text")
+    reader.skip(max(0, length), "a text")
+    return reader

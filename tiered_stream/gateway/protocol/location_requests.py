@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tiered_stream.broker.wire.location_messages import FIRST_VERSION, NO_SESSION, LocationFetchRequest
-from tiered_stream.gateway.protocol.api_versions import FETCH, NEWEST_VERSIONS
+from tiered_stream.gateway.protocol.api_versions import FETCH, READER_VERSIONS
 from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, body_of_flexible
 from tiered_stream.model import STORAGE_FORMAT
 
@@ -19,7 +19,6 @@ MIN_PART_BYTES, MAX_PART_BYTES = 64 << 10, 1 << 31
 
 _LOCATION_REQUESTED_TAG = b"\xe0\x09\x01\x01"  # tag 1248, one byte, true
 _READ_COMMITTED = 1
-_PARTITION_BYTES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,7 @@ class TopicIdPartition:
 class LocationRequest:
     """Decoded Fetch request for segment locations: `head` and `header` from its header, and `message` from its body.
 
+    `size` is the size of the client's request in bytes.
     `ranges` has the start and end offsets (end exclusive) by partition. `committed` is True for read_committed.
     `max_segments` is the maximum number of segments in the response. `part_bytes` is the size of the parts into which
     segments are cut. If it is 0, they are not cut. `requested` has all partitions of the client's request if `ranges`
@@ -43,16 +43,12 @@ class LocationRequest:
     head: RequestHead
     header: bytes = field(repr=False)
     message: LocationFetchRequest = field(repr=False)
+    size: int
     ranges: Mapping[TopicIdPartition, tuple[int, int]]
     committed: bool
     max_segments: int
     part_bytes: int
     requested: Collection[TopicIdPartition] = ()
-
-    @property
-    def size(self) -> int:
-        """Return the approximate size of the request in bytes, from its header and the number of its ranges."""
-        return len(self.header) + _PARTITION_BYTES * len(self.ranges)
 
     def topics(self) -> set[UUID]:
         """Return the ids of the topics whose partitions are in `ranges`."""
@@ -67,7 +63,7 @@ def possibly_asks(head: RequestHead, content: bytes) -> bool:
     """
     return (
         head.api_key == FETCH
-        and FIRST_VERSION <= head.api_version <= NEWEST_VERSIONS[FETCH]
+        and FIRST_VERSION <= head.api_version <= READER_VERSIONS[FETCH][1]
         and _LOCATION_REQUESTED_TAG in content
     )
 
@@ -104,6 +100,7 @@ def location_request(head: RequestHead, content: bytes) -> LocationRequest | Non
         head,
         header,
         message,
+        len(content),
         ranges,
         committed=message.isolation_level == _READ_COMMITTED,
         max_segments=max(1, message.max_remote_log_segments),

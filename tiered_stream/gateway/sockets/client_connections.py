@@ -30,7 +30,7 @@ class ClientConnections:
         self._settings = services.settings
         self._services = services
         self._metrics = services.metrics
-        self._relays: dict[asyncio.Task[str], Relay | None] = {}
+        self._tasks: set[asyncio.Task[str]] = set()
         self._by_ip: Counter[str] = Counter()
 
     def accept(self, connect: Connect, connection: socket.socket, client: str) -> None:
@@ -42,16 +42,16 @@ class ClientConnections:
         """
         self._metrics.accepted.inc()
         settings = self._settings
-        if len(self._relays) >= settings.max_connections:
+        if len(self._tasks) >= settings.max_connections:
             self._refuse(connection, client, f"gateway.max.connections is {settings.max_connections}")
         elif self._by_ip[client] >= settings.max_connections_per_ip:
             self._refuse(connection, client, f"gateway.max.connections.per.ip is {settings.max_connections_per_ip}")
         else:
             self._by_ip[client] += 1
             task = asyncio.create_task(self._serve(connect, connection, client))
-            self._relays[task] = None
+            self._tasks.add(task)
             task.add_done_callback(partial(self._ended, connection, client))
-            self._metrics.connections.set(len(self._relays))
+            self._metrics.connections.set(len(self._tasks))
 
     def _refuse(self, connection: socket.socket, client: str, reason: str) -> None:
         log.warning("a connection from %s is refused: %s", client, reason)
@@ -60,14 +60,12 @@ class ClientConnections:
 
     async def close(self) -> None:
         """Wait at most `shutdown_seconds` for outstanding responses, then close all connections."""
-        for relay in self._relays.values():
-            if relay is not None:
-                relay.drain()
-        if self._relays:
-            await asyncio.wait(self._relays, timeout=self._settings.shutdown_seconds)
-        for task in list(self._relays):
+        self._services.draining.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._settings.shutdown_seconds)
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._relays, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, connect: Connect, connection: socket.socket, client: str) -> str:
         """Serve one connection until it ends; return the reason for its end, as the label of the metric `closed`."""
@@ -78,7 +76,7 @@ class ClientConnections:
             streams[0].transport.pause_reading()  # until the broker is connected
             streams.append(await connect())
             streams[0].transport.resume_reading()
-            await self._relay(*streams).run()
+            await Relay(streams[0], streams[1], self._services).run()
             return "shutdown"
         except Exception as error:  # noqa: BLE001 - an unexpected error, too, ends only this connection
             clear_traceback_frames(error)
@@ -90,19 +88,13 @@ class ClientConnections:
                 streams[0].transport.abort()
             await asyncio.gather(*(stream.close() for stream in streams))
 
-    def _relay(self, client: Streams, broker: Streams) -> Relay:
-        task = asyncio.current_task()
-        assert task is not None
-        relay = self._relays[task] = Relay(client, broker, self._services)
-        return relay
-
     def _ended(self, connection: socket.socket, client: str, task: asyncio.Task[str]) -> None:
         connection.close()
-        del self._relays[task]
+        self._tasks.remove(task)
         self._by_ip[client] -= 1
         if not self._by_ip[client]:
             del self._by_ip[client]
-        self._metrics.connections.set(len(self._relays))
+        self._metrics.connections.set(len(self._tasks))
         self._metrics.closed.labels("shutdown" if task.cancelled() else task.result()).inc()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from tiered_stream.gateway.gateway_metrics import GatewayMetrics
@@ -39,7 +39,8 @@ class RelayServices:
     """Objects and settings that all connections of a gateway share.
 
     `advertise` maps a broker's address to the gateway's. `listen` opens the missing ports of the brokers that
-    `advertise` was called with. `feature_version` is the version of `LOCATION_FEATURE` that clients are offered.
+    `advertise` was called with. `feature_version` is the version of `LOCATION_FEATURE` that clients are offered. After
+    `draining` is set, each relay ends as soon as no request waits for its response.
     """
 
     settings: GatewaySettings
@@ -49,6 +50,7 @@ class RelayServices:
     locations: LocationWorkers
     memory: FrameMemory
     metrics: GatewayMetrics
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Relay:
@@ -60,7 +62,6 @@ class Relay:
         self._services = services
         self._settings = services.settings
         self._state = ConnectionState(logged_in=not services.settings.login_asked)
-        self._draining = asyncio.Event()
         self._answered = asyncio.Event()
         self._recent_work = RecentWork()
         self._locating_since = 0.0
@@ -71,7 +72,7 @@ class Relay:
         self._evicted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Relay until a connection ends or fails; return without an error only after `drain`.
+        """Relay until a connection ends or fails; return without an error only if the gateway drains.
 
         Raises:
             OSError, EOFError: the client's or the broker's connection ended.
@@ -93,12 +94,8 @@ class Relay:
         for task in done:
             task.result()
 
-    def drain(self) -> None:
-        """Make `run` return as soon as no request waits for its response."""
-        self._draining.set()
-
     async def _drained(self) -> None:
-        await self._draining.wait()
+        await self._services.draining.wait()
         while True:
             await self._wait_until_in_flight(0)
             # Some clients drop a response that arrives together with the end of the connection.

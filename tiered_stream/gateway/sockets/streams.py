@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tiered_stream.gateway.gateway_settings import GatewaySettings
+from tiered_stream.gateway.protocol.broker_addresses import Address
 
 CHUNK_BYTES = 64 << 10
 """Maximum number of bytes that one read takes from a socket."""
@@ -65,7 +66,7 @@ async def accept_streams(connection: socket.socket, tls: ssl.SSLContext | None, 
     return _bounded(reader, protocol, transport, settings)
 
 
-async def connect_streams(host: str, port: int, settings: GatewaySettings) -> Streams:
+async def connect_streams(broker: Address, settings: GatewaySettings) -> Streams:
     """Connect to a broker within `setup_seconds`, TLS handshake included, and return the connection's streams.
 
     Each direction buffers at most `unread_bytes` and one chunk; then the sender waits.
@@ -76,7 +77,7 @@ async def connect_streams(host: str, port: int, settings: GatewaySettings) -> St
     protocol, reader = _protocol(settings)
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(settings.setup_seconds):
-        transport, _ = await loop.create_connection(lambda: protocol, host, port, ssl=settings.broker_tls)
+        transport, _ = await loop.create_connection(lambda: protocol, broker.host, broker.port, ssl=settings.broker_tls)
     return _bounded(reader, protocol, transport, settings)
 
 

@@ -21,7 +21,7 @@ from tests.rigs.fuzz import kafka_messages
 from tests.rigs.fuzz.mutation import below, fixed, number, one, spoiled, uvarint
 from tests.rigs.fuzz.target import Target
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.gateway.protocol.api_versions import check_version, is_rewritten, rewrite_response
+from tiered_stream.gateway.protocol.api_versions import check_version, rewrite_response
 from tiered_stream.gateway.protocol.authorization import AuthorizationResponse, PartitionResponse, authorization_request
 from tiered_stream.gateway.protocol.broker_addresses import Address
 from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
@@ -99,8 +99,7 @@ def rewrite(data: bytes) -> None:
     kind = REWRITTEN[data[0] % len(REWRITTEN)] if data else ApiVersionsResponse
     version = data[1] if len(data) > 1 else 0
     check_version(kind.API_KEY, version)
-    if is_rewritten(kind.API_KEY, version):
-        rewrite_response(kind.API_KEY, version, data[2:], lambda node, _: Address("gateway", 19100 + node % 100), 2)
+    rewrite_response(kind.API_KEY, version, data[2:], lambda node, _: Address("gateway", 19100 + node % 100), 2)
 
 
 def broker_head(random: Random) -> bytes:
