@@ -24,13 +24,12 @@ from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableStorage
 from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.errors import ConfigurationError, StorageError, TieredStreamError
-from tiered_stream.inspection.read_plan import cost_of
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import FetchOptions, Options
 from tiered_stream.options.positions import show_time
 from tiered_stream.plan.offset_lookup import OffsetLookup
-from tiered_stream.plan.read_cost import PartitionCost, broker_read_lines
+from tiered_stream.plan.read_cost import PartitionCost, broker_read_lines, total_costs
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.read.split_reader import read_split
 
@@ -237,7 +236,7 @@ def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int
             for partition in partitions
         }
         splits = splits_for(ranges, options, source.locator, assignment.topic_ids)
-        costs = cost_of(ranges, splits, options, source)
+        costs = total_costs(ranges, splits, options, source)
     following = _next_records(partitions, splits, options)
     lags = tuple(
         PartitionLag(

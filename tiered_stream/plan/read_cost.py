@@ -7,7 +7,7 @@ same GETs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Self
@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiered_stream.locate.log_source import LogSource
-from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, Split, TopicPartition
+from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, PartitionRanges, Split, TopicPartition
 from tiered_stream.options.choices import Prefer
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.tiering_delay import copy_lags
@@ -116,13 +116,17 @@ class PartitionCost:
 
 
 def total_costs(
-    costs: Mapping[TopicPartition, PartitionCost], splits: Iterable[Split], options: Options, source: LogSource
+    ranges: PartitionRanges, splits: Iterable[Split], options: Options, source: LogSource
 ) -> tuple[PartitionCost, ...]:
-    """Add each split's cost to its partition's entry in `costs`, and return the entries sorted by partition.
+    """Return the cost of reading each partition's offset range, sorted by partition.
 
-    In each entry, `skipped` must be the number of all its offsets before the call. If offsets are not tiered yet, and
-    the topic has a copy lag, the lag is added to the `broker_reason`.
+    If offsets are not tiered yet, and the topic has a copy lag, the lag is added to the `broker_reason`.
+
+    Args:
+        splits: all splits of the ranges.
+        source: log source that has located the splits.
     """
+    costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in ranges.items()}
     segments: set[UUID] = set()
     for split in splits:
         costs[split.topic_partition].add(split, options, source, segments)

@@ -29,7 +29,7 @@ from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.model import PartitionOffsets, Split
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.settings_files import without
-from tiered_stream.plan.read_cost import PartitionCost, Prices, ReadCost, render_cost, total_costs
+from tiered_stream.plan.read_cost import Prices, ReadCost, render_cost, total_costs
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
 from tiered_stream.replay.limit_to_landed import limit_to_landed
@@ -81,8 +81,7 @@ def estimate(
     """
     options = parse_options(ingest.source_options(settings), streaming=True)
     with closing(open_log_source(options, warns=False)) as source:  # the look-up of the offsets has warned
-        costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in plan.ranges.items()}
-        partitions = total_costs(costs, _splits(options, source), options, source)
+        partitions = total_costs(plan.ranges, _splits(options, source), options, source)
     return Estimate(
         plan=plan, partitions=partitions, tasks=tasks, max_bytes_per_second=max_bytes_per_second, prices=prices
     )
