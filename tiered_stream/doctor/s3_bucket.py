@@ -1,4 +1,7 @@
-"""Requests to a bucket in S3: a listing (endpoint, credentials, clock, region, authorization), and trial writes."""
+"""Requests to a bucket in S3: a listing (endpoint, credentials, clock, region, authorization), and trial writes.
+
+S3 refuses signatures of another time, so this machine's clock is compared with the service's clock.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from botocore import exceptions as aws
 from botocore.config import Config
 
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.doctor.finding import FaultError, Result
+from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
 from tiered_stream.errors import ConfigurationError, StorageAccessError
 from tiered_stream.options.parsing import S3Access
 from tiered_stream.process.logs import muted
@@ -25,6 +28,9 @@ _REFUSED_CONDITION = (409, 412)
 _CONNECT_SECONDS, _READ_SECONDS = 10, 30
 _CREDENTIALS_MS = 20_000
 """Time limit of a request for credentials, in milliseconds."""
+_SECONDS_TO_WARN_AT = 60
+_REFUSED_BY_S3 = 15 * 60
+"""Clock difference in seconds above which S3 refuses a signature. Other services allow more or less."""
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
 _UNKNOWN_KEY = "correct the access key id ({option}aws.access.key.id): the service does not know it"
 _CREDENTIAL_FIXES = {
@@ -66,7 +72,6 @@ class BucketResponse:
     """Response of the storage service to the request that lists one key.
 
     `code` is S3's error code, and empty on success. `request_region` is the region for which the request was signed.
-    `keys` has the listed key, or is empty if no key was listed.
     """
 
     endpoint: str
@@ -77,7 +82,6 @@ class BucketResponse:
     """Region of the bucket; None if the service does not report it."""
     seconds_ahead: float | None
     """Seconds by which this machine's clock is ahead of the service's; None if the service does not send its time."""
-    keys: tuple[str, ...] = ()
 
 
 def _config() -> Config:
@@ -149,7 +153,6 @@ def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
         client.meta.region_name,
         head.get("x-amz-bucket-region") or answer.get("Error", {}).get("Region"),
         _seconds_ahead(head.get("date")),
-        tuple(entry["Key"] for entry in answer.get("Contents", ())),
     )
     return Result(listing, f"{endpoint} responds")
 
@@ -159,6 +162,33 @@ def _seconds_ahead(date: str | None) -> float | None:
         return time.time() - parsedate_to_datetime(date).timestamp() if date else None
     except ValueError:
         return None
+
+
+def check_clock(answer: BucketResponse) -> Result[bool]:
+    """Check that this machine's clock differs from the storage service's clock by at most 60 s.
+
+    If the clocks differ by more than 60 s, the result is a warning. Its value is always True, because no other check
+    needs it.
+
+    Args:
+        answer: response of the storage service.
+
+    Raises:
+        FaultError: the service refuses requests because the clocks differ.
+        NotNeededError: the response does not have the service's time.
+    """
+    if answer.seconds_ahead is None:
+        raise NotNeededError("the service does not send its time, and Kafka's protocol has none")
+    seconds = round(abs(answer.seconds_ahead))
+    difference = (
+        f"this machine is {seconds} s {'ahead of' if answer.seconds_ahead > 0 else 'behind'} the storage's clock"
+    )
+    fix = "set this machine's clock (chrony, ntpd), or the clock of the storage service"
+    if answer.code == "RequestTimeTooSkewed" or (answer.status == 403 and seconds > _REFUSED_BY_S3):
+        raise FaultError(f"{difference}: requests are refused ({answer.status} {answer.code})", fix)
+    if seconds > _SECONDS_TO_WARN_AT:
+        return Result(True, f"{difference}; S3 refuses requests from {_REFUSED_BY_S3} s on (RequestTimeTooSkewed)", fix)
+    return Result(True, f"within {_SECONDS_TO_WARN_AT} s of the storage's clock")
 
 
 def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
