@@ -73,7 +73,7 @@ def test_stores_of_java_are_handed_over_as_text(store: str, key_password: str) -
     [
         ({"enable.idempotence": "true"}, r"target.kafka.enable.idempotence must not be set: it is always on"),
         ({"transactional.id": "x"}, r"set target.transactional=true"),
-        ({"linger": "1"}, r"target.kafka.linger is not known.*did you mean target.kafka.linger.ms\?"),
+        ({"linger": "1"}, r"target.kafka.linger is not known.*nearest known one is target.kafka.linger.ms$"),
         ({"queue.buffering.max.ms": "1"}, r"target.kafka.queue.buffering.max.ms is not known"),
         ({"buffer.memory": "lots"}, r"the target's kafka.buffer.memory = 'lots': must be a whole number"),
         ({"security.protocol": "SASL_SSL"}, r"the target's kafka.sasl.mechanism = 'GSSAPI' cannot be used to write"),

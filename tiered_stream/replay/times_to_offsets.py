@@ -27,7 +27,7 @@ from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, TopicPartition, listed
 from tiered_stream.options.choices import LocatorName
-from tiered_stream.options.parsing import Options, Subscription, parse_options
+from tiered_stream.options.parsing import Options, Subscription, parse_options, parse_subscription
 from tiered_stream.options.positions import TimeRange, show_time
 from tiered_stream.options.settings_files import POSITIONS, SUBSCRIPTION, without
 from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids
@@ -59,16 +59,11 @@ def subscription(options: Mapping[str, str]) -> tuple[str, str]:
     """Return name and value of the option that names the topics.
 
     Raises:
-        ConfigurationError: there is no such option, or more than one.
+        ConfigurationError: there is no such option, or more than one, or it is malformed.
     """
+    parse_subscription(options)
     values = {name.lower(): value for name, value in options.items()}
-    named = [(name, values[name.lower()]) for name in SUBSCRIPTION if name.lower() in values]
-    if len(named) != 1:
-        names = ", ".join(SUBSCRIPTION)
-        raise ConfigurationError(
-            f"set exactly one of the options {names}, which name the topics to replay; {len(named)} are set"
-        )
-    return named[0]
+    return next((name, values[name.lower()]) for name in SUBSCRIPTION if name.lower() in values)
 
 
 def resolve(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from importlib.util import find_spec
 from itertools import groupby
 from typing import Any
 
@@ -21,6 +20,7 @@ from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 from tiered_stream.delta.checkpoint.query_run import limited, started_without_idle_limit
 from tiered_stream.delta.write.data_files import totals
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.extras import check_installed
 from tiered_stream.observe.read_metrics import OBSERVATION, ReadMetrics, send
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.parsing import Options, parse_options
@@ -47,10 +47,7 @@ class TopicTarget(Target):
     KIND = "topic"
 
     def __post_init__(self) -> None:
-        if find_spec("confluent_kafka") is None:
-            raise ConfigurationError(
-                "a replay into a topic needs the package confluent-kafka: pip install 'tiered-stream[kafka-sink]'"
-            )
+        check_installed("confluent_kafka", "a replay into a topic")
 
     def default_checkpoint(self, name: str) -> str | None:
         raise ConfigurationError(
