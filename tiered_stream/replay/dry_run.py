@@ -90,7 +90,7 @@ def estimate(
 def _splits(options: Options, source: LogSource) -> Iterator[Split]:
     """Yield the splits of all micro-batches of the replay."""
     planner = StreamPlanner(options, source.offset_reader, source.locator)
-    planner.prepare_for_available_now()
+    planner.available_now = True
     start: PartitionOffsets = planner.initial()
     while (end := planner.next_end(start, limited=True)) != start:
         yield from splits_for(planner.ranges(start, end), options, source.locator, planner.topic_ids)
