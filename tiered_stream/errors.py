@@ -145,8 +145,6 @@ class StorageAccessError(StorageError):
     """
 
     fallback_reason = "refused"
-    permission = ""
-    """Permission that the service names as missing, with its resource: `kms:Decrypt on arn:…`; empty: it names none."""
 
 
 class StorageFormatError(StorageError):

@@ -55,15 +55,8 @@ _METADATA_TOPIC_FIXES: Fixes = {
     "cluster is gone, read its bucket with remote.log.locator=archive",
     errors.BrokerAuthorizationError: "grant READ on the topic __remote_log_metadata, or read through a gateway",
 }
-_LOCATOR_FIXES: Fixes = {
-    errors.BrokerAuthorizationError: "grant the permission that the message names, or read without tiered storage by "
-    "remote.log.locator=none"
-}
 _ARCHIVE_FIXES: Fixes = {
     errors.UnknownTopicError: "correct subscribe, remote.storage.uri or rsm.config.key.prefix",
-    errors.StorageAccessError: "grant s3:GetObject and s3:ListBucket on the bucket; if the message names a key pair, "
-    "set its private key in rsm.config.encryption.key.pairs.*",
-    errors.StorageError: "correct remote.storage.*, or see what the checks of the bucket say",
 }
 _RESTORE = "restore objects that are missing (from the bucket's versions); name key prefixes that are not read"
 
@@ -92,7 +85,7 @@ def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
     check("READ on the topics", _check_read, job, topics, advertised, fixes=asking)
     feature = check("KIP-1248", lambda job, _: _check_feature(job.options), job, login)
     check("metadata topic", _check_metadata_topic, job, feature, advertised, fixes=_METADATA_TOPIC_FIXES)
-    source = check("locator", lambda job, _: _choose_locator(job.options), job, advertised, fixes=_LOCATOR_FIXES)
+    source = check("locator", lambda job, _: _choose_locator(job.options), job, advertised)
     ranges = check("offsets", _check_offsets, job, topics, advertised, fixes=asking)
     return Cluster(source, ranges)
 

@@ -17,7 +17,6 @@ from botocore.config import Config
 
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
-from tiered_stream.errors import ConfigurationError, StorageAccessError
 from tiered_stream.options.parsing import S3Access
 from tiered_stream.process.logs import muted
 from tiered_stream.storage.cloud_endpoints import StoreUse
@@ -41,9 +40,6 @@ _CREDENTIAL_FIXES = {
     "InvalidToken": "correct the session token ({option}aws.session.token), or leave it out",
 }
 """Advice by S3's error code; `{option}` stands for the prefix of the settings' names."""
-_NO_CREDENTIALS = (
-    aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError, aws.TokenRetrievalError,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +98,13 @@ def check_credentials(bucket: Bucket) -> Result[bool]:
     always True, because no other check needs it.
 
     Raises:
-        FaultError: there are no credentials.
+        StorageAccessError: there are no credentials.
+        ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
     """
     if bucket.access.anonymous:
         return Result(True, "none: requests are not signed, as configured")
-    fix = f"set {bucket.use.prefix}aws.access.key.id and .secret.access.key, or give this machine a role or a profile"
-    try:
-        session = bucket.session()
-        session.credentials()
-    except (StorageAccessError, ConfigurationError) as error:
-        raise FaultError(str(error), fix) from None
+    session = bucket.session()
+    session.credentials()
     given = bucket.access.access_key_id is not None
     return Result(True, "in the settings" if given else f"from AWS's chain, provider {session.provider}")
 
@@ -120,14 +113,11 @@ def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
     """List at most one key of the bucket, and return the service's response, which may be an error response.
 
     Raises:
-        FaultError: the service does not respond, or no request can be made with these settings and credentials.
+        FaultError: the service does not respond.
+        StorageAccessError, ConfigurationError: no request can be made with these settings and credentials.
     """
-    option = bucket.use.prefix
     with muted(*LOGGERS_WITH_SECRETS):
-        try:
-            client = bucket.session().client(_config())
-        except (ConfigurationError, StorageAccessError) as error:
-            raise FaultError(str(error), f"correct {option}s3.*") from None
+        client = bucket.session().client(_config())
         endpoint = client.meta.endpoint_url
         with closing(client):
             try:
@@ -135,15 +125,13 @@ def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
                 code = ""
             except aws.ClientError as error:
                 answer, code = error.response, error.response["Error"].get("Code", "")
-            except _NO_CREDENTIALS:
-                raise FaultError("there are no credentials", "see what the check of the credentials says") from None
             except aws.SSLError as error:
                 fix = (
                     "trust the authority that issued the service's certificate (AWS_CA_BUNDLE), or correct the endpoint"
                 )
                 raise FaultError(f"{endpoint}: TLS failed: {error}", fix) from None
             except (aws.BotoCoreError, OSError) as error:
-                fix = f"correct {option}s3.endpoint.url, start the server there, or open the network path to it"
+                fix = f"correct {bucket.use.prefix}s3.endpoint.url, start the server, or open the network path to it"
                 raise FaultError(f"{endpoint} does not respond: {type(error).__name__}", fix) from None
         head = {name.lower(): value for name, value in answer["ResponseMetadata"]["HTTPHeaders"].items()}
     listing = BucketResponse(

@@ -46,11 +46,7 @@ def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> N
     check = examination.check
     fetcher = check("storage settings", _open_fetcher, job)
     listable = _check_bucket(examination, job, fetcher)
-    fixes = {
-        errors.BrokerError: "see what the checks of the brokers say",
-        errors.StorageError: "see what the checks of the bucket say",
-    }
-    located = check("tiered segments", _locate, cluster.source, cluster.ranges, fixes=fixes)
+    located = check("tiered segments", _locate, cluster.source, cluster.ranges)
     check("segment objects", fetch_segments, job, fetcher, listable, located)
     check("signed locations", _follow_signed, job, located)
 
@@ -65,9 +61,9 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
     parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
     if options is not None and parts.scheme not in ("", "file", *endpoints.S3_SCHEMES):
         # Imported late, because importing obstore takes long and a folder does not need it.
-        from tiered_stream.doctor.cloud_bucket import FIXES, list_container
+        from tiered_stream.doctor.cloud_bucket import list_container
 
-        return examination.check("bucket", lambda _: list_container(options.storage), fetcher, fixes=FIXES)
+        return examination.check("bucket", lambda _: list_container(options.storage), fetcher)
     if options is None or parts.scheme not in endpoints.S3_SCHEMES:
         return Known("storage settings", True if fetcher.value else None)
     # Imported late, because importing boto3 takes long and a folder does not need it.
@@ -189,8 +185,10 @@ def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:
     return [segments[at * (len(segments) - 1) // max(1, count - 1)] for at in range(count)]
 
 
-def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listable: bool) -> FaultError:
-    """Return the error, with advice, for a sample in which segments could not be fetched.
+def _fault(
+    storage: StorageOptions, failures: Failures, fetched: int, *, listable: bool
+) -> FaultError | errors.TieredStreamError:
+    """Return the error for a sample in which segments could not be fetched, with advice unless its message has it.
 
     Args:
         failures: segments of the sample that could not be fetched, with their errors.
@@ -202,11 +200,8 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
         for kind in (errors.StorageObjectNotFoundError, errors.StorageAccessError)
     )
     first = next(iter(failures.values()))
-    if isinstance(first, errors.ConfigurationError):
-        return FaultError(str(first), "install the package, or correct the setting, that the message names")
-    if isinstance(first, errors.StorageBucketNotFoundError):
-        place = endpoints.segments_use(storage).place
-        return FaultError(str(first), f"correct the {place}, or create the bucket, or make the folder readable here")
+    if isinstance(first, (errors.ConfigurationError, errors.StorageBucketNotFoundError)):
+        return first
     if misplaced := _misplaced(storage, missing, failures, fetched):
         return misplaced
     if missing or (refused and fetched and not listable):
@@ -216,18 +211,8 @@ def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listabl
             f"{failures[unfetched[0]]}{others}, while {fetched} other segments can be read",
             "restore the object (from the bucket's versions), and find out what deletes there: a lifecycle rule?",
         )
-    if refused and "encryption.key.pairs" in str(first):
-        return FaultError(str(first), "name the private key of that key pair: rsm.config.encryption.key.pairs.*")
-    if isinstance(first, errors.StorageAccessError) and first.permission:
-        return FaultError(str(first), f"grant {first.permission}")
     if refused:
-        bucket, _ = endpoints.bucket_and_path(storage.uri or "")
-        grant_list = (
-            ""
-            if listable
-            else ", and s3:ListBucket on the bucket, so that a missing object differs from a refused object"
-        )
-        return FaultError(str(first), f"grant s3:GetObject on arn:aws:s3:::{bucket}/*{grant_list}")
+        return failures[refused[0]]
     fix = "check remote.storage.layout and rsm.config.* against the brokers' own; if they agree, the object was changed"
     return FaultError(str(first), fix)
 
