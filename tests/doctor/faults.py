@@ -184,15 +184,16 @@ FAULTS: dict[str, Fault] = {
         also="locator",
     ),
     "a wrong bucket": Fault(
-        _settings(remote_storage_uri="s3://no-such-bucket"), "bucket", "no-such-bucket", "correct the bucket's name"
+        _settings(remote_storage_uri="s3://no-such-bucket"), "bucket",
+        "no-such-bucket (option remote.storage.uri) does not exist", "as the message says",
     ),
     "a wrong secret key": Fault(
         lambda _site, _: Planted({"remote.storage.aws.secret.access.key": "hunter2"}), "bucket",
-        "SignatureDoesNotMatch", "correct the secret access key",
+        "SignatureDoesNotMatch; correct remote.storage.aws.secret.access.key", "as the message says",
     ),
     "an unknown access key": Fault(
-        lambda _site, _: Planted({"remote.storage.aws.access.key.id": "nobody"}), "bucket", "403",
-        "access key id",
+        lambda _site, _: Planted({"remote.storage.aws.access.key.id": "nobody"}), "bucket",
+        "correct remote.storage.aws.access.key.id", "as the message says",
     ),
     "an S3 endpoint that is down": Fault(_no_endpoint, "storage endpoint", "does not respond", "s3.endpoint.url"),
     "a wrong prefix": Fault(
@@ -207,9 +208,11 @@ FAULTS: dict[str, Fault] = {
         _settings(subscribe=HOLED), "segment objects", "1 other segments can be read", "restore the object"
     ),
     "a table with other columns": Fault(_other_columns, "table ", "has no column", "ALTER TABLE"),
-    "no bucket for the table": Fault(_no_bucket, "store of the table", "no-such-lake", "create the bucket"),
+    "no bucket for the table": Fault(
+        _no_bucket, "store of the table", "correct its name, or create the bucket", "as the message says"
+    ),
     "a wrong secret for the table's bucket": Fault(
-        _wrong_lake_secret, "store of the table", "SignatureDoesNotMatch", "correct the secret access key"
+        _wrong_lake_secret, "store of the table", "SignatureDoesNotMatch; correct ", "as the message says"
     ),
     "no hadoop-aws": Fault(
         lambda site, _: Planted(S3A_TABLE, site.lake_conf()), "hadoop-aws", "neither in",

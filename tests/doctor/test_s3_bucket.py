@@ -19,10 +19,11 @@ from tiered_stream.doctor.s3_bucket import (
     list_one_key,
     write_object,
 )
+from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.cloud_endpoints import SEGMENTS
 
-BUCKET = Bucket("tier", "prefix", StorageOptions(), SEGMENTS)
+BUCKET = Bucket("tier", "prefix", StorageOptions(access_key_id="id", secret_access_key="secret"), SEGMENTS)
 
 
 def answer(status: int = 200, code: str = "", region: str | None = None, ahead: float | None = 0.0) -> BucketResponse:
@@ -34,16 +35,30 @@ def answer(status: int = 200, code: str = "", region: str | None = None, ahead: 
     [
         (answer(400, "AuthorizationHeaderMalformed", "eu-west-1"), "set remote.storage.s3.region=eu-west-1"),
         (answer(301, "PermanentRedirect"), "set remote.storage.s3.region=the region of the bucket"),
-        (answer(404, "NoSuchBucket"), "correct the bucket's name (option remote.storage.uri)"),
-        (answer(404, "XAdminUserNotFound"), "correct the access key id"),
-        (answer(400, "ExpiredToken"), "get new temporary credentials"),
-        (answer(503, "SlowDown"), "see the service's own log"),
     ],
 )
-def test_a_bucket_that_cannot_be_used_is_a_fault_with_its_mend(given: BucketResponse, mend: str) -> None:
+def test_another_region_is_a_fault_with_its_mend(given: BucketResponse, mend: str) -> None:
     with pytest.raises(FaultError) as raised:
         check_listing(BUCKET, given)
     assert mend in raised.value.fix
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "says"),
+    [
+        (answer(404, "NoSuchBucket"), StorageBucketNotFoundError, r"\(option remote\.storage\.uri\).*correct its name"),
+        (answer(404, "XAdminUserNotFound"), StorageAccessError, "correct remote.storage.aws.access.key.id;"),
+        (answer(403, "SignatureDoesNotMatch"), StorageAccessError, "correct remote.storage.aws.secret.access.key;"),
+        (answer(400, "ExpiredToken"), StorageAccessError, "ExpiredToken; check remote.storage.aws"),
+        (answer(403, "ExpiredToken"), StorageAccessError, "ExpiredToken; check remote.storage.aws"),
+        (answer(503, "SlowDown"), StorageError, "503 SlowDown"),
+    ],
+)
+def test_a_bucket_that_cannot_be_used_is_the_error_of_its_store(
+    given: BucketResponse, kind: type[StorageError], says: str
+) -> None:
+    with pytest.raises(kind, match=says):
+        check_listing(BUCKET, given)
 
 
 def test_a_bucket_that_may_not_be_listed_is_a_warning() -> None:

@@ -17,29 +17,21 @@ from botocore.config import Config
 
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
-from tiered_stream.options.parsing import S3Access
+from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.process.logs import muted
+from tiered_stream.storage.attempts import AttemptError, FailureKind
 from tiered_stream.storage.cloud_endpoints import StoreUse
+from tiered_stream.storage.s3 import WRONG_KEYS, S3Bucket
 from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, S3Session, table_session
 
 _REFUSED_CONDITION = (409, 412)
 """HTTP statuses of a put that `If-None-Match: *` forbids."""
 _CONNECT_SECONDS, _READ_SECONDS = 10, 30
-_CREDENTIALS_MS = 20_000
-"""Time limit of a request for credentials, in milliseconds."""
 _SECONDS_TO_WARN_AT = 60
 _REFUSED_BY_S3 = 15 * 60
 """Clock difference in seconds above which S3 refuses a signature. Other services allow more or less."""
+_REFUSED_KEYS = (*WRONG_KEYS, "ExpiredToken", "InvalidToken")
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
-_UNKNOWN_KEY = "correct the access key id ({option}aws.access.key.id): the service does not know it"
-_CREDENTIAL_FIXES = {
-    "InvalidAccessKeyId": _UNKNOWN_KEY,
-    "XAdminUserNotFound": _UNKNOWN_KEY,  # versitygw's code
-    "SignatureDoesNotMatch": "correct the secret access key ({option}aws.secret.access.key)",
-    "ExpiredToken": "get new temporary credentials: these have expired",
-    "InvalidToken": "correct the session token ({option}aws.session.token), or leave it out",
-}
-"""Advice by S3's error code; `{option}` stands for the prefix of the settings' names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +43,7 @@ class Bucket:
 
     name: str
     prefix: str
-    access: S3Access
+    access: StorageOptions
     use: StoreUse
 
     def session(self) -> S3Session:
@@ -60,7 +52,7 @@ class Bucket:
         Raises:
             ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
         """
-        return S3Session(self.access, self.name, self.use, _CREDENTIALS_MS)
+        return S3Session(self.access, self.name, self.use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +178,8 @@ def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
     listed, but the service reports another region than the region for which the request was signed.
 
     Raises:
-        FaultError: the bucket does not exist, the service refuses the region or the credentials, or the response has
-            another error.
+        FaultError: the service refuses the region.
+        StorageError: the bucket does not exist, the service refuses the credentials, or the response has another error.
     """
     status, where = f"{answer.status} {answer.code}".strip(), f"the bucket {bucket.name} at {answer.endpoint}"
     region = answer.region or "another region"
@@ -199,16 +191,12 @@ def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
         if answer.region and answer.region != answer.request_region:
             return Result(True, elsewhere, fix)
         return Result(True, f"{where} exists and can be listed")
-    if answer.code in _CREDENTIAL_FIXES:
-        fix = _CREDENTIAL_FIXES[answer.code].format(option=bucket.use.prefix)
-        raise FaultError(f"{where} refuses the credentials ({status})", fix)
-    if answer.status == 404:
-        fix = f"correct the bucket's name ({bucket.use.place}), or create the bucket"
-        raise FaultError(f"{where} does not exist ({status})", fix)
-    if answer.status == 403:
+    if answer.status == 403 and answer.code not in _REFUSED_KEYS:
         fix = f"grant s3:ListBucket on arn:aws:s3:::{bucket.name}: without it S3 gives 403 for a missing object, too"
         return Result(False, f"no access to list {where} ({status})", fix)
-    raise FaultError(f"{where} responds with {status}", "see the service's own log or status page")
+    failure = AttemptError(FailureKind.STATUS, answer.status, answer.code)
+    service = S3Bucket(bucket.access, bucket.name, bucket.use)
+    raise service.refused(failure, service.uri, listing=True)
 
 
 def write_object(files: TableSpec, name: str) -> bool:

@@ -168,7 +168,7 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> Result[ingest.TableSpec]:
     if parts.scheme != "s3":
         return cloud_bucket.list_folder(replace(files, uri=uri, storage=storage))
     name = storage.s3_access_point or parts.netloc
-    bucket = s3_bucket.Bucket(name, parts.path.strip("/"), storage, _USE)
+    bucket = s3_bucket.Bucket(name, parts.path.strip("/"), storage.at(uri), _USE)
     s3_bucket.check_credentials(bucket)
     result = s3_bucket.check_listing(bucket, s3_bucket.list_one_key(bucket).value)
     return Result(replace(files, uri=uri, storage=storage), result.description, result.fix)
