@@ -27,6 +27,11 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
+def some_of(texts: Sequence[str], most: int = 5) -> str:
+    """Return the first `most` texts, separated by commas, and the number of texts that are left out."""
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
+
+
 class TieredStreamError(Exception):
     """Root of every error that this package raises on purpose. Its message is `printable`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +31,7 @@ from tiered_stream.doctor.finding import (
     Result,
     collected_warnings,
 )
+from tiered_stream.errors import some_of
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.locate.metadata_topic.metadata_log import check_readable
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
@@ -40,7 +41,7 @@ from tiered_stream.options.offset_ranges import ranges_between
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.types import host_and_port
 from tiered_stream.plan.offset_lookup import assigned
-from tiered_stream.plan.tiering_delay import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
+from tiered_stream.plan.tiering_delay import COPY_LAG_CONFIGS, LAG_MS, copy_lag
 
 _OPEN_THE_WAY = "open the network path: security group, firewall or route"
 _SPEAK_TLS = "check that the address speaks TLS (for brokers: kafka.security.protocol), and which versions"
@@ -259,13 +260,7 @@ def _check_topics(options: Options) -> Result[dict[str, TopicMetadata]]:
     leaderless = partitions - set(_with_leader(topics))
     if leaderless:
         return Result(topics, f"no leader: {listed(leaderless)}", "restart the brokers that have these partitions")
-    return Result(topics, f"{_list_some(topics)}; all partitions have a leader: {len(partitions):,}")
-
-
-def _list_some(names: Iterable[str]) -> str:
-    """Return a text with the first five names in alphabetical order, and the number of the names that are left out."""
-    names = sorted(names)
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return Result(topics, f"{some_of(sorted(topics))}; all partitions have a leader: {len(partitions):,}")
 
 
 def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool]:
@@ -280,15 +275,18 @@ def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool
         return _diskless_result(diskless, topic_settings)
     not_tiered = [topic for topic, configs in topic_settings.items() if configs.get(_TIERED, "false") != "true"]
     if not_tiered:
-        description = f"not tiered, so the brokers send every record: {_list_some(not_tiered)}"
+        description = f"not tiered, so the brokers send every record: {some_of(sorted(not_tiered))}"
         return Result(True, description, _set_config(job.options, f"{_TIERED}=true"))
     if len(topic_settings) < len(topics):
         raise NotNeededError(
-            f"unknown for {_list_some(topics.keys() - topic_settings)}: the user lacks DESCRIBE_CONFIGS, "
+            f"unknown for {some_of(sorted(topics.keys() - topic_settings))}: the user lacks DESCRIBE_CONFIGS, "
             "which no job needs"
         )
     lags = {topic: lag for topic, configs in topic_settings.items() if (lag := copy_lag(configs)) is not None}
-    return _lags_result(lags, job.options)
+    delays = some_of(sorted(f"{topic}: {lag}" for topic, lag in lags.items()))
+    description = f"{_TIERED}=true" + (f"; {delays}" if delays else "")
+    waits = any(lag.is_unbounded for lag in lags.values())
+    return Result(True, description, _set_config(job.options, f"{LAG_MS}=0") if waits else "")
 
 
 def _diskless_result(topics: Collection[str], topic_settings: Mapping[str, Mapping[str, str]]) -> Result[bool]:
@@ -301,27 +299,14 @@ def _diskless_result(topics: Collection[str], topic_settings: Mapping[str, Mappi
     if plain:
         return Result(
             True,
-            f"{_DISKLESS}=true without {_TIERED}=true, so the brokers send every record: {_list_some(plain)}",
+            f"{_DISKLESS}=true without {_TIERED}=true, so the brokers send every record: {some_of(sorted(plain))}",
             "read these topics with Spark's kafka source, or let the brokers consolidate them into tiered segments",
         )
     return Result(
         True,
-        f"{_DISKLESS}=true, which was never tried: {_list_some(topics)}",
+        f"{_DISKLESS}=true, which was never tried: {some_of(sorted(topics))}",
         "compare what a query reads with the brokers' records, by `tiered-stream verify --storage`",
     )
-
-
-def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
-    """Return the result of a check that has found all topics tiered. Its description has `lags`.
-
-    If the brokers never copy a topic's segments, the result is a warning.
-
-    Args:
-        lags: delay of the copies of a topic's segments, by topic; topics without a delay are left out.
-    """
-    description = "; ".join(filter(None, (f"{_TIERED}=true", _list_some(f"{topic}: {lags[topic]}" for topic in lags))))
-    waits = any(lag.is_unbounded for lag in lags.values())
-    return Result(True, description, _set_config(options, f"{LAG_MS}=0") if waits else "")
 
 
 def _set_config(options: Options, config: str) -> str:
@@ -349,7 +334,7 @@ def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Resul
     if refused:
         first = next(iter(refused.values()))
         raise errors.BrokerAuthorizationError(
-            f"{_list_some(refused)}: {first}" if len(refused) > 1 else str(first)
+            f"{some_of(sorted(refused))}: {first}" if len(refused) > 1 else str(first)
         ) from first
     return Result(True, "the brokers respond to a Fetch from each topic")
 
