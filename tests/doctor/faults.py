@@ -198,11 +198,11 @@ FAULTS: dict[str, Fault] = {
     "an S3 endpoint that is down": Fault(_no_endpoint, "storage endpoint", "does not respond", "s3.endpoint.url"),
     "a wrong prefix": Fault(
         lambda site, _: Planted({"remote.storage.uri": f"s3://{site.stack.bucket}/backup"}), "segment objects",
-        "no segment is where the settings say", "set remote.storage.uri=s3://",
+        "set remote.storage.uri=s3://", "the setting that the message names",
     ),
     "a wrong layout": Fault(
-        _settings(remote_storage_layout="aiven"), "segment objects", "no segment is where the settings say",
-        "set remote.storage.layout=local",
+        _settings(remote_storage_layout="aiven"), "segment objects", "set remote.storage.layout=local",
+        "the setting that the message names",
     ),
     "a segment that is gone from the bucket": Fault(
         _settings(subscribe=HOLED), "segment objects", "1 other segments can be read", "restore the object"

@@ -12,13 +12,12 @@ from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Known, NotNeededError, Result, collected_warnings
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
+from tiered_stream.locate.storage_failures import check_place
 from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
-from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage import cloud_endpoints as endpoints
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
-from tiered_stream.storage.segment_places import copy_broker_settings, misplacement
 
 _MAX_SAMPLE = 16
 _ABSENT = "no remote.storage.uri is set: segments come from signed locations, or from the brokers"
@@ -47,7 +46,7 @@ def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> N
     fetcher = check("storage settings", _open_fetcher, job)
     listable = _check_bucket(examination, job, fetcher)
     located = check("tiered segments", _locate, cluster.source, cluster.ranges)
-    check("segment objects", fetch_segments, job, fetcher, listable, located)
+    check("segment objects", fetch_segments, fetcher, listable, located)
     check("signed locations", _follow_signed, job, located)
 
 
@@ -150,7 +149,7 @@ def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, Visibl
     return f"; {total - tiered:,} of {total:,} offsets ({(total - tiered) / total:.1%}) come from the brokers"
 
 
-def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Result[bool]:
+def fetch_segments(fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Result[bool]:
     """Check that segments can be fetched: fetch a log byte and the offset index of each segment in a sample.
 
     The sample has at most 16 of the located segments.
@@ -159,7 +158,7 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
         listable: True if the user is authorized to list the bucket.
 
     Raises:
-        FaultError: a segment cannot be fetched.
+        FaultError, TieredStreamError: a segment cannot be fetched.
         NotNeededError: no segment is located.
     """
     if not located.segments:
@@ -173,7 +172,7 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
         except errors.TieredStreamError as error:
             failures[segment] = error
     if failures:
-        raise _fault(job.options.storage, failures, len(sample) - len(failures), listable=listable)
+        raise _fault(fetcher, failures, len(sample) - len(failures), listable=listable)
     count = f"{len(sample)} of {len(located.segments)}" if len(sample) < len(located.segments) else f"all {len(sample)}"
     which = "first segments" if located.only_first else "segments"
     return Result(True, f"log and offset index of {count} {which} can be read")
@@ -186,7 +185,7 @@ def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:
 
 
 def _fault(
-    storage: StorageOptions, failures: Failures, fetched: int, *, listable: bool
+    fetcher: RemoteStorageFetcher, failures: Failures, fetched: int, *, listable: bool
 ) -> FaultError | errors.TieredStreamError:
     """Return the error for a sample in which segments could not be fetched, with advice unless its message has it.
 
@@ -194,54 +193,30 @@ def _fault(
         failures: segments of the sample that could not be fetched, with their errors.
         fetched: number of segments in the sample that could be fetched.
         listable: True if the user is authorized to list the bucket, so that S3 reports missing objects as missing.
+
+    Raises:
+        ConfigurationError: the settings name a wrong bucket, folder, layout or prefix.
     """
-    missing, refused = (
-        [segment for segment, error in failures.items() if isinstance(error, kind)]
-        for kind in (errors.StorageObjectNotFoundError, errors.StorageAccessError)
-    )
     first = next(iter(failures.values()))
     if isinstance(first, (errors.ConfigurationError, errors.StorageBucketNotFoundError)):
         return first
-    if misplaced := _misplaced(storage, missing, failures, fetched):
-        return misplaced
+    refused = [error for error in failures.values() if isinstance(error, errors.StorageAccessError)]
+    missing = [
+        (each, error) for each, error in failures.items() if isinstance(error, errors.StorageObjectNotFoundError)
+    ]
+    for segment, error in dict(missing[:1] + missing[-1:]).items():
+        check_place(fetcher, segment, error, lambda: fetched > 0)
     if missing or (refused and fetched and not listable):
-        unfetched = missing or refused
+        unfetched = [error for _, error in missing] or refused
         others = f" (and {len(unfetched) - 1} more)" if len(unfetched) > 1 else ""
         return FaultError(
-            f"{failures[unfetched[0]]}{others}, while {fetched} other segments can be read",
+            f"{unfetched[0]}{others}, while {fetched} other segments can be read",
             "restore the object (from the bucket's versions), and find out what deletes there: a lifecycle rule?",
         )
     if refused:
-        return failures[refused[0]]
+        return refused[0]
     fix = "check remote.storage.layout and rsm.config.* against the brokers' own; if they agree, the object was changed"
     return FaultError(str(first), fix)
-
-
-def _misplaced(
-    storage: StorageOptions, missing: Sequence[RemoteLogSegment], failures: Failures, fetched: int
-) -> FaultError | None:
-    """Return the error for storage settings that name a wrong bucket, folder, layout or prefix.
-
-    The result is None if the failures do not show that these settings are wrong.
-
-    Args:
-        missing: segments whose objects were not found.
-        failures: all segments that could not be fetched.
-        fetched: number of segments in the sample that could be fetched.
-    """
-    affected = f"{len(missing)} of {len(failures) + fetched} segments are not" if fetched else "no segment is"
-    for segment in dict.fromkeys((missing[0], missing[-1]) if missing and storage.uri else ()):
-        misplaced = misplacement(storage, segment)
-        if misplaced is not None and misplaced.actual_place:
-            description = (
-                f"{affected} where the settings say ({failures[segment]}), but it is at {misplaced.actual_place}"
-            )
-            return FaultError(description, misplaced.advice)
-    if not missing or fetched:
-        return None
-    return FaultError(
-        f"no segment is where the settings say: {next(iter(failures.values()))}", copy_broker_settings(storage)
-    )
 
 
 def _follow_signed(job: Job, located: Located) -> Result[bool]:
