@@ -226,10 +226,10 @@ FAULTS: dict[str, Fault] = {
         _planned_before, "records of other queries", f"{TIERED}-0 20 to 80", "delete the folder of a refused start",
     ),
     "a checkpoint below the log start": Fault(
-        _checkpoint(CUT, 20), "offsets of the checkpoint", "its log starts at 60: 40 offsets are lost",
+        _checkpoint(CUT, 20), "offsets of the checkpoint", "are wanted, but it holds 60 to",
         "failOnDataLoss=false",
     ),
     "a checkpoint beyond the log": Fault(
-        _checkpoint(TIERED, 5_000), "offsets of the checkpoint", "its log ends at 91", "created again"
+        _checkpoint(TIERED, 5_000), "offsets of the checkpoint", "went back from 5000 to 91", "created again"
     ),
 }  # fmt: skip
