@@ -8,6 +8,7 @@ from rich.console import Console
 
 from tests.plan.in_memory_offsets import InMemoryOffsets
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
+from tests.plan.planned_splits import plan_splits
 from tests.plan.test_tiering_delay import OF_4_4
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, TopicPartition
@@ -21,7 +22,6 @@ from tiered_stream.plan.read_cost import (
     render_cost,
     total_costs,
 )
-from tiered_stream.plan.splits import plan_splits
 
 SLOW, QUICK = TopicPartition("slow", 0), TopicPartition("quick", 0)
 RANGES = {SLOW: OffsetRange(0, 200), QUICK: OffsetRange(0, 100)}
