@@ -6,7 +6,6 @@ import socket
 import ssl
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_reques
 from tiered_stream.broker.kafka_errors import certificate_fix
 from tiered_stream.broker.list_offsets import BrokerOffsetReader, ListOffsetsRequest, topic_configs
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
+from tiered_stream.broker.record_fetch import check_authorized_to_read
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
 from tiered_stream.doctor.broker_fixes import kafka_tool, login_fixes, request_fixes
 from tiered_stream.doctor.environment import Job
@@ -316,19 +315,12 @@ def _set_config(options: Options, config: str) -> str:
 
 
 def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Result[bool]:
-    """Check that the user is authorized to READ each topic.
-
-    The check sends a Fetch request for the log end of one partition of each topic, where no record is yet.
-    """
+    """Check that the user is authorized to READ each topic, by one partition of each topic."""
     client = open_client(job.options.kafka)
-    reader = BrokerOffsetReader(client, job.options.isolation_level)
-    terms = FetchTerms(job.options.isolation_level, max_bytes=1, max_wait_ms=0)
     refused = {}
     for topic, partition in {partition.topic: partition for partition in reversed(_with_leader(topics))}.items():
         try:
-            end = reader.latest([partition])[partition]
-            with suppress(errors.OffsetOutOfRangeError):  # a user without READ gets the authorization error instead
-                fetch_records(client, partition, end, terms)
+            check_authorized_to_read(client, partition, job.options.isolation_level)
         except errors.BrokerAuthorizationError as error:
             refused[topic] = error
     if refused:

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from tiered_stream.broker.client import open_client
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
+from tiered_stream.broker.record_fetch import check_authorized_to_read
 from tiered_stream.delta.settings.ingest_settings import source_options
 from tiered_stream.delta.settings.query_settings import check_all_columns
 from tiered_stream.errors import ConfigurationError, UnknownTopicError
@@ -101,7 +101,9 @@ def resolve(
         return ranges, topic_ids
     if exact:
         ranges = _begin_at_sure_offsets(ranges, lookup.retrying(lambda: reader.earliest(ranges.keys())), source.locator)
-    _check_readable(options, latest, topic_ids)
+    client = open_client(options.kafka)
+    for topic, partition in {partition.topic: partition for partition in sorted(latest, reverse=True)}.items():
+        check_authorized_to_read(client, partition, options.isolation_level, topic_ids.get(topic))
     return ranges, topic_ids
 
 
@@ -196,18 +198,3 @@ def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRa
             f"the archive ends before {show_time(times.to_ms)}: it has no record as new in {ends}. Give an earlier "
             "--to, or none to replay up to the archive's end.",
         )
-
-
-def _check_readable(options: Options, latest: PartitionOffsets, topic_ids: Mapping[str, UUID]) -> None:
-    """Check that the user is authorized to READ each topic.
-
-    The check sends a Fetch request for the log end of one partition of each topic, where no record is yet.
-
-    Args:
-        latest: log end offset of each partition.
-    """
-    client = open_client(options.kafka)
-    for partition in {partition.topic: partition for partition in sorted(latest, reverse=True)}.values():
-        topic_id = topic_ids.get(partition.topic)
-        terms = FetchTerms(options.isolation_level, max_bytes=1, max_wait_ms=0, topic_id=topic_id)
-        fetch_records(client, partition, latest[partition], terms)
