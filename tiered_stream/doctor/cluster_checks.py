@@ -39,7 +39,7 @@ from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.offset_ranges import ranges_between
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.types import host_and_port
-from tiered_stream.plan.offset_lookup import assigned
+from tiered_stream.plan.offset_lookup import assigned, check_chosen
 from tiered_stream.plan.tiering_delay import COPY_LAG_CONFIGS, LAG_MS, copy_lag
 
 _OPEN_THE_WAY = "open the network path: security group, firewall or route"
@@ -247,14 +247,7 @@ def _reach_advertised(job: Job, response: Any) -> Result[bool]:
 def _check_topics(options: Options) -> Result[dict[str, TopicMetadata]]:
     client, subscription = open_client(options.kafka), options.subscription
     partitions = assigned(subscription, BrokerOffsetReader(client, options.isolation_level)).partitions
-    missing = set(subscription.assigned) - partitions
-    if missing:
-        raise errors.UnknownTopicError(f"the partitions {listed(missing)} do not exist")
-    if not partitions and subscription.pattern is None:
-        raise FaultError("assign names no partition", "name the partitions that the job reads")
-    if not partitions:
-        raise FaultError(f"no topic that the user may see matches the pattern {subscription.pattern!r}",
-                         "correct subscribePattern, or grant DESCRIBE on the topics")  # fmt: skip
+    check_chosen(subscription, partitions)
     topics = client.metadata({partition.topic for partition in partitions})
     leaderless = partitions - set(_with_leader(topics))
     if leaderless:

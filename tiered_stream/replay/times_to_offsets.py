@@ -22,16 +22,15 @@ from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.record_fetch import check_authorized_to_read
 from tiered_stream.delta.settings.ingest_settings import source_options
 from tiered_stream.delta.settings.query_settings import check_all_columns
-from tiered_stream.errors import ConfigurationError, UnknownTopicError
 from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.log_source import LogSource, open_log_source
-from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, TopicPartition, listed
+from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, TopicPartition
 from tiered_stream.options.choices import LocatorName
-from tiered_stream.options.parsing import Options, Subscription, parse_options, parse_subscription
+from tiered_stream.options.parsing import Options, parse_options, parse_subscription
 from tiered_stream.options.positions import TimeRange, show_time
 from tiered_stream.options.settings_files import POSITIONS, SUBSCRIPTION, without
 from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids
-from tiered_stream.plan.offset_lookup import Assignment, OffsetLookup
+from tiered_stream.plan.offset_lookup import OffsetLookup, check_chosen
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
 
 log = logging.getLogger(__name__)
@@ -89,7 +88,7 @@ def resolve(
     reader = source.offset_reader
     lookup = OffsetLookup.of(options, reader)
     assignment = lookup.assignment()
-    _check_assignment(options.subscription, assignment)
+    check_chosen(options.subscription, assignment.partitions)
     data_loss = DataLossPolicy(options.fail_on_data_loss)
     check_topic_ids(options.topic_ids, assignment.topic_ids, data_loss)
     ranges, latest = lookup.retrying(lambda: _ranges(reader, assignment.partitions, times, exact))
@@ -169,17 +168,6 @@ def _begin_at_sure_offsets(
         if not any(location.segment.base_offset == first.start for location in located.get(partition, ()))
     }
     return {**ranges, **moved}
-
-
-def _check_assignment(subscription: Subscription, assignment: Assignment) -> None:
-    """Check that the partitions in the option `assign` exist, and that the options choose at least one partition."""
-    missing = set(subscription.assigned) - assignment.partitions
-    if missing:
-        raise UnknownTopicError(f"the partitions {listed(missing)} do not exist: correct the option assign")
-    if not assignment.partitions:
-        pattern = subscription.pattern
-        problem = f"no topic matches the pattern {pattern!r}" if pattern else "assign names no partition"
-        raise ConfigurationError(f"{problem}: there is nothing to replay")
 
 
 def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRange, data_loss: DataLossPolicy) -> None:
