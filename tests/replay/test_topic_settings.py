@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from tests.broker.certificates import CertificateAuthority
 from tests.golden import STORES
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.replay.topic_settings import connection_config, producer_config, target_properties
+from tiered_stream.replays.topic_settings import connection_config, producer_config, target_properties
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"

@@ -23,7 +23,7 @@ from tiered_stream.options import types
 from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.types import Option
 from tiered_stream.options.unknown_names import nearest_name, unknown_setting
-from tiered_stream.replay.replay_plan import ReplayPlan
+from tiered_stream.replays.replay_plan import ReplayPlan
 
 TRANSACTIONAL: Option[bool] = Option(
     "target.transactional", types.boolean, False, "false", "Produce in transactions: each record once, crash or not."

@@ -32,11 +32,11 @@ from tiered_stream.options.settings_files import without
 from tiered_stream.plan.read_cost import Prices, ReadCost, render_cost, total_costs
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
-from tiered_stream.replay.limit_to_landed import limit_to_landed
-from tiered_stream.replay.replay_plan import PLAN, ReplayArguments, ReplayPlan, check_name
-from tiered_stream.replay.target import checkpoint_in, in_batches, kind_and_place
-from tiered_stream.replay.times import parse_range, show_range
-from tiered_stream.replay.times_to_offsets import new_plan, subscription
+from tiered_stream.replays.limit_to_landed import limit_to_landed
+from tiered_stream.replays.replay_plan import PLAN, ReplayArguments, ReplayPlan, check_name
+from tiered_stream.replays.target import checkpoint_in, in_batches, kind_and_place
+from tiered_stream.replays.times import parse_range, show_range
+from tiered_stream.replays.times_to_offsets import new_plan, subscription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

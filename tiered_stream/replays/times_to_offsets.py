@@ -31,7 +31,7 @@ from tiered_stream.options.positions import TimeRange, show_time
 from tiered_stream.options.settings_files import POSITIONS, SUBSCRIPTION, without
 from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids
 from tiered_stream.plan.offset_lookup import OffsetLookup, check_chosen
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
+from tiered_stream.replays.replay_plan import ReplayArguments, ReplayPlan
 
 log = logging.getLogger(__name__)
 
