@@ -12,5 +12,5 @@ Other packages import `examine`, `finding.Finding` and `spark_conf`.
 - `tier_checks`: tiered storage and a sample of its segments.
 - `table_checks`: tables, their stores, checkpoints.
 - `s3_bucket`: requests to a bucket in S3, and this machine's clock against the service's.
-- `cloud_bucket`: requests to Google's and Azure's storage and to HDFS.
+- `cloud_bucket`: requests by this package's stores to tables' folders, and to segments outside S3.
 """

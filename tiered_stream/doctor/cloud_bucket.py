@@ -1,4 +1,4 @@
-"""Requests to Google's or Azure's storage or HDFS by this package's store, for segments and for tables."""
+"""Requests by this package's stores: to tables' folders, and to segments in Google's or Azure's storage or in HDFS."""
 
 from __future__ import annotations
 

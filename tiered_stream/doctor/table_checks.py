@@ -40,10 +40,8 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges
 from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.starting import fitted_initial_offsets
 from tiered_stream.plan.stream import StreamPlanner
-from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME, TABLES
+from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME
 
-_USE = replace(TABLES, prefix="spark.hadoop.fs.s3a or ingest.storage.")
-"""Words for a table's bucket. Settings may be Spark's, so the advice names both prefixes."""
 _NOT_COMMITTED = "nothing is committed in it yet: the query begins"
 _NEW_CHECKPOINT = "with a new checkpoint the query lands everything again, so it also needs a new table"
 _FIXES: Fixes = {
@@ -176,13 +174,7 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> Result[ingest.TableSpec]:
     storage, why_not = find_access(files.storage, uri, spark.hadoop_settings())
     if why_not:
         raise NotNeededError(f"only Spark can reach it: {why_not}")
-    if parts.scheme != "s3":
-        return cloud_bucket.list_folder(replace(files, uri=uri, storage=storage))
-    name = storage.s3_access_point or parts.netloc
-    bucket = s3_bucket.Bucket(name, parts.path.strip("/"), storage.at(uri), _USE)
-    s3_bucket.check_credentials(bucket)
-    result = s3_bucket.check_listing(bucket, s3_bucket.list_one_key(bucket).value)
-    return Result(replace(files, uri=uri, storage=storage), result.description, result.fix)
+    return cloud_bucket.list_folder(replace(files, uri=uri, storage=storage))
 
 
 def _nearest(uri: str) -> Path:
@@ -266,7 +258,6 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
     if not checkpoint:
         raise FaultError("there is a table, but no checkpoint", "set ingest.checkpointLocation")
     reached = _reach(job, path_uri(checkpoint, spark.default_fs), spark)
-    description, fix = reached.description, reached.fix
     try:
         stored = SparkCheckpoint(StoredFolder(checkpoint, reached.value.uri, reached.value.storage))
         query_id, committed = stored.query_id(), stored.committed()
@@ -279,16 +270,15 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
         raise FaultError(str(error), f"update tiered_stream, and keep the checkpoint: {_NEW_CHECKPOINT}") from None
     if planned is not None:
         start = "with the offsets of its planned micro-batch 0, whatever startingOffsets are"
-        return Result(Checkpoint(planned.starts, query_id), f"{_NOT_COMMITTED} {start} ({description})", fix)
+        return Result(Checkpoint(planned.starts, query_id), f"{_NOT_COMMITTED} {start} ({reached.description})")
     if committed is None:
-        return Result(Checkpoint({}, query_id), f"{_NOT_COMMITTED} at startingOffsets ({description})", fix)
+        return Result(Checkpoint({}, query_id), f"{_NOT_COMMITTED} at startingOffsets ({reached.description})")
     batch, ends = committed
     if not ends.positions:
         raise FaultError(f"offsets/{batch} has no topic's offsets: the checkpoint belongs to another query",
                          "set ingest.checkpointLocation to the checkpoint of this query")  # fmt: skip
-    return Result(
-        Checkpoint(ends.positions, query_id, is_committed=True), f"batch {batch} is the last that is committed", fix
-    )
+    known = Checkpoint(ends.positions, query_id, is_committed=True)
+    return Result(known, f"batch {batch} is the last that is committed")
 
 
 def _check_positions(job: Job, checkpoint: Checkpoint, source: LogSource) -> Result[bool]:
