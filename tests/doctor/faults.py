@@ -195,7 +195,10 @@ FAULTS: dict[str, Fault] = {
         lambda _site, _: Planted({"remote.storage.aws.access.key.id": "nobody"}), "bucket",
         "correct remote.storage.aws.access.key.id", "as the message says",
     ),
-    "an S3 endpoint that is down": Fault(_no_endpoint, "storage endpoint", "does not respond", "s3.endpoint.url"),
+    "an S3 endpoint that is down": Fault(
+        _no_endpoint, "storage endpoint", "(option remote.storage.s3.endpoint.url) could not be reached",
+        "correct the endpoint",
+    ),
     "a wrong prefix": Fault(
         lambda site, _: Planted({"remote.storage.uri": f"s3://{site.stack.bucket}/backup"}), "segment objects",
         "set remote.storage.uri=s3://", "the setting that the message names",

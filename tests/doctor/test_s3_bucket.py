@@ -12,7 +12,6 @@ from tests.storage.scripted_http import ScriptedHttp
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
 from tiered_stream.doctor.finding import FaultError
 from tiered_stream.doctor.s3_bucket import (
-    Bucket,
     BucketResponse,
     check_clock,
     check_listing,
@@ -21,9 +20,8 @@ from tiered_stream.doctor.s3_bucket import (
 )
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import SEGMENTS
 
-BUCKET = Bucket("tier", "prefix", StorageOptions(access_key_id="id", secret_access_key="secret"), SEGMENTS)
+BUCKET = StorageOptions(uri="s3://tier/prefix", access_key_id="id", secret_access_key="secret")
 
 
 def answer(status: int = 200, code: str = "", region: str | None = None, ahead: float | None = 0.0) -> BucketResponse:
@@ -79,7 +77,7 @@ KEYS = ("us-east-1", True, "id", "secret")
 def test_the_clock_and_the_region_are_those_of_the_services_answer(ahead: int) -> None:
     head = {"Date": formatdate(time.time() - ahead, usegmt=True), "x_amz_bucket_region": "eu-west-1"}
     with ScriptedHttp([scripted_http.answer(200, b"<ListBucketResult/>", **head)]) as server:
-        listed = list_one_key(Bucket("tier", "", StorageOptions(server.url, *KEYS), SEGMENTS)).value
+        listed = list_one_key(StorageOptions(server.url, *KEYS, uri="s3://tier")).value
     assert (listed.seconds_ahead, listed.region) == (pytest.approx(ahead, abs=60), "eu-west-1")
     seen = check_clock(listed)
     assert seen.fix and ("ahead of" if ahead > 0 else "behind") in seen.description

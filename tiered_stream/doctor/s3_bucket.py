@@ -17,11 +17,13 @@ from botocore.config import Config
 
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
+from tiered_stream.errors import StorageUnavailableError
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.process.logs import muted
 from tiered_stream.storage.attempts import AttemptError, FailureKind
-from tiered_stream.storage.cloud_endpoints import StoreUse
-from tiered_stream.storage.s3 import WRONG_KEYS, S3Bucket
+from tiered_stream.storage.cloud_endpoints import bucket_and_path, segments_use
+from tiered_stream.storage.open_store import open_service
+from tiered_stream.storage.s3 import WRONG_KEYS
 from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, S3Session, table_session
 
 _REFUSED_CONDITION = (409, 412)
@@ -32,27 +34,6 @@ _REFUSED_BY_S3 = 15 * 60
 """Clock difference in seconds above which S3 refuses a signature. Other services allow more or less."""
 _REFUSED_KEYS = (*WRONG_KEYS, "ExpiredToken", "InvalidToken")
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """Bucket to check: its name, the prefix of the keys to look at, and the settings for access (`access`).
-
-    `use` has the names of the settings, for advice.
-    """
-
-    name: str
-    prefix: str
-    access: StorageOptions
-    use: StoreUse
-
-    def session(self) -> S3Session:
-        """Return a session with the bucket's region, URL and credentials, which are the same as for a query's requests.
-
-        Raises:
-            ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
-        """
-        return S3Session(self.access, self.name, self.use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,58 +64,64 @@ def _config() -> Config:
     )
 
 
-def check_credentials(bucket: Bucket) -> Result[bool]:
+def _session(storage: StorageOptions) -> S3Session:
+    """Return a session with the region, the URL and the credentials of a query's requests to the bucket.
+
+    Raises:
+        ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
+    """
+    name, _ = bucket_and_path(storage.uri or "")
+    return S3Session(storage, name, segments_use(storage))
+
+
+def check_credentials(storage: StorageOptions) -> Result[bool]:
     """Check that there are credentials for the bucket; the result's description says where they come from.
 
-    If `bucket.access.anonymous` is True, no credentials are needed, and the check succeeds. The result's value is
-    always True, because no other check needs it.
+    If `storage.anonymous` is True, no credentials are needed, and the check succeeds. The result's value is always
+    True, because no other check needs it.
 
     Raises:
         StorageAccessError: there are no credentials.
         ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
     """
-    if bucket.access.anonymous:
+    if storage.anonymous:
         return Result(True, "none: requests are not signed, as configured")
-    session = bucket.session()
+    session = _session(storage)
     session.credentials()
-    given = bucket.access.access_key_id is not None
+    given = storage.access_key_id is not None
     return Result(True, "in the settings" if given else f"from AWS's chain, provider {session.provider}")
 
 
-def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
+def list_one_key(storage: StorageOptions) -> Result[BucketResponse]:
     """List at most one key of the bucket, and return the service's response, which may be an error response.
 
     Raises:
-        FaultError: the service does not respond.
-        StorageAccessError, ConfigurationError: no request can be made with these settings and credentials.
+        StorageError: the service does not respond, TLS fails, or there are no credentials.
+        ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
     """
-    with muted(*LOGGERS_WITH_SECRETS):
-        client = bucket.session().client(_config())
-        endpoint = client.meta.endpoint_url
-        with closing(client):
-            try:
-                answer: Any = client.list_objects_v2(Bucket=bucket.name, Prefix=bucket.prefix, MaxKeys=1)
-                code = ""
-            except aws.ClientError as error:
-                answer, code = error.response, error.response["Error"].get("Code", "")
-            except aws.SSLError as error:
-                fix = (
-                    "trust the authority that issued the service's certificate (AWS_CA_BUNDLE), or correct the endpoint"
-                )
-                raise FaultError(f"{endpoint}: TLS failed: {error}", fix) from None
-            except (aws.BotoCoreError, OSError) as error:
-                fix = f"correct {bucket.use.prefix}s3.endpoint.url, start the server, or open the network path to it"
-                raise FaultError(f"{endpoint} does not respond: {type(error).__name__}", fix) from None
+    service, (name, prefix) = open_service(storage), bucket_and_path(storage.uri or "")
+    with muted(*LOGGERS_WITH_SECRETS), closing(_session(storage).client(_config())) as client:
+        try:
+            answer: Any = client.list_objects_v2(Bucket=name, Prefix=prefix, MaxKeys=1)
+            code = ""
+        except aws.ClientError as error:
+            answer, code = error.response, error.response["Error"].get("Code", "")
+        except aws.SSLError as error:
+            failure = AttemptError(FailureKind.TLS, code=str(error))
+            raise service.refused(failure, service.uri, listing=True) from None
+        except (aws.BotoCoreError, OSError) as error:
+            reason = f"{service.unreachable(service.uri)} ({type(error).__name__})"
+            raise StorageUnavailableError(f"the bucket cannot be listed: {reason}") from None
         head = {name.lower(): value for name, value in answer["ResponseMetadata"]["HTTPHeaders"].items()}
-    listing = BucketResponse(
-        endpoint,
-        answer["ResponseMetadata"]["HTTPStatusCode"],
-        code,
-        client.meta.region_name,
-        head.get("x-amz-bucket-region") or answer.get("Error", {}).get("Region"),
-        _seconds_ahead(head.get("date")),
-    )
-    return Result(listing, f"{endpoint} responds")
+        listing = BucketResponse(
+            client.meta.endpoint_url,
+            answer["ResponseMetadata"]["HTTPStatusCode"],
+            code,
+            client.meta.region_name,
+            head.get("x-amz-bucket-region") or answer.get("Error", {}).get("Region"),
+            _seconds_ahead(head.get("date")),
+        )
+    return Result(listing, f"{listing.endpoint} responds")
 
 
 def _seconds_ahead(date: str | None) -> float | None:
@@ -171,7 +158,7 @@ def check_clock(answer: BucketResponse) -> Result[bool]:
     return Result(True, f"within {_SECONDS_TO_WARN_AT} s of the storage's clock")
 
 
-def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
+def check_listing(storage: StorageOptions, answer: BucketResponse) -> Result[bool]:
     """Check `answer`, the response to `list_one_key`. The result's value is True if the user can list the bucket.
 
     The result is a warning if the user is not authorized to list the bucket. It is also a warning if the bucket was
@@ -181,9 +168,10 @@ def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
         FaultError: the service refuses the region.
         StorageError: the bucket does not exist, the service refuses the credentials, or the response has another error.
     """
-    status, where = f"{answer.status} {answer.code}".strip(), f"the bucket {bucket.name} at {answer.endpoint}"
+    service = open_service(storage)
+    status, where = f"{answer.status} {answer.code}".strip(), f"the bucket {service.bucket} at {answer.endpoint}"
     region = answer.region or "another region"
-    fix = f"set {bucket.use.prefix}s3.region={answer.region or 'the region of the bucket'}"
+    fix = f"set {service.use.prefix}s3.region={answer.region or 'the region of the bucket'}"
     elsewhere = f"{where} is in {region}, but the request was signed for {answer.request_region}"
     if answer.code in _REGION_CODES:
         raise FaultError(f"{elsewhere} ({status})", fix)
@@ -192,10 +180,9 @@ def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
             return Result(True, elsewhere, fix)
         return Result(True, f"{where} exists and can be listed")
     if answer.status == 403 and answer.code not in _REFUSED_KEYS:
-        fix = f"grant s3:ListBucket on arn:aws:s3:::{bucket.name}: without it S3 gives 403 for a missing object, too"
+        fix = f"grant s3:ListBucket on arn:aws:s3:::{service.bucket}: without it S3 gives 403 for a missing object, too"
         return Result(False, f"no access to list {where} ({status})", fix)
     failure = AttemptError(FailureKind.STATUS, answer.status, answer.code)
-    service = S3Bucket(bucket.access, bucket.name, bucket.use)
     raise service.refused(failure, service.uri, listing=True)
 
 

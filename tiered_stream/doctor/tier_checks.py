@@ -68,13 +68,11 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
     # Imported late, because importing boto3 takes long and a folder does not need it.
     from tiered_stream.doctor import s3_bucket
 
-    use = endpoints.segments_use(options.storage)
-    name_and_path = endpoints.bucket_and_path(options.storage.uri or "")
-    bucket = s3_bucket.Bucket(*name_and_path, options.storage, use)
-    examination.check("storage credentials", lambda _: s3_bucket.check_credentials(bucket), fetcher)
-    answer = examination.check("storage endpoint", lambda _: s3_bucket.list_one_key(bucket), fetcher)
+    storage = options.storage
+    examination.check("storage credentials", lambda _: s3_bucket.check_credentials(storage), fetcher)
+    answer = examination.check("storage endpoint", lambda _: s3_bucket.list_one_key(storage), fetcher)
     examination.check("clock", s3_bucket.check_clock, answer)
-    return examination.check("bucket", lambda answer: s3_bucket.check_listing(bucket, answer), answer)
+    return examination.check("bucket", lambda answer: s3_bucket.check_listing(storage, answer), answer)
 
 
 def _open_fetcher(job: Job) -> Result[RemoteStorageFetcher]:
