@@ -215,7 +215,7 @@ def test_options_are_parsed_only_where_users_give_them() -> None:
         ("tiered_stream.read.split_reader", {"pyspark", "boto3", "kafka", "obstore", "urllib3"}),
         ("tiered_stream.cli", {"pyspark", "boto3", "numba", "pyarrow", "kafka"}),
         ("tiered_stream.inspection.tier_contents", {"pyspark", "boto3", "numba"}),
-        ("tiered_stream.inspection.read_plan", {"pyspark", "boto3"}),
+        ("tiered_stream.plan.read_cost", {"pyspark", "boto3"}),
         ("tiered_stream.inspection.lag_report", {"pyspark", "boto3"}),
         ("tiered_stream.verification.storage_comparison", {"pyspark", "boto3"}),
     ],

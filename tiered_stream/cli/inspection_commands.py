@@ -57,8 +57,7 @@ def plan(
     The query is planned, but no records are read. Without starting and ending options, the plan has all records.
     """
     # Imported late, because other commands do not need Kafka.
-    from tiered_stream.inspection.read_plan import planned_cost
-    from tiered_stream.plan.read_cost import render_cost
+    from tiered_stream.plan.read_cost import planned_cost, render_cost
 
     options = parse_options(settings.source_options(), streaming=False)
     cost = planned_cost(options, tasks or usable_cores(), prices.prices())
