@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.plan.planned_splits import plan_splits
 from tests.read.test_split_reader import rows_of
 from tests.reading import options
 from tests.rigs.stack.consume import READ_COMMITTED, READ_UNCOMMITTED, read_topic
@@ -19,7 +20,6 @@ from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.splits import plan_splits
 from tiered_stream.read.split_reader import read_split
 from tiered_stream.records.header import whole_batches
 

@@ -41,7 +41,7 @@ LAYERS = (
     {"spark", "read.scanner"},
     {"delta", "gateway", "spark.reporting"},
     {"inspection", "verification", "worker_daemon"},
-    {"replay", "doctor", "ingest", "pythons"},
+    {"replays", "doctor", "ingest", "pythons"},
     {"export"},
     {"cli"},
     {"__main__"},
@@ -172,11 +172,11 @@ def test_each_library_is_imported_in_its_place() -> None:
     obstore_users = ("cloud_store", "azure", "gcs", "s3", "s3_client")
     assert users_of("obstore") == {f"storage/{name}.py" for name in obstore_users}
     assert users_of("opentelemetry") == {"observe/open_telemetry.py"}
-    spark_users = {"spark", "observe", "delta", "verification", "replay", "ingest", "cli", "worker_daemon", "pythons"}
+    spark_users = {"spark", "observe", "delta", "verification", "replays", "ingest", "cli", "worker_daemon", "pythons"}
     spark_users |= {"doctor"}  # for its version
     assert {package(path) for path in users_of("pyspark")} <= spark_users
     assert {package(path) for path in users_of("deltalake")} <= {"delta"}
-    assert {package(path) for path in users_of("confluent_kafka")} <= {"replay"}
+    assert {package(path) for path in users_of("confluent_kafka")} <= {"replays"}
     assert {package(path) for path in users_of("numba")} == {"records"}
     assert {package(path) for path in users_of("typer")} <= {"cli", "gateway"}
 
@@ -196,7 +196,7 @@ def test_options_are_parsed_only_where_users_give_them() -> None:
         "gateway/gateway_settings.py",
         "ingest/ingest_plan.py",
         "ingest/ingest_run.py",
-        "replay/topic_settings.py",
+        "replays/topic_settings.py",
         "spark/source.py",
     }
 
@@ -215,7 +215,7 @@ def test_options_are_parsed_only_where_users_give_them() -> None:
         ("tiered_stream.read.split_reader", {"pyspark", "boto3", "kafka", "obstore", "urllib3"}),
         ("tiered_stream.cli", {"pyspark", "boto3", "numba", "pyarrow", "kafka"}),
         ("tiered_stream.inspection.tier_contents", {"pyspark", "boto3", "numba"}),
-        ("tiered_stream.inspection.read_plan", {"pyspark", "boto3"}),
+        ("tiered_stream.plan.read_cost", {"pyspark", "boto3"}),
         ("tiered_stream.inspection.lag_report", {"pyspark", "boto3"}),
         ("tiered_stream.verification.storage_comparison", {"pyspark", "boto3"}),
     ],
@@ -260,7 +260,7 @@ def test_a_worker_that_reads_a_split_imports_neither_planner_nor_locator_nor_gat
     assert loaded.returncode == 0, loaded.stderr.decode()
     names = set(loaded.stdout.decode().split())
     ours = {package(name.removeprefix("tiered_stream.")) for name in names if name.startswith("tiered_stream.")}
-    assert not ours & {"locate", "plan", "gateway", "delta", "replay", "cli"}
+    assert not ours & {"locate", "plan", "gateway", "delta", "replays", "cli"}
     assert not {name.split(".")[0] for name in names} & {"boto3", "urllib3", "deltalake", *(["kafka"] * tiered)}
     assert "broker" not in ours or not tiered
 

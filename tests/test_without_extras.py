@@ -39,7 +39,7 @@ for module in pkgutil.walk_packages(tiered_stream.__path__, "tiered_stream.", on
             print(module.name)
 """
 OF_SPARK = (
-    "cli.spark_commands", "delta.", "doctor.table_checks", "ingest.", "replay.", "spark.",
+    "cli.spark_commands", "delta.", "doctor.table_checks", "ingest.", "replays.", "spark.",
     "verification.latest_comparison", "verification.latest_rows_source", "verification.record_comparison",
     "verification.scope", "verification.statistics_comparison", "verification.sums_source",
     "verification.verify_table",

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tiered_stream.delta.landing.land import land as land
     from tiered_stream.delta.settings.ingest_settings import read_options as read_options
     from tiered_stream.read.scanner import scan as scan
-    from tiered_stream.replay.run_replay import replay as replay
+    from tiered_stream.replays.run_replay import replay as replay
     from tiered_stream.spark.reporting import report_queries as report_queries
     from tiered_stream.spark.source import register as register
     from tiered_stream.verification.verify_table import verify as verify
@@ -21,6 +21,7 @@ _DEFINED_IN = {
     "land": "tiered_stream.delta.landing.land",
     "read_options": "tiered_stream.delta.settings.ingest_settings",
     "register": "tiered_stream.spark.source",
+    "replay": "tiered_stream.replays.run_replay",
     "report_queries": "tiered_stream.spark.reporting",
     "scan": "tiered_stream.read.scanner",
     "verify": "tiered_stream.verification.verify_table",
@@ -34,6 +35,4 @@ def __getattr__(name: str) -> Any:
 
         with naming_extras(f"tiered_stream.{name}"):
             return getattr(importlib.import_module(_DEFINED_IN[name]), name)
-    if name == "replay":
-        return importlib.import_module("tiered_stream.replay")  # the module itself is callable
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

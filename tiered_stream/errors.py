@@ -27,6 +27,11 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
+def some_of(texts: Sequence[str], most: int = 5) -> str:
+    """Return the first `most` texts, separated by commas, and the number of texts that are left out."""
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
+
+
 class TieredStreamError(Exception):
     """Root of every error that this package raises on purpose. Its message is `printable`.
 
@@ -145,8 +150,6 @@ class StorageAccessError(StorageError):
     """
 
     fallback_reason = "refused"
-    permission = ""
-    """Permission that the service names as missing, with its resource: `kms:Decrypt on arn:…`; empty: it names none."""
 
 
 class StorageFormatError(StorageError):

@@ -18,6 +18,7 @@ _EXTRAS = {
     "google.protobuf": ("protobuf", "formats"),
     "hdfs_native": ("hdfs-native", "hdfs"),
     "Crypto": ("pycryptodome", "aiven"),
+    "confluent_kafka": ("confluent-kafka", "kafka-sink"),
     "gssapi": ("gssapi", "kerberos"),
 }
 """By the name of a module: the package that has the module, and the extra that installs the package."""

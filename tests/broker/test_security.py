@@ -11,6 +11,7 @@ from kafka.admin import ACLOperation, ScramMechanism, UserScramCredentialUpserti
 
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.secure import grant, login_module
+from tests.plan.planned_splits import plan_splits
 from tests.rigs.stack.broker import KafkaBroker
 from tests.rigs.stack.produce import RawProducer
 from tests.rigs.stack.rows import Record
@@ -25,7 +26,6 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_M
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.splits import plan_splits
 from tiered_stream.read.split_reader import read_split
 
 pytestmark = pytest.mark.stack

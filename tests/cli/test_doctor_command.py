@@ -25,5 +25,5 @@ def test_people_get_a_line_for_each_check_its_fix_below_and_a_sum() -> None:
     lines = ended.output.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("✗ "))
     assert ended.exit_code == 1
-    assert lines[at + 1].startswith("  fix: ") and "rsm.config.encryption.key.pairs" in lines[at + 1]
+    assert "rsm.config.encryption.key.pairs" in lines[at] and lines[at + 1].startswith("  fix: ")
     assert any(line.startswith("✓ Java: ") for line in lines) and lines[-1].endswith("skipped")

@@ -152,12 +152,12 @@ def test_sparks_settings_have_origins_with_and_without_the_prefix_for_hadoop(tmp
 def test_a_session_of_spark_submit_has_the_origins_that_its_file_still_gives(tmp_path: Path) -> None:
     file = tmp_path / "spark.conf"
     file.write_text("spark.sql.session.timeZone=UTC\nspark.executor.cores=2\n")
-    spark_settings(None, None)
+    command_settings(None, None, {})
     session = {"spark.sql.session.timeZone": "UTC", "spark.executor.cores": "4", "spark.app.name": "job"}
     note_session_settings(session, file)
     assert origin_of("spark.sql.session.timeZone") == f"{file}, line 1"
     assert origin_of("spark.executor.cores") == origin_of("spark.app.name") == "Spark's configuration"
-    spark_settings(None, None)
+    command_settings(None, None, {})
     note_session_settings(session, tmp_path / "gone.conf")
     assert origin_of("spark.sql.session.timeZone") == "Spark's configuration"
 

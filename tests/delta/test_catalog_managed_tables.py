@@ -18,8 +18,8 @@ from tiered_stream.delta.commit.transaction import UncertainCommitError
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.requirements.lane import Lane, unmet_requirements
 from tiered_stream.errors import ConfigurationError, TableError
-from tiered_stream.replay.run_replay import plan_replay
-from tiered_stream.replay.table_and_folder_targets import DeltaTarget
+from tiered_stream.replays.run_replay import plan_replay
+from tiered_stream.replays.table_and_folder_targets import DeltaTarget
 
 VERIFIED = {name: value for name, value in options().items() if name not in ("includeHeaders", "startingOffsets")}
 _BATCH_OF_COMMITS = 100

@@ -184,32 +184,38 @@ FAULTS: dict[str, Fault] = {
         also="locator",
     ),
     "a wrong bucket": Fault(
-        _settings(remote_storage_uri="s3://no-such-bucket"), "bucket", "no-such-bucket", "correct the bucket's name"
+        _settings(remote_storage_uri="s3://no-such-bucket"), "bucket",
+        "no-such-bucket (option remote.storage.uri) does not exist", "as the message says",
     ),
     "a wrong secret key": Fault(
         lambda _site, _: Planted({"remote.storage.aws.secret.access.key": "hunter2"}), "bucket",
-        "SignatureDoesNotMatch", "correct the secret access key",
+        "SignatureDoesNotMatch; correct remote.storage.aws.secret.access.key", "as the message says",
     ),
     "an unknown access key": Fault(
-        lambda _site, _: Planted({"remote.storage.aws.access.key.id": "nobody"}), "bucket", "403",
-        "access key id",
+        lambda _site, _: Planted({"remote.storage.aws.access.key.id": "nobody"}), "bucket",
+        "correct remote.storage.aws.access.key.id", "as the message says",
     ),
-    "an S3 endpoint that is down": Fault(_no_endpoint, "storage endpoint", "does not respond", "s3.endpoint.url"),
+    "an S3 endpoint that is down": Fault(
+        _no_endpoint, "storage endpoint", "(option remote.storage.s3.endpoint.url) could not be reached",
+        "correct the endpoint",
+    ),
     "a wrong prefix": Fault(
         lambda site, _: Planted({"remote.storage.uri": f"s3://{site.stack.bucket}/backup"}), "segment objects",
-        "no segment is where the settings say", "set remote.storage.uri=s3://",
+        "set remote.storage.uri=s3://", "the setting that the message names",
     ),
     "a wrong layout": Fault(
-        _settings(remote_storage_layout="aiven"), "segment objects", "no segment is where the settings say",
-        "set remote.storage.layout=local",
+        _settings(remote_storage_layout="aiven"), "segment objects", "set remote.storage.layout=local",
+        "the setting that the message names",
     ),
     "a segment that is gone from the bucket": Fault(
         _settings(subscribe=HOLED), "segment objects", "1 other segments can be read", "restore the object"
     ),
     "a table with other columns": Fault(_other_columns, "table ", "has no column", "ALTER TABLE"),
-    "no bucket for the table": Fault(_no_bucket, "store of the table", "no-such-lake", "create the bucket"),
+    "no bucket for the table": Fault(
+        _no_bucket, "store of the table", "correct its name, or create the bucket", "as the message says"
+    ),
     "a wrong secret for the table's bucket": Fault(
-        _wrong_lake_secret, "store of the table", "SignatureDoesNotMatch", "correct the secret access key"
+        _wrong_lake_secret, "store of the table", "SignatureDoesNotMatch; correct ", "as the message says"
     ),
     "no hadoop-aws": Fault(
         lambda site, _: Planted(S3A_TABLE, site.lake_conf()), "hadoop-aws", "neither in",
@@ -223,10 +229,10 @@ FAULTS: dict[str, Fault] = {
         _planned_before, "records of other queries", f"{TIERED}-0 20 to 80", "delete the folder of a refused start",
     ),
     "a checkpoint below the log start": Fault(
-        _checkpoint(CUT, 20), "offsets of the checkpoint", "its log starts at 60: 40 offsets are lost",
+        _checkpoint(CUT, 20), "offsets of the checkpoint", "are wanted, but it holds 60 to",
         "failOnDataLoss=false",
     ),
     "a checkpoint beyond the log": Fault(
-        _checkpoint(TIERED, 5_000), "offsets of the checkpoint", "its log ends at 91", "created again"
+        _checkpoint(TIERED, 5_000), "offsets of the checkpoint", "went back from 5000 to 91", "created again"
     ),
 }  # fmt: skip

@@ -10,19 +10,18 @@ import pytest
 from tests.storage import scripted_http
 from tests.storage.scripted_http import ScriptedHttp
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
-from tiered_stream.doctor.clock import check_clock
 from tiered_stream.doctor.finding import FaultError
 from tiered_stream.doctor.s3_bucket import (
-    Bucket,
     BucketResponse,
+    check_clock,
     check_listing,
     list_one_key,
     write_object,
 )
+from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.cloud_endpoints import SEGMENTS
 
-BUCKET = Bucket("tier", "prefix", StorageOptions(), SEGMENTS)
+BUCKET = StorageOptions(uri="s3://tier/prefix", access_key_id="id", secret_access_key="secret")
 
 
 def answer(status: int = 200, code: str = "", region: str | None = None, ahead: float | None = 0.0) -> BucketResponse:
@@ -34,16 +33,30 @@ def answer(status: int = 200, code: str = "", region: str | None = None, ahead: 
     [
         (answer(400, "AuthorizationHeaderMalformed", "eu-west-1"), "set remote.storage.s3.region=eu-west-1"),
         (answer(301, "PermanentRedirect"), "set remote.storage.s3.region=the region of the bucket"),
-        (answer(404, "NoSuchBucket"), "correct the bucket's name (option remote.storage.uri)"),
-        (answer(404, "XAdminUserNotFound"), "correct the access key id"),
-        (answer(400, "ExpiredToken"), "get new temporary credentials"),
-        (answer(503, "SlowDown"), "see the service's own log"),
     ],
 )
-def test_a_bucket_that_cannot_be_used_is_a_fault_with_its_mend(given: BucketResponse, mend: str) -> None:
+def test_another_region_is_a_fault_with_its_mend(given: BucketResponse, mend: str) -> None:
     with pytest.raises(FaultError) as raised:
         check_listing(BUCKET, given)
     assert mend in raised.value.fix
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "says"),
+    [
+        (answer(404, "NoSuchBucket"), StorageBucketNotFoundError, r"\(option remote\.storage\.uri\).*correct its name"),
+        (answer(404, "XAdminUserNotFound"), StorageAccessError, "correct remote.storage.aws.access.key.id;"),
+        (answer(403, "SignatureDoesNotMatch"), StorageAccessError, "correct remote.storage.aws.secret.access.key;"),
+        (answer(400, "ExpiredToken"), StorageAccessError, "ExpiredToken; check remote.storage.aws"),
+        (answer(403, "ExpiredToken"), StorageAccessError, "ExpiredToken; check remote.storage.aws"),
+        (answer(503, "SlowDown"), StorageError, "503 SlowDown"),
+    ],
+)
+def test_a_bucket_that_cannot_be_used_is_the_error_of_its_store(
+    given: BucketResponse, kind: type[StorageError], says: str
+) -> None:
+    with pytest.raises(kind, match=says):
+        check_listing(BUCKET, given)
 
 
 def test_a_bucket_that_may_not_be_listed_is_a_warning() -> None:
@@ -64,7 +77,7 @@ KEYS = ("us-east-1", True, "id", "secret")
 def test_the_clock_and_the_region_are_those_of_the_services_answer(ahead: int) -> None:
     head = {"Date": formatdate(time.time() - ahead, usegmt=True), "x_amz_bucket_region": "eu-west-1"}
     with ScriptedHttp([scripted_http.answer(200, b"<ListBucketResult/>", **head)]) as server:
-        listed = list_one_key(Bucket("tier", "", StorageOptions(server.url, *KEYS), SEGMENTS)).value
+        listed = list_one_key(StorageOptions(server.url, *KEYS, uri="s3://tier")).value
     assert (listed.seconds_ahead, listed.region) == (pytest.approx(ahead, abs=60), "eu-west-1")
     seen = check_clock(listed)
     assert seen.fix and ("ahead of" if ahead > 0 else "behind") in seen.description

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.depth import examples
 from tests.locate.log_model import PARTITION, CurrentFetcher, Log, Row, tiered_of
+from tests.plan.planned_splits import plan_splits
 from tests.tier.layouts import MemoryBucket, archive_in
 from tests.tier.segments import TieredSegment
 from tiered_stream.locate.archive.archive_locator import ArchiveLocator
@@ -25,7 +26,6 @@ from tiered_stream.locate.visible_segments import VisibleSegments, lineage_of, v
 from tiered_stream.model import AbortedTransaction, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.splits import plan_splits
 from tiered_stream.read.split_reader import read_split
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 

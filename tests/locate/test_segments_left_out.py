@@ -15,6 +15,7 @@ import pytest
 from tests.local_http import LocalHttp
 from tests.locate.log_model import PARTITION, Log, tiered_of
 from tests.locate.test_log_model import History, ModelLocator
+from tests.plan.planned_splits import plan_splits
 from tests.reading import options, tier_segments
 from tests.rigs.stack.tiered_stack import TieredStack
 from tests.tier.layouts import MemoryBucket
@@ -31,7 +32,6 @@ from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import ByteRange, OffsetRange, Split, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import StorageOptions, parse_options
-from tiered_stream.plan.splits import plan_splits
 from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
 from tiered_stream.storage.aiven.encryption import KeyRing
 from tiered_stream.storage.open_store import open_store

@@ -13,7 +13,7 @@ from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
 from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, TopicPartition
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.batch_limits import Backlog, _Span, _Spans, ends_by_bytes
+from tiered_stream.plan.batch_limits import Backlog, _EndInside, _Spans, ends_by_bytes
 from tiered_stream.plan.stream import StreamPlanner
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -212,7 +212,7 @@ def test_spans_have_each_offset_once_and_their_part_of_a_segments_bytes(
     segments = MadeUpTier({T0: tiered}).segments({T0: offsets})[T0]
     made = _Spans.of(offsets, segments)
     spans = [
-        _Span(start, end, int(size), segments[at // 2].segment if at % 2 else None)
+        _EndInside(start, end, int(size), segments[at // 2].segment if at % 2 else None, share=0)
         for at, (start, end, size) in enumerate(zip(made.bounds, made.bounds[1:], made.bytes, strict=False))
         if start < end
     ]

@@ -6,11 +6,11 @@ import pytest
 
 from tests.locate.segments import PARTITION, segment
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
+from tests.plan.planned_splits import plan_splits
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, Split
 from tiered_stream.plan import plan_size
 from tiered_stream.plan.plan_size import MEMORY_OF_SPLIT, check_plan_fits
-from tiered_stream.plan.splits import plan_splits
 
 GIB = 1 << 30
 MANY, OFFSETS = OffsetRange(0, 1 << 40), OffsetRange(0, 1000)

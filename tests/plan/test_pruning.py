@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tests.plan.made_up_tier import MADE_UP_ID, MadeUpTier, TieredLog
+from tests.plan.planned_splits import plan_splits
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.plan.batch import plan_batch
 from tiered_stream.plan.pruning import EVERY, NeededSegments, Numbers, Pruning
-from tiered_stream.plan.splits import plan_splits
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 LARGE = 1 << 21

@@ -8,13 +8,20 @@ from rich.console import Console
 
 from tests.plan.in_memory_offsets import InMemoryOffsets
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
+from tests.plan.planned_splits import plan_splits
 from tests.plan.test_tiering_delay import OF_4_4
-from tiered_stream.inspection.read_plan import cost_of
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET, Prices, ReadCost, broker_read_lines, render_cost
-from tiered_stream.plan.splits import plan_splits
+from tiered_stream.plan.read_cost import (
+    NO_LOCATOR,
+    NOT_TIERED_YET,
+    Prices,
+    ReadCost,
+    broker_read_lines,
+    render_cost,
+    total_costs,
+)
 
 SLOW, QUICK = TopicPartition("slow", 0), TopicPartition("quick", 0)
 RANGES = {SLOW: OffsetRange(0, 200), QUICK: OffsetRange(0, 100)}
@@ -33,7 +40,7 @@ def shown(source: LogSource) -> list[str]:
         for split in plan_splits(RANGES, source.locator, split_bytes=1 << 20)
         if not split.locations  # how many GETs the others take, a storage would have to say
     ]
-    costs = cost_of(RANGES, splits, options, source)
+    costs = total_costs(RANGES, splits, options, source)
     cost = ReadCost(partitions=costs, tasks=1, max_bytes_per_second=None, prices=Prices())
     console = Console(file=StringIO(), width=400)
     console.print(render_cost(cost, "plan"))

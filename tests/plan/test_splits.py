@@ -19,12 +19,13 @@ from tests.depth import examples
 from tests.golden import NAMES
 from tests.locate.golden_locator import GoldenLocator, expected, read
 from tests.plan.made_up_tier import MADE_UP_ID, SIGNED_URL, MadeUpTier, TieredLog
+from tests.plan.planned_splits import plan_splits
 from tiered_stream.errors import DataLossError
 from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, Split, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.pruning import NeededSegments
-from tiered_stream.plan.splits import divide, plan_splits, split_counts, splits_for
+from tiered_stream.plan.splits import divide, split_counts, splits_for
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 PARTITIONS = (T0, T1, T2)

@@ -146,7 +146,7 @@ def test_a_start_at_the_log_s_end_stays_where_it_was_looked_up_first() -> None:
 def test_the_first_batch_has_the_limit_of_all_others() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 15)]})
     stream = planner(reader, maxOffsetsPerTrigger="5")
-    stream.prepare_for_available_now()
+    stream.available_now = True
     assert run(stream, stream.initial()) == [[5], [5], [5]]
 
 
@@ -354,7 +354,7 @@ def test_a_replayed_batch_whose_records_have_aged_out_fails_or_jumps_to_the_log_
 
 def available_now(reader: InMemoryOffsets, **given: str) -> StreamPlanner:
     stream = planner(reader, **given)
-    stream.prepare_for_available_now()
+    stream.available_now = True
     return stream
 
 

@@ -52,7 +52,7 @@ def test_a_bounded_stream_reads_up_to_its_end_in_micro_batches(caplog: pytest.Lo
 
 def test_a_run_with_available_now_ends_at_the_stream_s_end() -> None:
     stream = planner(InMemoryOffsets({"t": [Log(0, 10)]}), endingOffsets='{"t":{"0":7}}')
-    stream.prepare_for_available_now()
+    stream.available_now = True
     assert stream.next_end(stream.initial(), limited=True) == {T0: 7}
     assert stream.next_end({T0: 7}, limited=True) == {T0: 7}
 

@@ -27,12 +27,12 @@ from tests.archives import (
 from tests.depth import examples
 from tests.golden import NAMES, NEWER, golden
 from tests.locate.golden_locator import GoldenLocator
+from tests.plan.planned_splits import plan_splits
 from tests.rigs.stack.rows import Row
 from tests.storage.golden_aiven import KEY_PREFIX, segments
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.plan.splits import plan_splits
 from tiered_stream.storage import open_fetcher as opened
 
 pytestmark = pytest.mark.costly

@@ -20,6 +20,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 
 from tests.archives import arrow_rows
 from tests.broker.scripted import MetadataRequest, ScriptedClient, fetched, metadata
+from tests.plan.planned_splits import plan_splits
 from tests.reading import BY_STEP, SEGMENT_STEP_MS, options, records
 from tests.records.batches import marker_batch, transactional_batch
 from tests.rigs.stack.batches import CODECS, record_batch
@@ -51,7 +52,6 @@ from tiered_stream.model import (
 )
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.options.parsing import FetchOptions, Options, parse_options
-from tiered_stream.plan.splits import plan_splits
 from tiered_stream.read import split_reader as read_module
 from tiered_stream.read.split_reader import SplitReader, read_split
 from tiered_stream.read.task_storage import TaskStorage

@@ -27,7 +27,7 @@ from tests.rigs.stack.rows import Row
 from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.model import TopicPartition
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
-from tiered_stream.replay.replay_plan import ReplayPlan
+from tiered_stream.replays.replay_plan import ReplayPlan
 
 DRIVER, WORKERS, STORAGE = "driver", "workers", "storage away"
 LIMIT = 15

@@ -16,9 +16,9 @@ from tiered_stream.delta.commit.landed_offsets import LandedOffsets
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
-from tiered_stream.replay.run_replay import Replay, plan_replay
-from tiered_stream.replay.table_and_folder_targets import overtaken, target_of, why_not_latest
+from tiered_stream.replays.replay_plan import ReplayArguments, ReplayPlan
+from tiered_stream.replays.run_replay import Replay, plan_replay
+from tiered_stream.replays.table_and_folder_targets import overtaken, target_of, why_not_latest
 
 EPOCH = 1_700_000_000_000
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -10,7 +10,7 @@ from tests.delta.folder_in_memory import FolderInMemory
 from tiered_stream.delta.checkpoint.query_tables import Held, Parked, QueryTables, QueryTablesLog
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.replay.limit_to_landed import landed_offsets, limit_to_landed
+from tiered_stream.replays.limit_to_landed import landed_offsets, limit_to_landed
 
 ONE, OTHER, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("orders", 2)
 RANGES = {ONE: OffsetRange(2, 9), OTHER: OffsetRange(0, 4), NEW: OffsetRange(0, 1)}

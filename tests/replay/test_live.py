@@ -20,8 +20,8 @@ from tests.rigs.stack.topics import create_tiered_topic
 from tests.services import Cluster
 from tiered_stream.errors import BrokerAuthorizationError
 from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET
-from tiered_stream.replay.run_replay import Replay, plan_replay
-from tiered_stream.replay.table_and_folder_targets import DeltaTarget
+from tiered_stream.replays.run_replay import Replay, plan_replay
+from tiered_stream.replays.table_and_folder_targets import DeltaTarget
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 

@@ -11,8 +11,8 @@ from tests.reading import records, rows
 from tests.rigs.stack.rows import Row
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.replay.run_replay import ReplayReport, plan_replay
-from tiered_stream.replay.table_and_folder_targets import ParquetTarget
+from tiered_stream.replays.run_replay import ReplayReport, plan_replay
+from tiered_stream.replays.table_and_folder_targets import ParquetTarget
 
 pytestmark = pytest.mark.stack
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.delta.made_batches import ORDERS, decoded, plain
 from tests.rigs.stack.rows import Record
 from tiered_stream.errors import UnsupportedDataError
-from tiered_stream.replay import produce
-from tiered_stream.replay.produce import PositionedWriter, TargetProducer, check_producible
-from tiered_stream.replay.target_positions import Position
+from tiered_stream.replays import produce
+from tiered_stream.replays.produce import PositionedWriter, TargetProducer, check_producible
+from tiered_stream.replays.target_positions import Position
 
 
 @dataclass

@@ -14,8 +14,8 @@ from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.replay.progress_display import ProgressTracker, follower
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
+from tiered_stream.replays.progress_display import ProgressTracker, follower
+from tiered_stream.replays.replay_plan import ReplayArguments, ReplayPlan
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PLAN = ReplayPlan(

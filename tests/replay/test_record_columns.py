@@ -16,8 +16,8 @@ from tests.tier.topics import topic_options, write_topic
 from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.delta.settings.ingest_settings import table_spec
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.replay.run_replay import ReplayReport, plan_replay
-from tiered_stream.replay.table_and_folder_targets import DeltaTarget
+from tiered_stream.replays.run_replay import ReplayReport, plan_replay
+from tiered_stream.replays.table_and_folder_targets import DeltaTarget
 
 COUNT, FROM, TO = 300, 100, 200
 FIRST_MS = 1_700_000_000_000

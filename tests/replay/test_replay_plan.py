@@ -12,7 +12,7 @@ from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, TopicPartition, is_topic_name
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.positions import AtOffsets, TimeRange
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name
+from tiered_stream.replays.replay_plan import ReplayArguments, ReplayPlan, check_name
 
 ARGUMENTS = ReplayArguments(("subscribe", "orders"), "-3h", None, "table s3a://lake/orders")
 ORDERS = UUID(int=7)

@@ -19,9 +19,9 @@ from tests.delta.archive import LONG, ODD, everything, landed, options
 from tests.rigs.stack.processes import wait_until
 from tiered_stream.errors import ConfigurationError, DataLossError, ReplayStoppedError, TableError, UnknownTopicError
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
-from tiered_stream.replay.replay_plan import ReplayPlan
-from tiered_stream.replay.run_replay import Replay, ReplayReport, plan_replay
-from tiered_stream.replay.table_and_folder_targets import DeltaTarget, replace_where
+from tiered_stream.replays.replay_plan import ReplayPlan
+from tiered_stream.replays.run_replay import Replay, ReplayReport, plan_replay
+from tiered_stream.replays.table_and_folder_targets import DeltaTarget, replace_where
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 

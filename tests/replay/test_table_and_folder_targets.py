@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.replay.table_and_folder_targets import DeltaTarget, ParquetTarget, target_of, with_byte_rate
-from tiered_stream.replay.topic_target import TopicTarget
+from tiered_stream.replays.table_and_folder_targets import DeltaTarget, ParquetTarget, target_of, with_byte_rate
+from tiered_stream.replays.topic_target import TopicTarget
 
 NO_SPARK = cast(SparkSession, None)
 

@@ -24,11 +24,11 @@ from tests.services import Cluster
 from tiered_stream.errors import BrokerAuthorizationError, TieredStreamError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.replay.produce import target_producer
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
-from tiered_stream.replay.target_positions import Position, PositionGroup, commit_positions
-from tiered_stream.replay.topic_checks import check_topics
-from tiered_stream.replay.topic_settings import TopicWrites, as_options, topic_writes
+from tiered_stream.replays.produce import target_producer
+from tiered_stream.replays.replay_plan import ReplayArguments, ReplayPlan
+from tiered_stream.replays.target_positions import Position, PositionGroup, commit_positions
+from tiered_stream.replays.topic_checks import check_topics
+from tiered_stream.replays.topic_settings import TopicWrites, as_options, topic_writes
 
 pytestmark = pytest.mark.stack
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.positions import TimeRange, show_time
-from tiered_stream.replay.times import parse_range, parse_time, show_range
+from tiered_stream.replays.times import parse_range, parse_time, show_range
 
 NOW = 1_795_000_000_000
 HOUR = 3_600_000

@@ -19,8 +19,8 @@ from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.plan.batch import plan_batch
 from tiered_stream.read.split_reader import read_split
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
-from tiered_stream.replay.times_to_offsets import resolve
+from tiered_stream.replays.replay_plan import ReplayArguments, ReplayPlan
+from tiered_stream.replays.times_to_offsets import resolve
 
 pytestmark = pytest.mark.stack
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from tests.broker.certificates import CertificateAuthority
 from tests.golden import STORES
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.replay.topic_settings import connection_config, producer_config, target_properties
+from tiered_stream.replays.topic_settings import connection_config, producer_config, target_properties
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -73,7 +73,7 @@ def test_stores_of_java_are_handed_over_as_text(store: str, key_password: str) -
     [
         ({"enable.idempotence": "true"}, r"target.kafka.enable.idempotence must not be set: it is always on"),
         ({"transactional.id": "x"}, r"set target.transactional=true"),
-        ({"linger": "1"}, r"target.kafka.linger is not known.*did you mean target.kafka.linger.ms\?"),
+        ({"linger": "1"}, r"target.kafka.linger is not known.*nearest known one is target.kafka.linger.ms$"),
         ({"queue.buffering.max.ms": "1"}, r"target.kafka.queue.buffering.max.ms is not known"),
         ({"buffer.memory": "lots"}, r"the target's kafka.buffer.memory = 'lots': must be a whole number"),
         ({"security.protocol": "SASL_SSL"}, r"the target's kafka.sasl.mechanism = 'GSSAPI' cannot be used to write"),

@@ -23,10 +23,10 @@ from tests.rigs.stack.tiered_stack import TieredStack
 from tests.rigs.stack.topics import alter_topic, create_tiered_topic, roll, wait_until_tiered
 from tiered_stream.errors import ConfigurationError, DataLossError, UnknownTopicError
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.replay.run_replay import Replay, ReplayReport, plan_replay
-from tiered_stream.replay.target_positions import Position, commit_positions, read_positions
-from tiered_stream.replay.topic_settings import as_options, topic_writes
-from tiered_stream.replay.topic_target import TopicTarget
+from tiered_stream.replays.run_replay import Replay, ReplayReport, plan_replay
+from tiered_stream.replays.target_positions import Position, commit_positions, read_positions
+from tiered_stream.replays.topic_settings import as_options, topic_writes
+from tiered_stream.replays.topic_target import TopicTarget
 
 pytestmark = pytest.mark.stack
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,8 +20,13 @@ from kafka.protocol.consumer import FetchRequest
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.leader_requests import LeaderRequest, ask_each_leader, ask_leaders, ask_node
-from tiered_stream.broker.list_offsets import isolation_code, list_offsets
+from tiered_stream.broker.leader_requests import (
+    LeaderRequest,
+    ask_each_leader,
+    ask_leaders,
+    ask_node,
+)
+from tiered_stream.broker.list_offsets import BrokerOffsetReader, isolation_code, list_offsets
 from tiered_stream.errors import (
     BrokerUnavailableError,
     CorruptDataError,
@@ -84,6 +90,23 @@ class FetchTerms:
     min_bytes: int = 1
     topic_id: UUID | None = None
     response_bytes: int = 0
+
+
+def check_authorized_to_read(
+    client: BrokerClient, partition: TopicPartition, isolation: IsolationLevel, topic_id: UUID | None = None
+) -> None:
+    """Check that the user is authorized to READ a topic, by a Fetch at the end of one partition, where no record is.
+
+    `topic_id` is as in `FetchTerms`.
+
+    Raises:
+        BrokerAuthorizationError: the user is not authorized to READ the topic.
+        UnknownTopicError: the topic or the partition does not exist.
+        BrokerError: the brokers do not respond, or respond with an error.
+    """
+    end = BrokerOffsetReader(client, isolation).latest([partition])[partition]
+    with suppress(OffsetOutOfRangeError):  # proves that the user may read; another leader's log may end earlier
+        fetch_records(client, partition, end, FetchTerms(isolation, max_bytes=1, max_wait_ms=0, topic_id=topic_id))
 
 
 def fetch_records(

@@ -4,6 +4,7 @@ The jobs import `command_line`, `ingest_command` and `replay_command`.
 
 - `command_line`: arguments, output and exit codes that commands share.
 - `NAME_command`: the command `NAME`.
+- `inspection_commands`: the commands `segments`, `plan` and `lag`.
 - `record_format`: formats in which `cat` prints records.
 - `spark_commands`: the part of `replay` and `verify` that needs Spark.
 """
@@ -21,11 +22,9 @@ from tiered_stream.cli.doctor_command import DOCTOR_EXIT_CODES, doctor
 from tiered_stream.cli.export_command import EXPORT_EXIT_CODES, export
 from tiered_stream.cli.gateway_command import GATEWAY_EXIT_CODES, gateway
 from tiered_stream.cli.ingest_command import INGEST_EXIT_CODES, ingest
-from tiered_stream.cli.lag_command import lag
-from tiered_stream.cli.plan_command import plan
+from tiered_stream.cli.inspection_commands import INSPECTION_EXIT_CODES, lag, plan, segments
 from tiered_stream.cli.redrive_command import REDRIVE_EXIT_CODES, redrive
 from tiered_stream.cli.replay_command import EXIT_CODES, replay
-from tiered_stream.cli.segments_command import segments
 from tiered_stream.cli.verify_command import VERIFY_EXIT_CODES, verify
 from tiered_stream.cli.warm_command import warm
 from tiered_stream.cli.watch_command import WATCH_EXIT_CODES, watch
@@ -54,9 +53,9 @@ app.command()(warm)
 app.command(epilog=GATEWAY_EXIT_CODES)(gateway)
 app.command(epilog=CAT_EXIT_CODES)(cat)
 app.command(epilog=EXPORT_EXIT_CODES)(export)
-app.command(epilog=cli.INSPECTION_EXIT_CODES)(segments)
-app.command(epilog=cli.INSPECTION_EXIT_CODES)(plan)
-app.command(epilog=cli.INSPECTION_EXIT_CODES)(lag)
+app.command(epilog=INSPECTION_EXIT_CODES)(segments)
+app.command(epilog=INSPECTION_EXIT_CODES)(plan)
+app.command(epilog=INSPECTION_EXIT_CODES)(lag)
 app.command(epilog=DOCTOR_EXIT_CODES)(doctor)
 app.command(epilog=INGEST_EXIT_CODES)(ingest)
 app.command(epilog=EXIT_CODES)(replay)

@@ -47,7 +47,6 @@ WRONG_SETUP = (
 """Errors of a wrong setting or a missing permission, for which the exit code is REFUSED."""
 WRONG_INPUT = (*WRONG_SETUP, errors.DataLossError)
 """Errors for which the exit code is REFUSED, if they are raised before anything is written."""
-INSPECTION_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused; 130 stopped by Ctrl-C."
 
 
 @dataclass(frozen=True, kw_only=True)

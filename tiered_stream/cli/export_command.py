@@ -52,7 +52,7 @@ def export(
     from tiered_stream.errors import ConfigurationError
     from tiered_stream.export.run_export import ExportArguments, target_of
     from tiered_stream.export.run_export import export as run
-    from tiered_stream.replay.times import parse_range
+    from tiered_stream.replays.times import parse_range
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if exact and from_time is None and to_time is None:

@@ -24,12 +24,12 @@ from tiered_stream.observe.read_metrics import describe
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.settings_files import with_origins, without
 from tiered_stream.process.resources import usable_cores
-from tiered_stream.replay.dry_run import Estimate, estimate_without_spark, render, why_spark
-from tiered_stream.replay.progress_display import follower
-from tiered_stream.replay.run_replay import Replay, plan_replay
-from tiered_stream.replay.table_and_folder_targets import DeltaTarget, target_of, with_byte_rate
-from tiered_stream.replay.target import Target, kind_and_place
-from tiered_stream.replay.times import parse_range, show_range
+from tiered_stream.replays.dry_run import Estimate, estimate_without_spark, render, why_spark
+from tiered_stream.replays.progress_display import follower
+from tiered_stream.replays.run_replay import Replay, plan_replay
+from tiered_stream.replays.table_and_folder_targets import DeltaTarget, target_of, with_byte_rate
+from tiered_stream.replays.target import Target, kind_and_place
+from tiered_stream.replays.times import parse_range, show_range
 from tiered_stream.verification.verify_report import render_verified
 from tiered_stream.verification.verify_table import verify
 

@@ -11,7 +11,6 @@ Other packages import `examine`, `finding.Finding` and `spark_conf`.
 - `broker_fixes`: advice on refused logins and requests.
 - `tier_checks`: tiered storage and a sample of its segments.
 - `table_checks`: tables, their stores, checkpoints.
-- `clock`: this machine's clock against the storage's.
-- `s3_bucket`: requests to a bucket in S3.
-- `cloud_bucket`: requests to Google's and Azure's storage and to HDFS.
+- `s3_bucket`: requests to a bucket in S3, and this machine's clock against the service's.
+- `cloud_bucket`: requests by this package's stores to tables' folders, and to segments outside S3.
 """

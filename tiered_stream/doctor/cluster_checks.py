@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_reques
 from tiered_stream.broker.kafka_errors import certificate_fix
 from tiered_stream.broker.list_offsets import BrokerOffsetReader, ListOffsetsRequest, topic_configs
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
+from tiered_stream.broker.record_fetch import check_authorized_to_read
 from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
 from tiered_stream.doctor.broker_fixes import kafka_tool, login_fixes, request_fixes
 from tiered_stream.doctor.environment import Job
@@ -31,6 +30,7 @@ from tiered_stream.doctor.finding import (
     Result,
     collected_warnings,
 )
+from tiered_stream.errors import some_of
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.locate.metadata_topic.metadata_log import check_readable
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
@@ -39,8 +39,8 @@ from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.offset_ranges import ranges_between
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.types import host_and_port
-from tiered_stream.plan.offset_lookup import assigned
-from tiered_stream.plan.tiering_delay import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
+from tiered_stream.plan.offset_lookup import assigned, check_chosen
+from tiered_stream.plan.tiering_delay import COPY_LAG_CONFIGS, LAG_MS, copy_lag
 
 _OPEN_THE_WAY = "open the network path: security group, firewall or route"
 _SPEAK_TLS = "check that the address speaks TLS (for brokers: kafka.security.protocol), and which versions"
@@ -55,15 +55,8 @@ _METADATA_TOPIC_FIXES: Fixes = {
     "cluster is gone, read its bucket with remote.log.locator=archive",
     errors.BrokerAuthorizationError: "grant READ on the topic __remote_log_metadata, or read through a gateway",
 }
-_LOCATOR_FIXES: Fixes = {
-    errors.BrokerAuthorizationError: "grant the permission that the message names, or read without tiered storage by "
-    "remote.log.locator=none"
-}
 _ARCHIVE_FIXES: Fixes = {
     errors.UnknownTopicError: "correct subscribe, remote.storage.uri or rsm.config.key.prefix",
-    errors.StorageAccessError: "grant s3:GetObject and s3:ListBucket on the bucket; if the message names a key pair, "
-    "set its private key in rsm.config.encryption.key.pairs.*",
-    errors.StorageError: "correct remote.storage.*, or see what the checks of the bucket say",
 }
 _RESTORE = "restore objects that are missing (from the bucket's versions); name key prefixes that are not read"
 
@@ -92,7 +85,7 @@ def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
     check("READ on the topics", _check_read, job, topics, advertised, fixes=asking)
     feature = check("KIP-1248", lambda job, _: _check_feature(job.options), job, login)
     check("metadata topic", _check_metadata_topic, job, feature, advertised, fixes=_METADATA_TOPIC_FIXES)
-    source = check("locator", lambda job, _: _choose_locator(job.options), job, advertised, fixes=_LOCATOR_FIXES)
+    source = check("locator", lambda job, _: _choose_locator(job.options), job, advertised)
     ranges = check("offsets", _check_offsets, job, topics, advertised, fixes=asking)
     return Cluster(source, ranges)
 
@@ -254,25 +247,12 @@ def _reach_advertised(job: Job, response: Any) -> Result[bool]:
 def _check_topics(options: Options) -> Result[dict[str, TopicMetadata]]:
     client, subscription = open_client(options.kafka), options.subscription
     partitions = assigned(subscription, BrokerOffsetReader(client, options.isolation_level)).partitions
-    missing = set(subscription.assigned) - partitions
-    if missing:
-        raise errors.UnknownTopicError(f"the partitions {listed(missing)} do not exist")
-    if not partitions and subscription.pattern is None:
-        raise FaultError("assign names no partition", "name the partitions that the job reads")
-    if not partitions:
-        raise FaultError(f"no topic that the user may see matches the pattern {subscription.pattern!r}",
-                         "correct subscribePattern, or grant DESCRIBE on the topics")  # fmt: skip
+    check_chosen(subscription, partitions)
     topics = client.metadata({partition.topic for partition in partitions})
     leaderless = partitions - set(_with_leader(topics))
     if leaderless:
         return Result(topics, f"no leader: {listed(leaderless)}", "restart the brokers that have these partitions")
-    return Result(topics, f"{_list_some(topics)}; all partitions have a leader: {len(partitions):,}")
-
-
-def _list_some(names: Iterable[str]) -> str:
-    """Return a text with the first five names in alphabetical order, and the number of the names that are left out."""
-    names = sorted(names)
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return Result(topics, f"{some_of(sorted(topics))}; all partitions have a leader: {len(partitions):,}")
 
 
 def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool]:
@@ -287,15 +267,18 @@ def _check_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Result[bool
         return _diskless_result(diskless, topic_settings)
     not_tiered = [topic for topic, configs in topic_settings.items() if configs.get(_TIERED, "false") != "true"]
     if not_tiered:
-        description = f"not tiered, so the brokers send every record: {_list_some(not_tiered)}"
+        description = f"not tiered, so the brokers send every record: {some_of(sorted(not_tiered))}"
         return Result(True, description, _set_config(job.options, f"{_TIERED}=true"))
     if len(topic_settings) < len(topics):
         raise NotNeededError(
-            f"unknown for {_list_some(topics.keys() - topic_settings)}: the user lacks DESCRIBE_CONFIGS, "
+            f"unknown for {some_of(sorted(topics.keys() - topic_settings))}: the user lacks DESCRIBE_CONFIGS, "
             "which no job needs"
         )
     lags = {topic: lag for topic, configs in topic_settings.items() if (lag := copy_lag(configs)) is not None}
-    return _lags_result(lags, job.options)
+    delays = some_of(sorted(f"{topic}: {lag}" for topic, lag in lags.items()))
+    description = f"{_TIERED}=true" + (f"; {delays}" if delays else "")
+    waits = any(lag.is_unbounded for lag in lags.values())
+    return Result(True, description, _set_config(job.options, f"{LAG_MS}=0") if waits else "")
 
 
 def _diskless_result(topics: Collection[str], topic_settings: Mapping[str, Mapping[str, str]]) -> Result[bool]:
@@ -308,27 +291,14 @@ def _diskless_result(topics: Collection[str], topic_settings: Mapping[str, Mappi
     if plain:
         return Result(
             True,
-            f"{_DISKLESS}=true without {_TIERED}=true, so the brokers send every record: {_list_some(plain)}",
+            f"{_DISKLESS}=true without {_TIERED}=true, so the brokers send every record: {some_of(sorted(plain))}",
             "read these topics with Spark's kafka source, or let the brokers consolidate them into tiered segments",
         )
     return Result(
         True,
-        f"{_DISKLESS}=true, which was never tried: {_list_some(topics)}",
+        f"{_DISKLESS}=true, which was never tried: {some_of(sorted(topics))}",
         "compare what a query reads with the brokers' records, by `tiered-stream verify --storage`",
     )
-
-
-def _lags_result(lags: Mapping[str, CopyLag], options: Options) -> Result[bool]:
-    """Return the result of a check that has found all topics tiered. Its description has `lags`.
-
-    If the brokers never copy a topic's segments, the result is a warning.
-
-    Args:
-        lags: delay of the copies of a topic's segments, by topic; topics without a delay are left out.
-    """
-    description = "; ".join(filter(None, (f"{_TIERED}=true", _list_some(f"{topic}: {lags[topic]}" for topic in lags))))
-    waits = any(lag.is_unbounded for lag in lags.values())
-    return Result(True, description, _set_config(options, f"{LAG_MS}=0") if waits else "")
 
 
 def _set_config(options: Options, config: str) -> str:
@@ -338,25 +308,18 @@ def _set_config(options: Options, config: str) -> str:
 
 
 def _check_read(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Result[bool]:
-    """Check that the user is authorized to READ each topic.
-
-    The check sends a Fetch request for the log end of one partition of each topic, where no record is yet.
-    """
+    """Check that the user is authorized to READ each topic, by one partition of each topic."""
     client = open_client(job.options.kafka)
-    reader = BrokerOffsetReader(client, job.options.isolation_level)
-    terms = FetchTerms(job.options.isolation_level, max_bytes=1, max_wait_ms=0)
     refused = {}
     for topic, partition in {partition.topic: partition for partition in reversed(_with_leader(topics))}.items():
         try:
-            end = reader.latest([partition])[partition]
-            with suppress(errors.OffsetOutOfRangeError):  # a user without READ gets the authorization error instead
-                fetch_records(client, partition, end, terms)
+            check_authorized_to_read(client, partition, job.options.isolation_level)
         except errors.BrokerAuthorizationError as error:
             refused[topic] = error
     if refused:
         first = next(iter(refused.values()))
         raise errors.BrokerAuthorizationError(
-            f"{_list_some(refused)}: {first}" if len(refused) > 1 else str(first)
+            f"{some_of(sorted(refused))}: {first}" if len(refused) > 1 else str(first)
         ) from first
     return Result(True, "the brokers respond to a Fetch from each topic")
 

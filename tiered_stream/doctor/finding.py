@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.errors import ConfigurationError, StorageUnavailableError, TieredStreamError
 from tiered_stream.options.remote_options import RSM_CONFIG_PREFIX
 from tiered_stream.options.settings_files import with_origins
 
@@ -21,7 +21,10 @@ T = TypeVar("T")
 Fixes = Mapping[type[TieredStreamError], str]
 """Advice on how to fix an error, by the error's class; the first class that matches is used."""
 
-_COMMON_FIXES: Fixes = {ConfigurationError: "correct the setting that the message names"}
+_COMMON_FIXES: Fixes = {
+    ConfigurationError: "correct the setting that the message names",
+    StorageUnavailableError: "correct the endpoint that the message names, or open the network path to it",
+}
 _PACKAGE = "tiered_stream"
 _MAX_CHARACTERS = 2_000
 
@@ -161,22 +164,20 @@ def collected_warnings() -> Iterator[list[str]]:
     Yield the list to which the warnings' texts are appended. During the block, the root logger's handlers do not get
     this package's log lines.
     """
-    warnings: list[str] = []
-    logger = logging.getLogger(_PACKAGE)
-    handler = _WarningCollector(warnings)
+    logger, handler = logging.getLogger(_PACKAGE), _WarningCollector()
     propagated, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
     try:
-        yield warnings
+        yield handler.texts
     finally:
         logger.removeHandler(handler)
         logger.propagate = propagated
 
 
 class _WarningCollector(logging.Handler):
-    def __init__(self, warnings: list[str]) -> None:
+    def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._warnings = warnings
+        self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._warnings.append(record.getMessage())
+        self.texts.append(record.getMessage())

@@ -1,4 +1,7 @@
-"""Requests to a bucket in S3: a listing (endpoint, credentials, clock, region, authorization), and trial writes."""
+"""Requests to a bucket in S3: a listing (endpoint, credentials, clock, region, authorization), and trial writes.
+
+S3 refuses signatures of another time, so this machine's clock is compared with the service's clock.
+"""
 
 from __future__ import annotations
 
@@ -13,52 +16,24 @@ from botocore import exceptions as aws
 from botocore.config import Config
 
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.doctor.finding import FaultError, Result
-from tiered_stream.errors import ConfigurationError, StorageAccessError
-from tiered_stream.options.parsing import S3Access
+from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
+from tiered_stream.errors import StorageUnavailableError
+from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.process.logs import muted
-from tiered_stream.storage.cloud_endpoints import StoreUse
+from tiered_stream.storage.attempts import AttemptError, FailureKind
+from tiered_stream.storage.cloud_endpoints import bucket_and_path, segments_use
+from tiered_stream.storage.open_store import open_service
+from tiered_stream.storage.s3 import WRONG_KEYS
 from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, S3Session, table_session
 
 _REFUSED_CONDITION = (409, 412)
 """HTTP statuses of a put that `If-None-Match: *` forbids."""
 _CONNECT_SECONDS, _READ_SECONDS = 10, 30
-_CREDENTIALS_MS = 20_000
-"""Time limit of a request for credentials, in milliseconds."""
+_SECONDS_TO_WARN_AT = 60
+_REFUSED_BY_S3 = 15 * 60
+"""Clock difference in seconds above which S3 refuses a signature. Other services allow more or less."""
+_REFUSED_KEYS = (*WRONG_KEYS, "ExpiredToken", "InvalidToken")
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
-_UNKNOWN_KEY = "correct the access key id ({option}aws.access.key.id): the service does not know it"
-_CREDENTIAL_FIXES = {
-    "InvalidAccessKeyId": _UNKNOWN_KEY,
-    "XAdminUserNotFound": _UNKNOWN_KEY,  # versitygw's code
-    "SignatureDoesNotMatch": "correct the secret access key ({option}aws.secret.access.key)",
-    "ExpiredToken": "get new temporary credentials: these have expired",
-    "InvalidToken": "correct the session token ({option}aws.session.token), or leave it out",
-}
-"""Advice by S3's error code; `{option}` stands for the prefix of the settings' names."""
-_NO_CREDENTIALS = (
-    aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError, aws.TokenRetrievalError,
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """Bucket to check: its name, the prefix of the keys to look at, and the settings for access (`access`).
-
-    `use` has the names of the settings, for advice.
-    """
-
-    name: str
-    prefix: str
-    access: S3Access
-    use: StoreUse
-
-    def session(self) -> S3Session:
-        """Return a session with the bucket's region, URL and credentials, which are the same as for a query's requests.
-
-        Raises:
-            ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
-        """
-        return S3Session(self.access, self.name, self.use, _CREDENTIALS_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +41,6 @@ class BucketResponse:
     """Response of the storage service to the request that lists one key.
 
     `code` is S3's error code, and empty on success. `request_region` is the region for which the request was signed.
-    `keys` has the listed key, or is empty if no key was listed.
     """
 
     endpoint: str
@@ -77,7 +51,6 @@ class BucketResponse:
     """Region of the bucket; None if the service does not report it."""
     seconds_ahead: float | None
     """Seconds by which this machine's clock is ahead of the service's; None if the service does not send its time."""
-    keys: tuple[str, ...] = ()
 
 
 def _config() -> Config:
@@ -91,67 +64,64 @@ def _config() -> Config:
     )
 
 
-def check_credentials(bucket: Bucket) -> Result[bool]:
-    """Check that there are credentials for the bucket; the result's description says where they come from.
-
-    If `bucket.access.anonymous` is True, no credentials are needed, and the check succeeds. The result's value is
-    always True, because no other check needs it.
+def _session(storage: StorageOptions) -> S3Session:
+    """Return a session with the region, the URL and the credentials of a query's requests to the bucket.
 
     Raises:
-        FaultError: there are no credentials.
+        ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
     """
-    if bucket.access.anonymous:
+    name, _ = bucket_and_path(storage.uri or "")
+    return S3Session(storage, name, segments_use(storage))
+
+
+def check_credentials(storage: StorageOptions) -> Result[bool]:
+    """Check that there are credentials for the bucket; the result's description says where they come from.
+
+    If `storage.anonymous` is True, no credentials are needed, and the check succeeds. The result's value is always
+    True, because no other check needs it.
+
+    Raises:
+        StorageAccessError: there are no credentials.
+        ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
+    """
+    if storage.anonymous:
         return Result(True, "none: requests are not signed, as configured")
-    fix = f"set {bucket.use.prefix}aws.access.key.id and .secret.access.key, or give this machine a role or a profile"
-    try:
-        session = bucket.session()
-        session.credentials()
-    except (StorageAccessError, ConfigurationError) as error:
-        raise FaultError(str(error), fix) from None
-    given = bucket.access.access_key_id is not None
+    session = _session(storage)
+    session.credentials()
+    given = storage.access_key_id is not None
     return Result(True, "in the settings" if given else f"from AWS's chain, provider {session.provider}")
 
 
-def list_one_key(bucket: Bucket) -> Result[BucketResponse]:
+def list_one_key(storage: StorageOptions) -> Result[BucketResponse]:
     """List at most one key of the bucket, and return the service's response, which may be an error response.
 
     Raises:
-        FaultError: the service does not respond, or no request can be made with these settings and credentials.
+        StorageError: the service does not respond, TLS fails, or there are no credentials.
+        ConfigurationError: the endpoint, a profile or AWS's configuration file is malformed.
     """
-    option = bucket.use.prefix
-    with muted(*LOGGERS_WITH_SECRETS):
+    service, (name, prefix) = open_service(storage), bucket_and_path(storage.uri or "")
+    with muted(*LOGGERS_WITH_SECRETS), closing(_session(storage).client(_config())) as client:
         try:
-            client = bucket.session().client(_config())
-        except (ConfigurationError, StorageAccessError) as error:
-            raise FaultError(str(error), f"correct {option}s3.*") from None
-        endpoint = client.meta.endpoint_url
-        with closing(client):
-            try:
-                answer: Any = client.list_objects_v2(Bucket=bucket.name, Prefix=bucket.prefix, MaxKeys=1)
-                code = ""
-            except aws.ClientError as error:
-                answer, code = error.response, error.response["Error"].get("Code", "")
-            except _NO_CREDENTIALS:
-                raise FaultError("there are no credentials", "see what the check of the credentials says") from None
-            except aws.SSLError as error:
-                fix = (
-                    "trust the authority that issued the service's certificate (AWS_CA_BUNDLE), or correct the endpoint"
-                )
-                raise FaultError(f"{endpoint}: TLS failed: {error}", fix) from None
-            except (aws.BotoCoreError, OSError) as error:
-                fix = f"correct {option}s3.endpoint.url, start the server there, or open the network path to it"
-                raise FaultError(f"{endpoint} does not respond: {type(error).__name__}", fix) from None
+            answer: Any = client.list_objects_v2(Bucket=name, Prefix=prefix, MaxKeys=1)
+            code = ""
+        except aws.ClientError as error:
+            answer, code = error.response, error.response["Error"].get("Code", "")
+        except aws.SSLError as error:
+            failure = AttemptError(FailureKind.TLS, code=str(error))
+            raise service.refused(failure, service.uri, listing=True) from None
+        except (aws.BotoCoreError, OSError) as error:
+            reason = f"{service.unreachable(service.uri)} ({type(error).__name__})"
+            raise StorageUnavailableError(f"the bucket cannot be listed: {reason}") from None
         head = {name.lower(): value for name, value in answer["ResponseMetadata"]["HTTPHeaders"].items()}
-    listing = BucketResponse(
-        endpoint,
-        answer["ResponseMetadata"]["HTTPStatusCode"],
-        code,
-        client.meta.region_name,
-        head.get("x-amz-bucket-region") or answer.get("Error", {}).get("Region"),
-        _seconds_ahead(head.get("date")),
-        tuple(entry["Key"] for entry in answer.get("Contents", ())),
-    )
-    return Result(listing, f"{endpoint} responds")
+        listing = BucketResponse(
+            client.meta.endpoint_url,
+            answer["ResponseMetadata"]["HTTPStatusCode"],
+            code,
+            client.meta.region_name,
+            head.get("x-amz-bucket-region") or answer.get("Error", {}).get("Region"),
+            _seconds_ahead(head.get("date")),
+        )
+    return Result(listing, f"{listing.endpoint} responds")
 
 
 def _seconds_ahead(date: str | None) -> float | None:
@@ -161,19 +131,47 @@ def _seconds_ahead(date: str | None) -> float | None:
         return None
 
 
-def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
+def check_clock(answer: BucketResponse) -> Result[bool]:
+    """Check that this machine's clock differs from the storage service's clock by at most 60 s.
+
+    If the clocks differ by more than 60 s, the result is a warning. Its value is always True, because no other check
+    needs it.
+
+    Args:
+        answer: response of the storage service.
+
+    Raises:
+        FaultError: the service refuses requests because the clocks differ.
+        NotNeededError: the response does not have the service's time.
+    """
+    if answer.seconds_ahead is None:
+        raise NotNeededError("the service does not send its time, and Kafka's protocol has none")
+    seconds = round(abs(answer.seconds_ahead))
+    difference = (
+        f"this machine is {seconds} s {'ahead of' if answer.seconds_ahead > 0 else 'behind'} the storage's clock"
+    )
+    fix = "set this machine's clock (chrony, ntpd), or the clock of the storage service"
+    if answer.code == "RequestTimeTooSkewed" or (answer.status == 403 and seconds > _REFUSED_BY_S3):
+        raise FaultError(f"{difference}: requests are refused ({answer.status} {answer.code})", fix)
+    if seconds > _SECONDS_TO_WARN_AT:
+        return Result(True, f"{difference}; S3 refuses requests from {_REFUSED_BY_S3} s on (RequestTimeTooSkewed)", fix)
+    return Result(True, f"within {_SECONDS_TO_WARN_AT} s of the storage's clock")
+
+
+def check_listing(storage: StorageOptions, answer: BucketResponse) -> Result[bool]:
     """Check `answer`, the response to `list_one_key`. The result's value is True if the user can list the bucket.
 
     The result is a warning if the user is not authorized to list the bucket. It is also a warning if the bucket was
     listed, but the service reports another region than the region for which the request was signed.
 
     Raises:
-        FaultError: the bucket does not exist, the service refuses the region or the credentials, or the response has
-            another error.
+        FaultError: the service refuses the region.
+        StorageError: the bucket does not exist, the service refuses the credentials, or the response has another error.
     """
-    status, where = f"{answer.status} {answer.code}".strip(), f"the bucket {bucket.name} at {answer.endpoint}"
+    service = open_service(storage)
+    status, where = f"{answer.status} {answer.code}".strip(), f"the bucket {service.bucket} at {answer.endpoint}"
     region = answer.region or "another region"
-    fix = f"set {bucket.use.prefix}s3.region={answer.region or 'the region of the bucket'}"
+    fix = f"set {service.use.prefix}s3.region={answer.region or 'the region of the bucket'}"
     elsewhere = f"{where} is in {region}, but the request was signed for {answer.request_region}"
     if answer.code in _REGION_CODES:
         raise FaultError(f"{elsewhere} ({status})", fix)
@@ -181,16 +179,11 @@ def check_listing(bucket: Bucket, answer: BucketResponse) -> Result[bool]:
         if answer.region and answer.region != answer.request_region:
             return Result(True, elsewhere, fix)
         return Result(True, f"{where} exists and can be listed")
-    if answer.code in _CREDENTIAL_FIXES:
-        fix = _CREDENTIAL_FIXES[answer.code].format(option=bucket.use.prefix)
-        raise FaultError(f"{where} refuses the credentials ({status})", fix)
-    if answer.status == 404:
-        fix = f"correct the bucket's name ({bucket.use.place}), or create the bucket"
-        raise FaultError(f"{where} does not exist ({status})", fix)
-    if answer.status == 403:
-        fix = f"grant s3:ListBucket on arn:aws:s3:::{bucket.name}: without it S3 gives 403 for a missing object, too"
+    if answer.status == 403 and answer.code not in _REFUSED_KEYS:
+        fix = f"grant s3:ListBucket on arn:aws:s3:::{service.bucket}: without it S3 gives 403 for a missing object, too"
         return Result(False, f"no access to list {where} ({status})", fix)
-    raise FaultError(f"{where} responds with {status}", "see the service's own log or status page")
+    failure = AttemptError(FailureKind.STATUS, answer.status, answer.code)
+    raise service.refused(failure, service.uri, listing=True)
 
 
 def write_object(files: TableSpec, name: str) -> bool:

@@ -25,22 +25,31 @@ from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.doctor import cloud_bucket, s3_bucket
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
-from tiered_stream.doctor.finding import Examination, FaultError, Fixes, Known, NotNeededError, Result
+from tiered_stream.doctor.finding import (
+    Examination,
+    FaultError,
+    Fixes,
+    Known,
+    NotNeededError,
+    Result,
+    collected_warnings,
+)
 from tiered_stream.doctor.spark_conf import SparkConf
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges
 from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.starting import fitted_initial_offsets
-from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME, TABLES
+from tiered_stream.plan.stream import StreamPlanner
+from tiered_stream.storage.cloud_endpoints import GOOGLE_SCHEME
 
-_USE = replace(TABLES, prefix="spark.hadoop.fs.s3a or ingest.storage.")
-"""Words for a table's bucket. Settings may be Spark's, so the advice names both prefixes."""
 _NOT_COMMITTED = "nothing is committed in it yet: the query begins"
 _NEW_CHECKPOINT = "with a new checkpoint the query lands everything again, so it also needs a new table"
 _FIXES: Fixes = {
     errors.TableAccessError: "correct spark.hadoop.fs.s3a.* or ingest.storage.*, and grant s3:GetObject, s3:PutObject, "
     "s3:DeleteObject and s3:ListBucket on the bucket",
     errors.TableError: "repair the table's log, or name another table",
+    errors.DataLossError: "if a topic was deleted and created again, start with a new checkpoint and a new table; "
+    "otherwise set failOnDataLoss=false to continue without the offsets, and raise the topic's retention.ms",
 }
 
 
@@ -90,7 +99,7 @@ def _check_pair(
     )
     name = f"checkpoint {checkpoint}"
     known = check(name, lambda job: _read_checkpoint(job, checkpoint, spark), job, fixes=_FIXES)
-    check(f"offsets of the {name}", _check_positions, job, known, cluster.ranges, cluster.source)
+    check(f"offsets of the {name}", _check_positions, job, known, cluster.source, fixes=_FIXES)
     landed = f"records of other queries in the table {table}"
     check(landed, check_landed, job, files, known, cluster.ranges, cluster.source, fixes=_FIXES)
 
@@ -165,13 +174,7 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> Result[ingest.TableSpec]:
     storage, why_not = find_access(files.storage, uri, spark.hadoop_settings())
     if why_not:
         raise NotNeededError(f"only Spark can reach it: {why_not}")
-    if parts.scheme != "s3":
-        return cloud_bucket.list_folder(replace(files, uri=uri, storage=storage))
-    name = storage.s3_access_point or parts.netloc
-    bucket = s3_bucket.Bucket(name, parts.path.strip("/"), storage, _USE)
-    s3_bucket.check_credentials(bucket)
-    result = s3_bucket.check_listing(bucket, s3_bucket.list_one_key(bucket).value)
-    return Result(replace(files, uri=uri, storage=storage), result.description, result.fix)
+    return cloud_bucket.list_folder(replace(files, uri=uri, storage=storage))
 
 
 def _nearest(uri: str) -> Path:
@@ -255,7 +258,6 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
     if not checkpoint:
         raise FaultError("there is a table, but no checkpoint", "set ingest.checkpointLocation")
     reached = _reach(job, path_uri(checkpoint, spark.default_fs), spark)
-    description, fix = reached.description, reached.fix
     try:
         stored = SparkCheckpoint(StoredFolder(checkpoint, reached.value.uri, reached.value.storage))
         query_id, committed = stored.query_id(), stored.committed()
@@ -268,56 +270,34 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Resu
         raise FaultError(str(error), f"update tiered_stream, and keep the checkpoint: {_NEW_CHECKPOINT}") from None
     if planned is not None:
         start = "with the offsets of its planned micro-batch 0, whatever startingOffsets are"
-        return Result(Checkpoint(planned.starts, query_id), f"{_NOT_COMMITTED} {start} ({description})", fix)
+        return Result(Checkpoint(planned.starts, query_id), f"{_NOT_COMMITTED} {start} ({reached.description})")
     if committed is None:
-        return Result(Checkpoint({}, query_id), f"{_NOT_COMMITTED} at startingOffsets ({description})", fix)
+        return Result(Checkpoint({}, query_id), f"{_NOT_COMMITTED} at startingOffsets ({reached.description})")
     batch, ends = committed
     if not ends.positions:
         raise FaultError(f"offsets/{batch} has no topic's offsets: the checkpoint belongs to another query",
                          "set ingest.checkpointLocation to the checkpoint of this query")  # fmt: skip
-    return Result(
-        Checkpoint(ends.positions, query_id, is_committed=True), f"batch {batch} is the last that is committed", fix
-    )
+    known = Checkpoint(ends.positions, query_id, is_committed=True)
+    return Result(known, f"batch {batch} is the last that is committed")
 
 
-def _check_positions(job: Job, checkpoint: Checkpoint, ranges: PartitionRanges, source: LogSource) -> Result[bool]:
-    """Check that the logs still have the offsets at which the query continues.
+def _check_positions(job: Job, checkpoint: Checkpoint, source: LogSource) -> Result[bool]:
+    """Check that the logs still have the offsets at which the query continues, by a plan of its next micro-batch.
 
-    If the job does not read a partition in the checkpoint any more, the result is a warning.
+    Lost offsets are a warning if `failOnDataLoss` is false, because the query then continues without them.
 
-    Args:
-        ranges: range from the start to the end of the log, for each partition that the job reads.
+    Raises:
+        DataLossError: offsets are lost, or the job does not read a partition in the checkpoint any more.
     """
-    positions = checkpoint.positions
-    known = {partition: at for partition, at in positions.items() if partition in ranges}
-    lost = {partition: at for partition, at in known.items() if at < ranges[partition].start}
-    beyond = {partition: at for partition, at in known.items() if at > ranges[partition].end}
-    if beyond:  # a checkpoint of Spark's own source can be above the last stable offset, up to the high watermark
-        high_watermarks = source.offset_reader.high_watermarks(beyond)
-        beyond = {partition: at for partition, at in beyond.items() if at > high_watermarks[partition]}
-    not_read = sorted(positions.keys() - ranges.keys())
-    if lost:
-        partition, at = min(lost.items())
-        start = ranges[partition].start
-        raise FaultError(
-            f"{partition} continues at offset {at}, but its log starts at {start}: {start - at} offsets are lost"
-            f"{f' (and of {len(lost) - 1} more partitions)' if len(lost) > 1 else ''}",
-            "set failOnDataLoss=false to continue without them, and raise the topic's retention.ms"
-            if job.options.fail_on_data_loss
-            else "they cannot be restored: raise the topic's retention.ms",
-        )
-    if beyond:
-        partition, at = min(beyond.items())
-        raise FaultError(
-            f"{partition} continues at offset {at}, but its log ends at {high_watermarks[partition]}",
-            "check whether the topic was deleted and created again: then start with a new checkpoint and a new table",
-        )
-    if not_read:
-        shown = ", ".join(map(str, not_read[:5]))
-        return Result(True, f"partitions of the checkpoint are no longer read: {shown}",
-                    "check whether a topic was deleted, or is missing in subscribe")  # fmt: skip
-    unread = sum(max(ranges[partition].end - at, 0) for partition, at in positions.items())
-    return Result(True, f"within the logs; {unread:,} offsets are to be read" if positions else "none yet")
+    if not checkpoint.positions:
+        return Result(True, "none yet")
+    planner = StreamPlanner(job.options, source.offset_reader)
+    with collected_warnings() as warned:
+        end = planner.next_end(checkpoint.positions, limited=False)
+        ranges = planner.ranges(checkpoint.positions, end)
+    if warned:
+        return Result(True, "; ".join(warned), "raise the topic's retention.ms, so that no more offsets are lost")
+    return Result(True, f"within the logs; {sum(map(len, ranges.values())):,} offsets are to be read")
 
 
 def check_landed(

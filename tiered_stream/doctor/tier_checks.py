@@ -12,13 +12,12 @@ from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Known, NotNeededError, Result, collected_warnings
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
+from tiered_stream.locate.storage_failures import check_place
 from tiered_stream.locate.visible_segments import VisibleSegments
 from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
-from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage import cloud_endpoints as endpoints
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
-from tiered_stream.storage.segment_places import copy_broker_settings, misplacement
 
 _MAX_SAMPLE = 16
 _ABSENT = "no remote.storage.uri is set: segments come from signed locations, or from the brokers"
@@ -46,12 +45,8 @@ def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> N
     check = examination.check
     fetcher = check("storage settings", _open_fetcher, job)
     listable = _check_bucket(examination, job, fetcher)
-    fixes = {
-        errors.BrokerError: "see what the checks of the brokers say",
-        errors.StorageError: "see what the checks of the bucket say",
-    }
-    located = check("tiered segments", _locate, cluster.source, cluster.ranges, fixes=fixes)
-    check("segment objects", fetch_segments, job, fetcher, listable, located)
+    located = check("tiered segments", _locate, cluster.source, cluster.ranges)
+    check("segment objects", fetch_segments, fetcher, listable, located)
     check("signed locations", _follow_signed, job, located)
 
 
@@ -65,22 +60,19 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
     parts = urlsplit("" if options is None or options.fetcher_class else options.storage.uri or "")
     if options is not None and parts.scheme not in ("", "file", *endpoints.S3_SCHEMES):
         # Imported late, because importing obstore takes long and a folder does not need it.
-        from tiered_stream.doctor.cloud_bucket import FIXES, list_container
+        from tiered_stream.doctor.cloud_bucket import list_container
 
-        return examination.check("bucket", lambda _: list_container(options.storage), fetcher, fixes=FIXES)
+        return examination.check("bucket", lambda _: list_container(options.storage), fetcher)
     if options is None or parts.scheme not in endpoints.S3_SCHEMES:
         return Known("storage settings", True if fetcher.value else None)
     # Imported late, because importing boto3 takes long and a folder does not need it.
     from tiered_stream.doctor import s3_bucket
-    from tiered_stream.doctor.clock import check_clock
 
-    use = endpoints.segments_use(options.storage)
-    name_and_path = endpoints.bucket_and_path(options.storage.uri or "")
-    bucket = s3_bucket.Bucket(*name_and_path, options.storage, use)
-    examination.check("storage credentials", lambda _: s3_bucket.check_credentials(bucket), fetcher)
-    answer = examination.check("storage endpoint", lambda _: s3_bucket.list_one_key(bucket), fetcher)
-    examination.check("clock", check_clock, answer)
-    return examination.check("bucket", lambda answer: s3_bucket.check_listing(bucket, answer), answer)
+    storage = options.storage
+    examination.check("storage credentials", lambda _: s3_bucket.check_credentials(storage), fetcher)
+    answer = examination.check("storage endpoint", lambda _: s3_bucket.list_one_key(storage), fetcher)
+    examination.check("clock", s3_bucket.check_clock, answer)
+    return examination.check("bucket", lambda answer: s3_bucket.check_listing(storage, answer), answer)
 
 
 def _open_fetcher(job: Job) -> Result[RemoteStorageFetcher]:
@@ -155,7 +147,7 @@ def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, Visibl
     return f"; {total - tiered:,} of {total:,} offsets ({(total - tiered) / total:.1%}) come from the brokers"
 
 
-def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Result[bool]:
+def fetch_segments(fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Result[bool]:
     """Check that segments can be fetched: fetch a log byte and the offset index of each segment in a sample.
 
     The sample has at most 16 of the located segments.
@@ -164,7 +156,7 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
         listable: True if the user is authorized to list the bucket.
 
     Raises:
-        FaultError: a segment cannot be fetched.
+        FaultError, TieredStreamError: a segment cannot be fetched.
         NotNeededError: no segment is located.
     """
     if not located.segments:
@@ -178,7 +170,7 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
         except errors.TieredStreamError as error:
             failures[segment] = error
     if failures:
-        raise _fault(job.options.storage, failures, len(sample) - len(failures), listable=listable)
+        raise _fault(fetcher, failures, len(sample) - len(failures), listable=listable)
     count = f"{len(sample)} of {len(located.segments)}" if len(sample) < len(located.segments) else f"all {len(sample)}"
     which = "first segments" if located.only_first else "segments"
     return Result(True, f"log and offset index of {count} {which} can be read")
@@ -190,74 +182,39 @@ def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:
     return [segments[at * (len(segments) - 1) // max(1, count - 1)] for at in range(count)]
 
 
-def _fault(storage: StorageOptions, failures: Failures, fetched: int, *, listable: bool) -> FaultError:
-    """Return the error, with advice, for a sample in which segments could not be fetched.
+def _fault(
+    fetcher: RemoteStorageFetcher, failures: Failures, fetched: int, *, listable: bool
+) -> FaultError | errors.TieredStreamError:
+    """Return the error for a sample in which segments could not be fetched, with advice unless its message has it.
 
     Args:
         failures: segments of the sample that could not be fetched, with their errors.
         fetched: number of segments in the sample that could be fetched.
         listable: True if the user is authorized to list the bucket, so that S3 reports missing objects as missing.
+
+    Raises:
+        ConfigurationError: the settings name a wrong bucket, folder, layout or prefix.
     """
-    missing, refused = (
-        [segment for segment, error in failures.items() if isinstance(error, kind)]
-        for kind in (errors.StorageObjectNotFoundError, errors.StorageAccessError)
-    )
     first = next(iter(failures.values()))
-    if isinstance(first, errors.ConfigurationError):
-        return FaultError(str(first), "install the package, or correct the setting, that the message names")
-    if isinstance(first, errors.StorageBucketNotFoundError):
-        place = endpoints.segments_use(storage).place
-        return FaultError(str(first), f"correct the {place}, or create the bucket, or make the folder readable here")
-    if misplaced := _misplaced(storage, missing, failures, fetched):
-        return misplaced
+    if isinstance(first, (errors.ConfigurationError, errors.StorageBucketNotFoundError)):
+        return first
+    refused = [error for error in failures.values() if isinstance(error, errors.StorageAccessError)]
+    missing = [
+        (each, error) for each, error in failures.items() if isinstance(error, errors.StorageObjectNotFoundError)
+    ]
+    for segment, error in dict(missing[:1] + missing[-1:]).items():
+        check_place(fetcher, segment, error, lambda: fetched > 0)
     if missing or (refused and fetched and not listable):
-        unfetched = missing or refused
+        unfetched = [error for _, error in missing] or refused
         others = f" (and {len(unfetched) - 1} more)" if len(unfetched) > 1 else ""
         return FaultError(
-            f"{failures[unfetched[0]]}{others}, while {fetched} other segments can be read",
+            f"{unfetched[0]}{others}, while {fetched} other segments can be read",
             "restore the object (from the bucket's versions), and find out what deletes there: a lifecycle rule?",
         )
-    if refused and "encryption.key.pairs" in str(first):
-        return FaultError(str(first), "name the private key of that key pair: rsm.config.encryption.key.pairs.*")
-    if isinstance(first, errors.StorageAccessError) and first.permission:
-        return FaultError(str(first), f"grant {first.permission}")
     if refused:
-        bucket, _ = endpoints.bucket_and_path(storage.uri or "")
-        grant_list = (
-            ""
-            if listable
-            else ", and s3:ListBucket on the bucket, so that a missing object differs from a refused object"
-        )
-        return FaultError(str(first), f"grant s3:GetObject on arn:aws:s3:::{bucket}/*{grant_list}")
+        return refused[0]
     fix = "check remote.storage.layout and rsm.config.* against the brokers' own; if they agree, the object was changed"
     return FaultError(str(first), fix)
-
-
-def _misplaced(
-    storage: StorageOptions, missing: Sequence[RemoteLogSegment], failures: Failures, fetched: int
-) -> FaultError | None:
-    """Return the error for storage settings that name a wrong bucket, folder, layout or prefix.
-
-    The result is None if the failures do not show that these settings are wrong.
-
-    Args:
-        missing: segments whose objects were not found.
-        failures: all segments that could not be fetched.
-        fetched: number of segments in the sample that could be fetched.
-    """
-    affected = f"{len(missing)} of {len(failures) + fetched} segments are not" if fetched else "no segment is"
-    for segment in dict.fromkeys((missing[0], missing[-1]) if missing and storage.uri else ()):
-        misplaced = misplacement(storage, segment)
-        if misplaced is not None and misplaced.actual_place:
-            description = (
-                f"{affected} where the settings say ({failures[segment]}), but it is at {misplaced.actual_place}"
-            )
-            return FaultError(description, misplaced.advice)
-    if not missing or fetched:
-        return None
-    return FaultError(
-        f"no segment is where the settings say: {next(iter(failures.values()))}", copy_broker_settings(storage)
-    )
 
 
 def _follow_signed(job: Job, located: Located) -> Result[bool]:

@@ -27,7 +27,7 @@ from tiered_stream.options.settings_files import ENDS, STARTS, without
 from tiered_stream.plan.batch import batch_offsets
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.records.arrow import record_schema
-from tiered_stream.replay.times_to_offsets import resolve
+from tiered_stream.replays.times_to_offsets import resolve
 
 
 @dataclass(frozen=True)

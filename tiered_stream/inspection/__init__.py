@@ -1,9 +1,8 @@
-"""Reports of the commands `segments`, `plan` and `lag`. They read no records, except one for each partition in `lag`.
+"""Reports of the commands `segments` and `lag`. They read no records, except one for each partition in `lag`.
 
 The commands in `cli` import each module.
 
 - `tier_contents`: tiered segments and the offsets that are read from each.
 - `segment_report`: report of `segments` on them.
-- `read_plan`: cost of a batch query, for `plan`.
 - `lag_report`: lag of a streaming query, for `lag`.
 """

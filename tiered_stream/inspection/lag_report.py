@@ -24,13 +24,13 @@ from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableStorage
 from tiered_stream.delta.write.file_systems import path_uri
 from tiered_stream.errors import ConfigurationError, StorageError, TieredStreamError
-from tiered_stream.inspection.read_plan import cost_of
 from tiered_stream.locate.log_source import open_log_source
-from tiered_stream.model import OffsetRange, Split, TopicPartition
+from tiered_stream.model import Split, TopicPartition
+from tiered_stream.options.offset_ranges import ranges_between
 from tiered_stream.options.parsing import FetchOptions, Options
 from tiered_stream.options.positions import show_time
 from tiered_stream.plan.offset_lookup import OffsetLookup
-from tiered_stream.plan.read_cost import PartitionCost, broker_read_lines
+from tiered_stream.plan.read_cost import PartitionCost, broker_read_lines, total_costs
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.read.split_reader import read_split
 
@@ -232,12 +232,10 @@ def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int
         partitions = sorted(assignment.partitions)
         starts, ends = reader.earliest(partitions), reader.latest(partitions)
         watermarks = reader.high_watermarks(partitions)
-        ranges = {
-            partition: _unread(batch.offsets.get(partition), starts[partition], ends[partition])
-            for partition in partitions
-        }
+        first_unread = {partition: max(start, batch.offsets.get(partition, 0)) for partition, start in starts.items()}
+        ranges = ranges_between(first_unread, ends)
         splits = splits_for(ranges, options, source.locator, assignment.topic_ids)
-        costs = cost_of(ranges, splits, options, source)
+        costs = total_costs(ranges, splits, options, source)
     following = _next_records(partitions, splits, options)
     lags = tuple(
         PartitionLag(
@@ -249,17 +247,6 @@ def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int
     missing = batch.offsets.keys() - assignment.partitions
     gone = tuple(sorted(filter(options.subscription.chooses, missing)))
     return LagReport(checkpoint, batch.batch_id, str(options.isolation_level), lags, gone)
-
-
-def _unread(committed: int | None, log_start: int, end: int) -> OffsetRange:
-    """Return the offsets that the query has still to read, without offsets below the log start offset.
-
-    Args:
-        committed: the next offset to read. If it is None, the log start offset is next.
-        end: the offset up to which the query can read.
-    """
-    start = log_start if committed is None else max(committed, log_start)
-    return OffsetRange(start, max(start, end))
 
 
 def _next_records(

@@ -17,6 +17,7 @@ from tiered_stream.inspection.tier_contents import PartitionTier, TierContents
 from tiered_stream.locate.metadata_topic.remote_log_metadata import RemoteLogSegmentState
 from tiered_stream.locate.visible_segments import VisibleSegment, visible_segments
 from tiered_stream.model import OffsetRange, RemoteLogSegment, TopicPartition, uuid_to_text
+from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.positions import show_time
 
 
@@ -127,22 +128,25 @@ class ListedPartition:
 class SegmentReport:
     """Report on the tiered segments of all chosen partitions.
 
-    `located_by` is the name of the locator that has listed the segments. If `only_counted` is True, this locator lists
-    only segments from which offsets are read. `faults` are the partitions whose segments could not be listed, with the
-    reasons.
+    `located_by` is the name of the locator that has listed the segments. `faults` are the partitions whose segments
+    could not be listed, with the reasons.
     """
 
     located_by: str
-    only_counted: bool
     partitions: tuple[ListedPartition, ...]
     faults: tuple[tuple[TopicPartition, str], ...]
 
     @classmethod
     def of(cls, contents: TierContents) -> SegmentReport:
         """Return the report on the segments in `contents`, with partitions in sorted order."""
-        partitions = tuple(ListedPartition.of(*each) for each in sorted(contents.tiers.found.items(), key=_partition))
-        faults = tuple((name, str(fault)) for name, fault in sorted(contents.tiers.faults.items(), key=_partition))
-        return cls(str(contents.located_by), contents.only_counted, partitions, faults)
+        partitions = tuple(ListedPartition.of(*each) for each in sorted(contents.tiers.found.items()))
+        faults = tuple((name, str(fault)) for name, fault in sorted(contents.tiers.faults.items()))
+        return cls(str(contents.located_by), partitions, faults)
+
+    @property
+    def only_counted(self) -> bool:
+        """True if the locator is `broker` (KIP-1248), which names only segments from which offsets are read."""
+        return self.located_by == LocatorName.BROKER
 
     def topics(self) -> Iterator[tuple[str, SegmentSums]]:
         """Yield each topic's name with the sums over the segments of its partitions, sorted by name."""
@@ -159,10 +163,6 @@ class SegmentReport:
             "faults": [{**partition._asdict(), "reason": reason} for partition, reason in self.faults],
         }
         return orjson.dumps(figures, option=orjson.OPT_INDENT_2).decode()
-
-
-def _partition(item: tuple[TopicPartition, object]) -> TopicPartition:
-    return item[0]
 
 
 def _gaps(tier: PartitionTier) -> Iterator[OffsetRange]:

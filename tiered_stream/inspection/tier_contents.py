@@ -72,11 +72,6 @@ class TierContents:
     located_by: str
     tiers: PartialAnswer[TopicPartition, PartitionTier]
 
-    @property
-    def only_counted(self) -> bool:
-        """True if the locator is `broker` (KIP-1248), which names only segments that are read."""
-        return self.located_by == LocatorName.BROKER
-
 
 def tier_contents(options: Options) -> TierContents:
     """Return the tiered segments of the partitions that the options choose, with the offsets that are read from each.
@@ -194,7 +189,7 @@ def _from_brokers(client: BrokerClient, partitions: Partitions) -> PartialAnswer
     logs = _logs(client, partitions)
     answer: PartialAnswer[TopicPartition, PartitionTier] = PartialAnswer({}, dict(logs.faults))
     locator = BrokerLocator(client, _ISOLATION, part_bytes=0)
-    for partition, log in sorted(logs.found.items(), key=lambda item: item[0]):
+    for partition, log in sorted(logs.found.items()):
         try:
             visible = tuple(_whole(locator.locate({partition: log})[partition]))
         except TieredStreamError as error:

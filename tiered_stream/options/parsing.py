@@ -332,16 +332,15 @@ def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> Non
 
     `wrong` is LATEST for a start, and EARLIEST for an end: the query would read nothing.
     """
-    word = wrong.name.lower()
-    if position is wrong:
-        raise ConfigurationError(f"option {option} must not be {word} in batch queries: nothing would be read")
+    places = [""] if position is wrong else []
     if isinstance(position, AtOffsets):
-        for partition, offset in position.offsets.items():
-            if offset == wrong.value:
-                raise ConfigurationError(f"option {option}: {partition} must not be {offset} ({word}) in batch queries")
-        for topic, offset in position.topics.items():
-            if offset == wrong.value:
-                raise ConfigurationError(f"option {option}: topic {topic} must not be {word} in batch queries")
+        places += [f" for {at}" for at, offset in position.offsets.items() if offset == wrong.value]
+        places += [f" for topic {topic}" for topic, offset in position.topics.items() if offset == wrong.value]
+    if places:
+        raise ConfigurationError(
+            f"option {option} must not be {wrong.name.lower()} ({wrong.value}){places[0]} in batch queries: nothing "
+            "would be read"
+        )
 
 
 def _check_order(starting: Position, ending: Position) -> None:

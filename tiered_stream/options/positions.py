@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 from tiered_stream.model import PartitionOffsets, TopicPartition
 from tiered_stream.options.offset_json import EARLIEST, LATEST
+from tiered_stream.options.types import LONG_MIN, integer, trimmed
 
 EPOCH = datetime.fromtimestamp(0, UTC)
-FORMS = "write 2026-11-01T00:00:00Z, 1793491200000 (milliseconds since the epoch), or back from now: -90m, -3h, -2d"
+_FORMS = "write 2026-11-01T00:00:00Z, 1793491200000 (milliseconds since the epoch), or back from now: -90m, -3h, -2d"
 _MILLISECOND = timedelta(milliseconds=1)
 _AGO = re.compile(r"-([0-9]{1,12})(s|m|h|d|w)", re.ASCII)
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
@@ -120,13 +122,23 @@ def names_log_end(position: Position) -> bool:
     return isinstance(position, LogEnd)
 
 
-def ago_ms(text: str) -> int | None:
-    """Parse a duration back from now, such as `-90m`, into milliseconds; None: the text does not have that form."""
-    ago = _AGO.fullmatch(text)
-    return int(ago[1]) * _UNIT_MS[ago[2]] if ago else None
+def time_position(value: str) -> AtTimestamp | BeforeNow:
+    """Parse a time: milliseconds since the epoch, ISO 8601 with a time zone, or a duration back from now (`-90m`).
+
+    Milliseconds may be negative, because Kafka gives some negative numbers a special meaning: -1 is latest.
+
+    Raises:
+        ValueError: the text has none of these forms, has no time zone, or is before 1970.
+    """
+    text = trimmed(value)
+    if ago := _AGO.fullmatch(text):
+        return BeforeNow(int(ago[1]) * _UNIT_MS[ago[2]])
+    with suppress(ValueError):
+        return AtTimestamp(integer(LONG_MIN)(text))
+    return AtTimestamp(_iso_ms(text))
 
 
-def iso_ms(text: str) -> int:
+def _iso_ms(text: str) -> int:
     """Parse a time with a time zone (ISO 8601) into milliseconds since the epoch.
 
     A fraction of a millisecond is rounded up. The rounded time selects the same records, because records' timestamps
@@ -139,7 +151,7 @@ def iso_ms(text: str) -> int:
         moment = datetime.fromisoformat(text)
         since = None if moment.tzinfo is None else moment - EPOCH
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"is no time: {FORMS}") from error
+        raise ValueError(f"is no time: {_FORMS}") from error
     if since is None:
         at = moment.isoformat()
         raise ValueError(f"has no zone: write {at}Z for UTC, or its offset from UTC: {at}+01:00")

@@ -25,9 +25,10 @@ _ON_COMMAND_LINE = (_COMMAND_LINE, _SPARK_OPTION)
 _HADOOP = "spark.hadoop."
 _MAX_SHOWN = 5
 _origins: dict[str, str] = {}
-"""Where each setting of the command that runs in this process was written, by name. `command_settings` fills it."""
-_spark_origins: dict[str, str] = {}
-"""Where each of Spark's settings was written, by name. `spark_settings` and `note_session_settings` fill it."""
+"""Where each setting of this process's command and each of Spark's settings was written, by name.
+
+`command_settings` and `file_settings` begin it. `spark_settings` and `note_session_settings` add Spark's settings.
+"""
 POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
 """Names of all options that say which topics to read, where to start and where to end."""
 
@@ -147,9 +148,8 @@ def spark_settings(file: Path | None, assignments: Sequence[str] | None) -> dict
     """
     from_file = read_spark_properties(file) if file else {}
     from_command = parse_assignments(assignments, _SPARK_OPTION)
-    _spark_origins.clear()
-    _spark_origins.update(_origins_in(file))
-    _spark_origins.update(dict.fromkeys(from_command, _SPARK_OPTION))
+    _origins.update(_origins_in(file))
+    _origins.update(dict.fromkeys(from_command, _SPARK_OPTION))
     return from_file | from_command
 
 
@@ -166,7 +166,7 @@ def note_session_settings(settings: Mapping[str, str], file: Path | None) -> Non
         from_file, lines = (read_spark_properties(file) if file else {}), _origins_in(file)
     for name, value in settings.items():
         known = lines[name] if from_file.get(name) == value else _SPARKS_OWN
-        _spark_origins.setdefault(name, known)
+        _origins.setdefault(name, known)
 
 
 def _origins_in(file: Path | None) -> dict[str, str]:
@@ -179,8 +179,7 @@ def origin_of(name: str) -> str:
     The name is a setting of the command or of Spark. Settings that tiered_stream itself has derived or added, or that a
     program gives, were written nowhere.
     """
-    known = (*_origins.items(), *_spark_origins.items())
-    return next((origin for given, origin in known if given.lower() == name.lower()), "")
+    return next((origin for given, origin in _origins.items() if given.lower() == name.lower()), "")
 
 
 def with_origins(text: str) -> str:
@@ -188,8 +187,7 @@ def with_origins(text: str) -> str:
 
     Settings on the command line are left out. A Hadoop setting is also named without Spark's prefix `spark.hadoop.`.
     """
-    known = {**_origins, **_spark_origins}
-    return _with_places(text, {name: place for name, place in known.items() if place not in _ON_COMMAND_LINE})
+    return _with_places(text, {name: place for name, place in _origins.items() if place not in _ON_COMMAND_LINE})
 
 
 @contextmanager

@@ -10,16 +10,7 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.options import types
 from tiered_stream.options.choices import GroupStrategy, IsolationLevel, TimestampStrategy
 from tiered_stream.options.offset_json import parse_partition_timestamps, parse_partitions, parse_specific_offsets
-from tiered_stream.options.positions import (
-    AtGroup,
-    AtOffsets,
-    AtTimestamp,
-    AtTimestamps,
-    BeforeNow,
-    LogEnd,
-    ago_ms,
-    iso_ms,
-)
+from tiered_stream.options.positions import AtGroup, AtOffsets, AtTimestamps, LogEnd, time_position
 from tiered_stream.options.types import Option, Queries, option, optional
 
 GROUP = "group:"
@@ -36,15 +27,6 @@ def _starting_offsets(value: str) -> LogEnd | AtOffsets | AtGroup:
     if text.lower().startswith(GROUP):
         return AtGroup(types.text(text[len(GROUP) :]))
     return _offsets(value)
-
-
-def _timestamp(value: str) -> AtTimestamp | BeforeNow:
-    text = value.strip()
-    ago = ago_ms(text)
-    if ago is not None:
-        return BeforeNow(ago)
-    is_iso = text[:4].isdecimal() and not text.isdecimal()
-    return AtTimestamp(iso_ms(text) if is_iso else types.epoch_ms(value))
 
 
 def _retry_interval(value: str) -> int:
@@ -70,7 +52,7 @@ ASSIGN: Option[tuple[TopicPartition, ...]] = Option(
     "assign", parse_partitions, (), "", 'Partitions by topic: `{"topicA":[0,1],"topicB":[2]}`.'
 )
 STARTING_TIMESTAMP = optional(
-    "startingTimestamp", _timestamp,
+    "startingTimestamp", time_position,
     "Start every partition at its first offset at or after this time: in ms, as `2026-11-01T00:00:00Z`, or back from "
     "the time of planning: `-90m`, `-3h`, `-2d`. Takes precedence over the next two.",
 )  # fmt: skip
@@ -95,7 +77,7 @@ GROUP_STRATEGY = option(
     "`latest`.",
 )  # fmt: skip
 ENDING_TIMESTAMP = optional(
-    "endingTimestamp", _timestamp,
+    "endingTimestamp", time_position,
     "End every partition before its first offset at or after this time, written as `startingTimestamp`; without such "
     "an offset, at its end. Takes precedence over the next two.", Queries.BATCH,
 )  # fmt: skip

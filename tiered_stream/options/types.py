@@ -173,17 +173,6 @@ def fraction(minimum: float, maximum: float) -> Callable[[str], float]:
     return parse
 
 
-def epoch_ms(value: str) -> int:
-    """Parse a timestamp in milliseconds since the epoch, of at most 64 bits.
-
-    It may be negative, because Kafka gives some negative numbers a special meaning: -1 is latest.
-    """
-    try:
-        return integer(LONG_MIN)(trimmed(value))
-    except ValueError as error:
-        raise ValueError("must be a timestamp in milliseconds since the epoch, e.g. 1718000000000") from error
-
-
 def duration_ms(value: str) -> int:
     """Parse a duration in Spark's form (`500ms`, `30s`, `15m`, `2h`, `1d`), and return whole milliseconds.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -73,41 +72,35 @@ def must_wait(
     return waited_ms < delay_ms and new_offsets < minimum
 
 
-class _Span(NamedTuple):
-    """Offsets of one partition that are all in one tiered segment, or are all not tiered; `end` is exclusive.
+@dataclass(frozen=True, slots=True)
+class _EndInside:
+    """End of a micro-batch inside the offsets of one partition from `start` to `end` (exclusive).
 
-    `bytes` is the estimated size of their records. `segment` is None if the offsets are not tiered.
+    The offsets are all in one tiered segment, or are all not tiered; then `segment` is None. `bytes` is the estimated
+    size of their records. The micro-batch ends after about `share` of these bytes.
     """
 
     start: int
     end: int
     bytes: int
-    segment: RemoteLogSegment | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _EndInside:
-    """End of a micro-batch inside the span `span` of one partition, after about `share` bytes of the span."""
-
-    span: _Span
+    segment: RemoteLogSegment | None
     share: int
 
     def estimated_end(self, size: int | None = None) -> int:
-        """Return the end offset (exclusive) of the first `size` bytes of the span, if all offsets have equal sizes.
+        """Return the end offset (exclusive) of the first `size` bytes, if all offsets have equal sizes.
 
-        If `size` is None, it is `share`. At least one offset of the span lies before the returned offset.
+        If `size` is None, it is `share`. At least one offset lies before the returned offset.
         """
-        span = self.span
         size = self.share if size is None else size
-        return min(span.end, span.start + max(1, size * (span.end - span.start) // span.bytes))
+        return min(self.end, self.start + max(1, size * (self.end - self.start) // self.bytes))
 
     def share_of_segment(self) -> SegmentShare | None:
-        """Return the request by which a locator finds the exact end; None if the span is not tiered."""
-        if self.span.segment is None:
+        """Return the request by which a locator finds the exact end; None if the offsets are not tiered."""
+        if self.segment is None:
             return None
         # Do not request the whole segment, because brokers would cut it into very many parts for a small share.
         end = self.estimated_end(max(2 * self.share, 2 * _USUAL_BATCH_BYTES))
-        return SegmentShare(self.span.segment, OffsetRange(self.span.start, end), self.share)
+        return SegmentShare(self.segment, OffsetRange(self.start, end), self.share)
 
 
 def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
@@ -150,7 +143,7 @@ def _ends_inside(backlog: Backlog, inside: dict[TopicPartition, _EndInside]) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spans:
-    """Spans (`_Span`) that a range of offsets consists of, in offset order, as parallel arrays.
+    """Spans that a range of offsets consists of, in offset order, as parallel arrays.
 
     The first, the third and each further odd span has offsets that are not tiered, and may be empty. The second, the
     fourth and each further even span has the offsets of one entry of `segments`.
@@ -196,7 +189,7 @@ class _Spans:
             return int(self.bounds[2 * whole[-1] + 2])
         segment = self.segments[at // 2].segment if at % 2 else None
         start, end = self.bounds[at : at + 2].tolist()
-        return _EndInside(_Span(start, end, int(self.bytes[at]), segment), share - int(sums[at] - self.bytes[at]))
+        return _EndInside(start, end, int(self.bytes[at]), segment, share - int(sums[at] - self.bytes[at]))
 
 
 class Backlog:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeVar
 from uuid import UUID
 
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.errors import OpenTransactionError, TieredStreamError, UnknownTopicError
+from tiered_stream.errors import ConfigurationError, OpenTransactionError, TieredStreamError, UnknownTopicError
 from tiered_stream.model import NO_TOPIC_ID, PartitionOffsets, TopicPartition, listed
 from tiered_stream.options.parsing import Options, Subscription
 from tiered_stream.options.spark_options import FETCH_OFFSET_NUM_RETRIES
@@ -228,6 +228,23 @@ def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
             if description.topic_id != NO_TOPIC_ID
         },
     )
+
+
+def check_chosen(subscription: Subscription, partitions: Set[TopicPartition]) -> None:
+    """Check that all partitions in `assign` are in `partitions`, which exist, and that there is at least one partition.
+
+    Raises:
+        UnknownTopicError: a partition in `assign` does not exist.
+        ConfigurationError: there is no partition to read.
+    """
+    if missing := set(subscription.assigned) - partitions:
+        raise UnknownTopicError(f"the partitions {listed(missing)} do not exist: correct the option assign")
+    if not partitions and (pattern := subscription.pattern) is not None:
+        raise ConfigurationError(
+            f"no topic matches the pattern {pattern!r}: correct subscribePattern, or grant DESCRIBE on the topics"
+        )
+    if not partitions:
+        raise ConfigurationError("assign names no partition: name the partitions to read")
 
 
 @cache

@@ -7,7 +7,8 @@ same GETs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Self
@@ -18,10 +19,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tiered_stream.locate.log_source import LogSource
-from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, Split, TopicPartition
+from tiered_stream.locate.log_source import LogSource, open_log_source
+from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, PartitionRanges, Split, TopicPartition
 from tiered_stream.options.choices import Prefer
 from tiered_stream.options.parsing import Options
+from tiered_stream.plan.batch import batch_offsets
+from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.tiering_delay import copy_lags
 from tiered_stream.read.task_storage import split_fetcher
 from tiered_stream.storage.read_ahead import requests_of
@@ -116,13 +119,17 @@ class PartitionCost:
 
 
 def total_costs(
-    costs: Mapping[TopicPartition, PartitionCost], splits: Iterable[Split], options: Options, source: LogSource
+    ranges: PartitionRanges, splits: Iterable[Split], options: Options, source: LogSource
 ) -> tuple[PartitionCost, ...]:
-    """Add each split's cost to its partition's entry in `costs`, and return the entries sorted by partition.
+    """Return the cost of reading each partition's offset range, sorted by partition.
 
-    In each entry, `skipped` must be the number of all its offsets before the call. If offsets are not tiered yet, and
-    the topic has a copy lag, the lag is added to the `broker_reason`.
+    If offsets are not tiered yet, and the topic has a copy lag, the lag is added to the `broker_reason`.
+
+    Args:
+        splits: all splits of the ranges.
+        source: log source that has located the splits.
     """
+    costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in ranges.items()}
     segments: set[UUID] = set()
     for split in splits:
         costs[split.topic_partition].add(split, options, source, segments)
@@ -209,6 +216,25 @@ class ReadCost:
     def to_json(self) -> str:
         """Return `figures` as JSON."""
         return orjson.dumps(self.figures(), option=orjson.OPT_INDENT_2).decode()
+
+
+def planned_cost(options: Options, tasks: int, prices: Prices) -> ReadCost:
+    """Plan the batch query, and return the cost of its read with `tasks` parallel tasks.
+
+    Args:
+        options: options of the batch query.
+        prices: the storage's prices of requests and bytes.
+
+    Raises:
+        ConfigurationError: a start lies beyond its end, or positions do not fit the partitions.
+        DataLossError: offsets to read are no longer in a log, or a topic was deleted and created again.
+        OpenTransactionError: an end lies beyond the first offset of an open transaction.
+        BrokerError, StorageError: offsets or segments cannot be looked up.
+    """
+    with closing(open_log_source(options)) as source:
+        ranges, topic_ids = batch_offsets(options, source)
+        partitions = total_costs(ranges, splits_for(ranges, options, source.locator, topic_ids), options, source)
+    return ReadCost(partitions=partitions, tasks=tasks, max_bytes_per_second=None, prices=prices)
 
 
 def _duration(seconds: float) -> str:

@@ -38,20 +38,50 @@ def splits_for(
     topic_ids: Mapping[str, UUID],
     needed: NeededSegments | None = None,
 ) -> list[Split]:
-    """Return the splits of `ranges` with their topics' ids; `plan_splits` plans them with the limits in the options.
+    """Return the splits of a micro-batch, sorted by partition and offset; each offset is in at most one split.
+
+    There are two kinds of splits:
+
+    - A tiered split has the locations of its offsets. Tiered offsets are cut into splits of about `remote.split.bytes`,
+      and adjacent small segments are joined in one split.
+    - A broker split has no locations, and is read from the broker. It has offsets that `locator` does not locate, or
+      locates for another topic id than in `topic_ids`. If `locator` is None, all splits are broker splits.
+
+    `maxRecordsPerPartition` and `minPartitions` demand more splits, as in Spark's `KafkaOffsetRangeCalculator`.
+
+    Some offsets are in no split. If `needed` is false for a segment, the offsets of the segment are left out. If
+    `needed.look_inside` is true, a tiered split also begins later, as described at `_newer_splits`: the batches at its
+    beginning are left out if a time index shows that they are older than `needed.from_timestamp`.
 
     Args:
+        topic_ids: topic ids by topic; the splits have them.
         needed: filter of the segments to read. None: segments that are too old for the times in the options are left
             out.
 
     Raises:
+        ConfigurationError: the splits would not fit into the driver's memory.
         DataLossError: the archive that is read lacks offsets, and `failOnDataLoss` is true.
     """
-    splits = plan_splits(
-        ranges, locator, split_bytes=options.split_bytes, min_partitions=options.min_partitions,
-        max_records_per_partition=options.max_records_per_partition, topic_ids=topic_ids,
-        needed=needed or NeededSegments(options.times.from_ms if options.times else 0),
-    )  # fmt: skip
+    needed = needed or NeededSegments(options.times.from_ms if options.times else 0)
+    max_records = options.max_records_per_partition
+    not_empty = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
+    check_demanded_splits([len(offsets) for offsets in not_empty.values()], options.min_partitions, max_records)
+    pieces = {partition: divide_by_records(offsets, max_records) for partition, offsets in not_empty.items()}
+    located: PartitionLocations = {}
+    if locator is not None:
+        located = _cut_at_pieces(pieces, _locate(locator, not_empty, topic_ids, needed), locator, needed)
+    uncut = [
+        split
+        for partition, ranges_of_partition in pieces.items()
+        for piece in ranges_of_partition
+        for split in _uncut_splits(partition, piece, located.get(partition, ()), needed)
+    ]
+    if locator is not None and needed.look_inside and needed.from_timestamp > 0:
+        uncut = _newer_splits(uncut, locator, needed.from_timestamp)
+    check_plan_fits(uncut, options.split_bytes)
+    counts = split_counts([len(split.offsets) for split in uncut], options.min_partitions)
+    splits = _cut_splits(uncut, locator, options.split_bytes, counts)
+    splits.sort(key=lambda split: (split.topic_partition, split.offsets.start))
     if options.locator is LocatorName.ARCHIVE:
         splits = _archived_splits(splits, locator, DataLossPolicy(options.fail_on_data_loss))
     return [replace(split, topic_id=topic_ids.get(split.topic_partition.topic)) for split in splits]
@@ -69,57 +99,6 @@ def _archived_splits(splits: Sequence[Split], locator: Locator | None, data_loss
                 f"{split.topic_partition}: no segment in the archive holds the offsets {first} to {last}{gone}.",
             )
     return [split for split in splits if split.locations]
-
-
-def plan_splits(
-    ranges: PartitionRanges,
-    locator: Locator | None,
-    *,
-    split_bytes: int,
-    min_partitions: int | None = None,
-    max_records_per_partition: int | None = None,
-    topic_ids: Mapping[str, UUID] | None = None,
-    needed: NeededSegments | None = None,
-) -> list[Split]:
-    """Return the splits of a micro-batch, sorted by partition and offset; each offset is in at most one split.
-
-    There are two kinds of splits:
-
-    - A tiered split has the locations of its offsets. Tiered offsets are cut into splits of about `split_bytes`, and
-      adjacent small segments are joined in one split.
-    - A broker split has no locations, and is read from the broker. It has offsets that `locator` does not locate, or
-      locates for another topic id than in `topic_ids`. If `locator` is None, all splits are broker splits.
-
-    `max_records_per_partition` and `min_partitions` demand more splits, as in Spark's `KafkaOffsetRangeCalculator`.
-
-    Some offsets are in no split. If `needed` is false for a segment, the offsets of the segment are left out. If
-    `needed.look_inside` is true, a tiered split also begins later, as described at `_newer_splits`: the batches at its
-    beginning are left out if a time index shows that they are older than `needed.from_timestamp`.
-
-    Raises:
-        ConfigurationError: the splits would not fit into the driver's memory.
-    """
-    needed = needed or NeededSegments()
-    not_empty = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
-    check_demanded_splits([len(offsets) for offsets in not_empty.values()], min_partitions, max_records_per_partition)
-    pieces = {
-        partition: divide_by_records(offsets, max_records_per_partition) for partition, offsets in not_empty.items()
-    }
-    located: PartitionLocations = {}
-    if locator is not None:
-        located = _cut_at_pieces(pieces, _locate(locator, not_empty, topic_ids or {}, needed), locator, needed)
-    uncut = [
-        split
-        for partition, ranges_of_partition in pieces.items()
-        for piece in ranges_of_partition
-        for split in _uncut_splits(partition, piece, located.get(partition, ()), needed)
-    ]
-    if locator is not None and needed.look_inside and needed.from_timestamp > 0:
-        uncut = _newer_splits(uncut, locator, needed.from_timestamp)
-    check_plan_fits(uncut, split_bytes)
-    counts = split_counts([len(split.offsets) for split in uncut], min_partitions)
-    splits = _cut_splits(uncut, locator, split_bytes, counts)
-    return sorted(splits, key=lambda split: (split.topic_partition, split.offsets.start))
 
 
 def _locate(

@@ -46,8 +46,8 @@ class StreamPlanner:
         self._first: FirstBatch | None = None
         self._latest: PartitionOffsets | None = None
         self._last_trigger_ms: float | None = None
-        self.available_now = False
-        """True if the run ends at the offsets at which the logs ended when it began (`Trigger.AvailableNow`)."""
+        self.available_now = options.available_now
+        """True if the run ends at the log ends that are looked up next; set before them (`Trigger.AvailableNow`)."""
         self._target: PartitionOffsets | None = None
         self._end = StreamEnd(options.ending, self._lookup) if options.bounded_streaming else None
         self.topic_ids: dict[str, UUID] = dict(options.topic_ids)
@@ -63,10 +63,6 @@ class StreamPlanner:
         if self._first is None:
             self._first = FirstBatch.of(self._options, self._lookup)
         return self._first
-
-    def prepare_for_available_now(self) -> None:
-        """Let the run end at the log ends that are looked up next (`Trigger.AvailableNow`)."""
-        self.available_now = True
 
     def latest(self) -> PartitionOffsets | None:
         """Return by partition the end offset (exclusive) up to which the run may read, as of the last look-up.

@@ -82,8 +82,6 @@ class PlannedStream(datasource.DataSourceStreamReader):
             source, group = open_log_source(self.options), None
             left_to_brokers = BrokerSplitMarker(self.options, source)
             planner = StreamPlanner(self.options, source.offset_reader, source.locator)
-            if self.options.available_now:
-                planner.prepare_for_available_now()
             if self.options.commit_group_id is not None:
                 from tiered_stream.broker.group_offsets import open_group
 
@@ -238,7 +236,7 @@ if TYPE_CHECKING or HAS_READ_LIMITS:
             return ReadMaxRows(_NO_LIMIT if limit is None else limit)
 
         def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-            self.open().planner.prepare_for_available_now()
+            self.open().planner.available_now = True
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
             return self.next_end(start, limited=not isinstance(limit, ReadAllAvailable))

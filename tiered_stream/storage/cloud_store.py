@@ -219,9 +219,7 @@ class Service(ABC):
             )
         if failure.status in (401, 403) or failure.code in self.access_codes:
             hint = self.grant_hint(failure, name, listing=listing) + self.access_hint()
-            refused = errors.StorageAccessError(f"no access to {name}: {answer}; {hint}")
-            refused.permission = failure.denied
-            return refused
+            return errors.StorageAccessError(f"no access to {name}: {answer}; {hint}")
         if failure.status == 404:
             return errors.StorageObjectNotFoundError(f"{name} does not exist: {answer}")
         return errors.StorageError(f"{answer}, asked for {name}")

@@ -24,7 +24,7 @@ _ELSEWHERE = (301, 307, 400, 403)
 _EXPIRED = "ExpiredToken"
 _SECONDS_TO_ASK_AGAIN = 60
 """Seconds after which AWS is asked again for the bucket's region, if its last response did not name the region."""
-_WRONG_KEYS = {
+WRONG_KEYS = {
     "InvalidAccessKeyId": "aws.access.key.id",
     "XAdminUserNotFound": "aws.access.key.id",  # versitygw's code, with status 404
     "SignatureDoesNotMatch": "aws.secret.access.key",
@@ -41,7 +41,7 @@ class S3Bucket(Service):
     # AWS answers 403 with most of these codes, but 400 to an expired or malformed token or a wrong region.
     access_codes = frozenset((
         "AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", _EXPIRED,
-        "InvalidToken", "RequestTimeTooSkewed", *_WRONG_KEYS,
+        "InvalidToken", "RequestTimeTooSkewed", *WRONG_KEYS,
     ))  # fmt: skip
 
     def __init__(self, options: StorageOptions, bucket: str, use: StoreUse = SEGMENTS) -> None:
@@ -94,8 +94,8 @@ class S3Bucket(Service):
         resource = self.bucket if is_access_point else f"arn:aws:s3:::{self.bucket}"
         if failure.denied:
             return f"grant {failure.denied}; otherwise "
-        if failure.code in _WRONG_KEYS and self._options.access_key_id is not None:
-            return f"correct {self.use.prefix}{_WRONG_KEYS[failure.code]}; otherwise "
+        if failure.code in WRONG_KEYS and self._options.access_key_id is not None:
+            return f"correct {self.use.prefix}{WRONG_KEYS[failure.code]}; otherwise "
         if failure.code not in _DENIALS:
             return ""
         if listing:

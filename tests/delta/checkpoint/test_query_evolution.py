@@ -21,9 +21,9 @@ from tiered_stream.delta.commit.commit_attempts import on_gap
 from tiered_stream.errors import ConfigurationError, CorruptDataError, TableError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.replay.replay_checkpoint import ReplayStore
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
-from tiered_stream.replay.run_replay import ReplayReport
+from tiered_stream.replays.replay_checkpoint import ReplayStore
+from tiered_stream.replays.replay_plan import ReplayArguments, ReplayPlan
+from tiered_stream.replays.run_replay import ReplayReport
 from tiered_stream.spark.source import register
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]

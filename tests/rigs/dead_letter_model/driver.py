@@ -18,7 +18,7 @@ from tests.tier.topics import topic_options
 from tiered_stream import land
 from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, redrive
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.replay.run_replay import replay
+from tiered_stream.replays.run_replay import replay
 
 LONGEST = 120
 """Longest time of a query, in seconds."""

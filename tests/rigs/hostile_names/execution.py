@@ -32,8 +32,8 @@ from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter
 from tiered_stream.delta.redrive.redrive_run import redrive
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.ingest.ingest_plan import Ingest, plan_ingests
-from tiered_stream.replay.run_replay import plan_replay
-from tiered_stream.replay.table_and_folder_targets import target_of
+from tiered_stream.replays.run_replay import plan_replay
+from tiered_stream.replays.table_and_folder_targets import target_of
 
 DATABASE, GUARD = "hostile", "guard"
 RECORDS = 4

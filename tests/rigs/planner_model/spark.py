@@ -65,8 +65,6 @@ def open_reader(kind: type[Reader], options: Options, world: World) -> Reader:
     reader = kind(options)
     source = LogSource(world, world.tier())
     planner = StreamPlanner(options, source.offset_reader, source.locator, clock=lambda: world.now_ms, sleep=_not)
-    if options.available_now:
-        planner.prepare_for_available_now()
     group = options.commit_group_id and GroupCommitter(cast(GroupOffsets, _Group(world, options.commit_group_id)))
     left, log = BrokerSplitMarker(options, source), cast(BatchLog, _NoLog())
     reader.opened = OpenedStream(source, planner, left, log, group or None)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.commit.table_log import QueryCommit, committed_topic_ids
 from tiered_stream.delta.settings.ingest_settings import LAND, ON_LANDED_OFFSETS
-from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.errors import ConfigurationError, TableError, some_of
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_json
 from tiered_stream.options.offset_ranges import ends_of
@@ -72,7 +72,6 @@ log = logging.getLogger(__name__)
 
 # Check that no other query has landed a new query's first records in the same table: a lost checkpoint.
 
-_MAX_SHOWN = 3
 """Maximum number of partitions that the error names."""
 
 
@@ -172,4 +171,4 @@ def _in_both(wanted: PartitionRanges, landed: PartitionRanges) -> dict[TopicPart
 
 def _shown(ranges: PartitionRanges) -> str:
     texts = [f"{partition} {offsets.start} to {offsets.end}" for partition, offsets in sorted(ranges.items())]
-    return ", ".join(texts[:_MAX_SHOWN]) + (f" and {len(texts) - _MAX_SHOWN} more" if len(texts) > _MAX_SHOWN else "")
+    return some_of(texts, 3)

@@ -21,7 +21,7 @@ from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.query_commits import QueryCommits, Result, Share, dead_letters_in, error_like
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows, offset_ranges
-from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
+from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError, some_of
 from tiered_stream.model import PartitionRanges
 from tiered_stream.observe.landed_rows import LandedRows
 
@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 COMMITS_AT_ONCE = 8
 BATCHES_BETWEEN_TRIES = 10
 """Number of batches between two attempts of the driver to catch up parked tables, which could not be written."""
-_MAX_NAMED = 5
 
 
 class ParkedRowsReader(Protocol):
@@ -286,11 +285,9 @@ def _warn(parked: Mapping[str, Parked]) -> None:
 def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredStreamError:
     """Return one error for all failed tables; `failed` has their errors, by table name.
 
-    The error has the text of the first table's error, and names up to `_MAX_NAMED` other tables. It is a DataLossError
+    The error has the text of the first table's error, and names up to 5 other tables. It is a DataLossError
     or a ConfigurationError if the first table's error is, and otherwise a TableError.
     """
     (name, error), *others = failed.items()
-    named = ", ".join(other for other, _ in others[:_MAX_NAMED])
-    unnamed = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
-    also = f" (nor did {named}{unnamed})" if others else ""
+    also = f" (nor did {some_of([other for other, _ in others])})" if others else ""
     return error_like(error, f"the table {name} did not take batch {batch_id}{also}: {error}")

@@ -22,7 +22,7 @@ from tiered_stream import errors
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
+from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, check_authorized_to_read, fetch_records
 from tiered_stream.locate.metadata_topic.metadata_snapshots import (
     LastBatch,
     MetadataSnapshots,
@@ -81,10 +81,7 @@ def check_readable(client: BrokerClient) -> None:
     """
     partitions = client.metadata([REMOTE_LOG_METADATA_TOPIC])[REMOTE_LOG_METADATA_TOPIC].partitions
     _, number = min((metadata.leader_id < 0, number) for number, metadata in partitions.items())
-    first = TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)
-    end = BrokerOffsetReader(client, _ISOLATION).latest([first])[first]
-    with suppress(errors.OffsetOutOfRangeError):  # proves that the user may read; another leader's log may end earlier
-        fetch_records(client, first, end, FetchTerms(_ISOLATION, max_bytes=1, max_wait_ms=0))
+    check_authorized_to_read(client, TopicPartition(REMOTE_LOG_METADATA_TOPIC, number), _ISOLATION)
 
 
 _LogKey = tuple[UUID, int, int]

@@ -39,8 +39,8 @@ from tiered_stream.gateway.sockets.frame_memory import MemoryShortError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import SegmentMetadata, decode_remote_log_metadata
 from tiered_stream.model import RemoteLogSegment, TopicPartition, is_topic_name
 from tiered_stream.options.offset_json import offsets_from_dict
-from tiered_stream.replay.replay_plan import check_name
-from tiered_stream.replay.target import checkpoint_in
+from tiered_stream.replays.replay_plan import check_name
+from tiered_stream.replays.target import checkpoint_in
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.local_layout import object_key
 

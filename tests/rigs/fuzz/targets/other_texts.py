@@ -25,7 +25,7 @@ from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.pythons.fork_server import parse_request
 from tiered_stream.records.arrow import HEADERS_TYPE
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
+from tiered_stream.replays.replay_plan import ReplayArguments, ReplayPlan
 
 METADATA = '{"topicIds":{"t":"AAAAAAAAAAAAAAAAAAAAAQ"}}'
 ACTIONS = (

@@ -34,8 +34,8 @@ from tiered_stream.options.remote_options import ENDING_OFFSETS
 from tiered_stream.options.settings_files import parse_assignments, read_settings
 from tiered_stream.options.spark_options import ASSIGN, STARTING_OFFSETS_BY_TIMESTAMP
 from tiered_stream.options.types import Option
-from tiered_stream.replay.times import parse_range
-from tiered_stream.replay.topic_settings import connection_config, producer_config
+from tiered_stream.replays.times import parse_range
+from tiered_stream.replays.topic_settings import connection_config, producer_config
 
 T = TypeVar("T")
 NEEDED = {"subscribe": "t", "kafka.bootstrap.servers": "broker:9092", "remote.storage.uri": "s3://bucket/prefix"}

@@ -14,7 +14,7 @@ from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.settings_files import gives
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
-from tiered_stream.replay.replay_plan import ReplayPlan
+from tiered_stream.replays.replay_plan import ReplayPlan
 
 OFFSETS_PER_TASK = 8_000_000
 """Default size of a micro-batch, in offsets for each parallel task.

@@ -37,10 +37,10 @@ from tiered_stream.options.remote_options import MAX_BYTES_PER_SECOND
 from tiered_stream.options.settings_files import without
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.options.types import LONG_MAX
-from tiered_stream.replay.replay_checkpoint import ReplayStore
-from tiered_stream.replay.replay_plan import ReplayPlan
-from tiered_stream.replay.target import CHECKPOINTS, Target, checkpoint_in, kind_and_place
-from tiered_stream.replay.topic_target import TopicTarget
+from tiered_stream.replays.replay_checkpoint import ReplayStore
+from tiered_stream.replays.replay_plan import ReplayPlan
+from tiered_stream.replays.target import CHECKPOINTS, Target, checkpoint_in, kind_and_place
+from tiered_stream.replays.topic_target import TopicTarget
 from tiered_stream.spark.session import refuse_connect
 from tiered_stream.spark.source import register
 from tiered_stream.verification.record_comparison import OWN_NAMES, exactly_within, timestamps_within

@@ -22,9 +22,9 @@ from tiered_stream.model import Split, TopicPartition
 from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.parsing import Options
 from tiered_stream.read.split_reader import SplitReader
-from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, error_of, retry, target_fault
-from tiered_stream.replay.target_positions import Position, PositionGroup, lost_positions
-from tiered_stream.replay.topic_settings import TopicWrites
+from tiered_stream.replays.librdkafka_errors import PATIENCE_SECONDS, error_of, retry, target_fault
+from tiered_stream.replays.target_positions import Position, PositionGroup, lost_positions
+from tiered_stream.replays.topic_settings import TopicWrites
 from tiered_stream.storage.throttle import Pace, pace_of
 
 COMMIT_BYTES = 16 << 20

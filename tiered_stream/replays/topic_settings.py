@@ -7,7 +7,6 @@ translated. librdkafka's own names are not accepted, so that source and target u
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,8 +22,8 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.options import types
 from tiered_stream.options.given_options import GivenOptions
 from tiered_stream.options.types import Option
-from tiered_stream.options.unknown_names import unknown_setting
-from tiered_stream.replay.replay_plan import ReplayPlan
+from tiered_stream.options.unknown_names import nearest_name, unknown_setting
+from tiered_stream.replays.replay_plan import ReplayPlan
 
 TRANSACTIONAL: Option[bool] = Option(
     "target.transactional", types.boolean, False, "false", "Produce in transactions: each record once, crash or not."
@@ -241,8 +240,8 @@ def _check_name(name: str) -> None:
     if name in _NOT_TO_BE_SET:
         raise ConfigurationError(f"{PREFIX}{name} must not be set: {_NOT_TO_BE_SET[name]}")
     if name not in known:
-        near = "".join(f", did you mean {PREFIX}{nearest}" for nearest in difflib.get_close_matches(name, known, 1))
-        raise ConfigurationError(f"{PREFIX}{name} is not known, or has no meaning for librdkafka{near}?")
+        near = f"the nearest known one is {PREFIX}{nearest_name(name, known)}"
+        raise ConfigurationError(f"{PREFIX}{name} is not known, or has no meaning for librdkafka; {near}")
 
 
 @contextmanager

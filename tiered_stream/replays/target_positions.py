@@ -21,8 +21,8 @@ from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 from tiered_stream.errors import ConfigurationError, DataLossError
 from tiered_stream.model import TopicPartition as Source
 from tiered_stream.model import listed
-from tiered_stream.replay.librdkafka_errors import retry
-from tiered_stream.replay.topic_settings import TopicWrites
+from tiered_stream.replays.librdkafka_errors import retry
+from tiered_stream.replays.topic_settings import TopicWrites
 
 T = TypeVar("T")
 

@@ -22,15 +22,15 @@ from tiered_stream.observe.read_metrics import ReadMetrics
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.remote_options import REPORT_ADDRESSES
 from tiered_stream.plan.read_cost import Prices
-from tiered_stream.replay.dry_run import Estimate, estimate
-from tiered_stream.replay.limit_to_landed import limit_to_landed
-from tiered_stream.replay.progress_display import Follow, follower
-from tiered_stream.replay.replay_checkpoint import ReplayStore
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name
-from tiered_stream.replay.table_and_folder_targets import DeltaTarget, target_of, with_byte_rate
-from tiered_stream.replay.target import Target
-from tiered_stream.replay.times import parse_range
-from tiered_stream.replay.times_to_offsets import new_plan, subscription
+from tiered_stream.replays.dry_run import Estimate, estimate
+from tiered_stream.replays.limit_to_landed import limit_to_landed
+from tiered_stream.replays.progress_display import Follow, follower
+from tiered_stream.replays.replay_checkpoint import ReplayStore
+from tiered_stream.replays.replay_plan import ReplayArguments, ReplayPlan, check_name
+from tiered_stream.replays.table_and_folder_targets import DeltaTarget, target_of, with_byte_rate
+from tiered_stream.replays.target import Target
+from tiered_stream.replays.times import parse_range
+from tiered_stream.replays.times_to_offsets import new_plan, subscription
 from tiered_stream.spark.report_addresses import addresses_option, open_receiver
 from tiered_stream.spark.session import refuse_connect
 from tiered_stream.verification.verify_report import LatestReport, VerifyReport

@@ -29,14 +29,14 @@ from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.model import PartitionOffsets, Split
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.settings_files import without
-from tiered_stream.plan.read_cost import PartitionCost, Prices, ReadCost, render_cost, total_costs
+from tiered_stream.plan.read_cost import Prices, ReadCost, render_cost, total_costs
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
-from tiered_stream.replay.limit_to_landed import limit_to_landed
-from tiered_stream.replay.replay_plan import PLAN, ReplayArguments, ReplayPlan, check_name
-from tiered_stream.replay.target import checkpoint_in, in_batches, kind_and_place
-from tiered_stream.replay.times import parse_range, show_range
-from tiered_stream.replay.times_to_offsets import new_plan, subscription
+from tiered_stream.replays.limit_to_landed import limit_to_landed
+from tiered_stream.replays.replay_plan import PLAN, ReplayArguments, ReplayPlan, check_name
+from tiered_stream.replays.target import checkpoint_in, in_batches, kind_and_place
+from tiered_stream.replays.times import parse_range, show_range
+from tiered_stream.replays.times_to_offsets import new_plan, subscription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +81,7 @@ def estimate(
     """
     options = parse_options(ingest.source_options(settings), streaming=True)
     with closing(open_log_source(options, warns=False)) as source:  # the look-up of the offsets has warned
-        costs = {partition: PartitionCost.of(partition, offsets) for partition, offsets in plan.ranges.items()}
-        partitions = total_costs(costs, _splits(options, source), options, source)
+        partitions = total_costs(plan.ranges, _splits(options, source), options, source)
     return Estimate(
         plan=plan, partitions=partitions, tasks=tasks, max_bytes_per_second=max_bytes_per_second, prices=prices
     )
@@ -91,7 +90,7 @@ def estimate(
 def _splits(options: Options, source: LogSource) -> Iterator[Split]:
     """Yield the splits of all micro-batches of the replay."""
     planner = StreamPlanner(options, source.offset_reader, source.locator)
-    planner.prepare_for_available_now()
+    planner.available_now = True
     start: PartitionOffsets = planner.initial()
     while (end := planner.next_end(start, limited=True)) != start:
         yield from splits_for(planner.ranges(start, end), options, source.locator, planner.topic_ids)

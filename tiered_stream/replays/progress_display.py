@@ -16,7 +16,7 @@ from tiered_stream.model import PartitionOffsets, TopicPartition
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import source_offsets
 from tiered_stream.observe.read_metrics import ReadMetrics
-from tiered_stream.replay.replay_plan import ReplayPlan
+from tiered_stream.replays.replay_plan import ReplayPlan
 
 Follow = Callable[[StreamingQuery, ReplayPlan, MetricsReceiver], None]
 """Function that waits until a query ends, and shows its progress meanwhile; it raises the error that ends the query."""

@@ -17,9 +17,9 @@ from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.errors import BrokerAuthorizationError, ConfigurationError, UnknownTopicError
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.positions import show_time
-from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, retry
-from tiered_stream.replay.replay_plan import ReplayPlan
-from tiered_stream.replay.topic_settings import TopicWrites
+from tiered_stream.replays.librdkafka_errors import PATIENCE_SECONDS, retry
+from tiered_stream.replays.replay_plan import ReplayPlan
+from tiered_stream.replays.topic_settings import TopicWrites
 
 log = logging.getLogger(__name__)
 

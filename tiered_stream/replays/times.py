@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.positions import TimeRange, ago_ms, iso_ms, show_time
+from tiered_stream.options.positions import BeforeNow, TimeRange, show_time, time_position
 
-_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 _LEAST_NUMBER = 10**11
 """Smallest number above 0 that is accepted as milliseconds since the epoch: 1973-03-03.
 
@@ -46,19 +43,16 @@ def parse_time(text: str, now_ms: int) -> int:
         ConfigurationError: the text has none of these forms, is before 1970, or seems to be in seconds.
     """
     text = text.strip()
-    if _NUMBER.fullmatch(text):
-        time_ms = int(text)
-        if 0 < time_ms < _LEAST_NUMBER:
-            raise ConfigurationError(
-                f"{text} is {show_time(time_ms)} in milliseconds since the epoch: for seconds add three zeros "
-                f"({text}000); a time before 1974 is written as 1970-01-01T00:00:00Z"
-            )
-        return time_ms
-    ago = ago_ms(text)
     try:
-        time_ms = iso_ms(text) if ago is None else now_ms - ago
+        position = time_position(text)
     except ValueError as error:
         raise ConfigurationError(f"the time {text!r} {error}") from error
+    time_ms = now_ms - position.ago_ms if isinstance(position, BeforeNow) else position.timestamp
+    if text.isdecimal() and 0 < time_ms < _LEAST_NUMBER:
+        raise ConfigurationError(
+            f"{text} is {show_time(time_ms)} in milliseconds since the epoch: for seconds add three zeros "
+            f"({text}000); a time before 1974 is written as 1970-01-01T00:00:00Z"
+        )
     if time_ms < 0:
         raise ConfigurationError(f"the time {text!r} is before 1970, where Kafka's timestamps begin")
     return time_ms

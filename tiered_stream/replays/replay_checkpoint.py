@@ -6,7 +6,7 @@ from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.errors import naming
 from tiered_stream.options.offset_ranges import ends_of
-from tiered_stream.replay.replay_plan import PLAN, ReplayPlan
+from tiered_stream.replays.replay_plan import PLAN, ReplayPlan
 
 FINISHED = "finished.json"
 

@@ -13,12 +13,10 @@ from collections.abc import Callable
 from tiered_stream.delta.checkpoint.query_tables import Folder, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.settings.ingest_settings import TOPIC
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.errors import ConfigurationError, some_of
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 
 log = logging.getLogger(__name__)
-
-_MAX_NAMED = 10
 
 
 def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, ranges: PartitionRanges) -> PartitionRanges:
@@ -48,9 +46,7 @@ def limit_to_landed(open_folder: Callable[[str], Folder], checkpoint: str, range
     cut = sorted(partition for partition in ranges if limited[partition] != ranges[partition])
     if not cut:
         return ranges
-    description = ", ".join(f"{partition} from {limited[partition].end} on" for partition in cut[:_MAX_NAMED])
-    if len(cut) > _MAX_NAMED:
-        description += f" and {len(cut) - _MAX_NAMED} partitions more"
+    description = some_of([f"{partition} from {limited[partition].end} on" for partition in cut], 10)
     if not any(map(len, limited.values())):
         raise ConfigurationError(
             f"there is nothing to replay: the query of the checkpoint {checkpoint} has not landed these offsets yet, "

@@ -19,20 +19,19 @@ from uuid import UUID
 
 from tiered_stream.broker.client import open_client
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.broker.record_fetch import FetchTerms, fetch_records
+from tiered_stream.broker.record_fetch import check_authorized_to_read
 from tiered_stream.delta.settings.ingest_settings import source_options
 from tiered_stream.delta.settings.query_settings import check_all_columns
-from tiered_stream.errors import ConfigurationError, UnknownTopicError
 from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.log_source import LogSource, open_log_source
-from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, TopicPartition, listed
+from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, TopicPartition
 from tiered_stream.options.choices import LocatorName
-from tiered_stream.options.parsing import Options, Subscription, parse_options
+from tiered_stream.options.parsing import Options, parse_options, parse_subscription
 from tiered_stream.options.positions import TimeRange, show_time
 from tiered_stream.options.settings_files import POSITIONS, SUBSCRIPTION, without
 from tiered_stream.plan.data_loss import DataLossPolicy, check_topic_ids
-from tiered_stream.plan.offset_lookup import Assignment, OffsetLookup
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
+from tiered_stream.plan.offset_lookup import OffsetLookup, check_chosen
+from tiered_stream.replays.replay_plan import ReplayArguments, ReplayPlan
 
 log = logging.getLogger(__name__)
 
@@ -59,16 +58,11 @@ def subscription(options: Mapping[str, str]) -> tuple[str, str]:
     """Return name and value of the option that names the topics.
 
     Raises:
-        ConfigurationError: there is no such option, or more than one.
+        ConfigurationError: there is no such option, or more than one, or it is malformed.
     """
+    parse_subscription(options)
     values = {name.lower(): value for name, value in options.items()}
-    named = [(name, values[name.lower()]) for name in SUBSCRIPTION if name.lower() in values]
-    if len(named) != 1:
-        names = ", ".join(SUBSCRIPTION)
-        raise ConfigurationError(
-            f"set exactly one of the options {names}, which name the topics to replay; {len(named)} are set"
-        )
-    return named[0]
+    return next((name, values[name.lower()]) for name in SUBSCRIPTION if name.lower() in values)
 
 
 def resolve(
@@ -94,7 +88,7 @@ def resolve(
     reader = source.offset_reader
     lookup = OffsetLookup.of(options, reader)
     assignment = lookup.assignment()
-    _check_assignment(options.subscription, assignment)
+    check_chosen(options.subscription, assignment.partitions)
     data_loss = DataLossPolicy(options.fail_on_data_loss)
     check_topic_ids(options.topic_ids, assignment.topic_ids, data_loss)
     ranges, latest = lookup.retrying(lambda: _ranges(reader, assignment.partitions, times, exact))
@@ -106,7 +100,9 @@ def resolve(
         return ranges, topic_ids
     if exact:
         ranges = _begin_at_sure_offsets(ranges, lookup.retrying(lambda: reader.earliest(ranges.keys())), source.locator)
-    _check_readable(options, latest, topic_ids)
+    client = open_client(options.kafka)
+    for topic, partition in {partition.topic: partition for partition in sorted(latest, reverse=True)}.items():
+        check_authorized_to_read(client, partition, options.isolation_level, topic_ids.get(topic))
     return ranges, topic_ids
 
 
@@ -174,17 +170,6 @@ def _begin_at_sure_offsets(
     return {**ranges, **moved}
 
 
-def _check_assignment(subscription: Subscription, assignment: Assignment) -> None:
-    """Check that the partitions in the option `assign` exist, and that the options choose at least one partition."""
-    missing = set(subscription.assigned) - assignment.partitions
-    if missing:
-        raise UnknownTopicError(f"the partitions {listed(missing)} do not exist: correct the option assign")
-    if not assignment.partitions:
-        pattern = subscription.pattern
-        problem = f"no topic matches the pattern {pattern!r}" if pattern else "assign names no partition"
-        raise ConfigurationError(f"{problem}: there is nothing to replay")
-
-
 def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRange, data_loss: DataLossPolicy) -> None:
     """Report data loss if a partition in an archive has no record at or after `times.to_ms`.
 
@@ -201,18 +186,3 @@ def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRa
             f"the archive ends before {show_time(times.to_ms)}: it has no record as new in {ends}. Give an earlier "
             "--to, or none to replay up to the archive's end.",
         )
-
-
-def _check_readable(options: Options, latest: PartitionOffsets, topic_ids: Mapping[str, UUID]) -> None:
-    """Check that the user is authorized to READ each topic.
-
-    The check sends a Fetch request for the log end of one partition of each topic, where no record is yet.
-
-    Args:
-        latest: log end offset of each partition.
-    """
-    client = open_client(options.kafka)
-    for partition in {partition.topic: partition for partition in sorted(latest, reverse=True)}.values():
-        topic_id = topic_ids.get(partition.topic)
-        terms = FetchTerms(options.isolation_level, max_bytes=1, max_wait_ms=0, topic_id=topic_id)
-        fetch_records(client, partition, latest[partition], terms)

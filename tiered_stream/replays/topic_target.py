@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from importlib.util import find_spec
 from itertools import groupby
 from typing import Any
 
@@ -21,15 +20,16 @@ from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 from tiered_stream.delta.checkpoint.query_run import limited, started_without_idle_limit
 from tiered_stream.delta.write.data_files import totals
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.extras import check_installed
 from tiered_stream.observe.read_metrics import OBSERVATION, ReadMetrics, send
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.process.heap_and_gc import settle_worker
-from tiered_stream.replay.replay_checkpoint import ReplayStore
-from tiered_stream.replay.replay_plan import ReplayPlan
-from tiered_stream.replay.target import Target
-from tiered_stream.replay.topic_settings import TARGET_PREFIX, TopicWrites, as_options, topic_writes
+from tiered_stream.replays.replay_checkpoint import ReplayStore
+from tiered_stream.replays.replay_plan import ReplayPlan
+from tiered_stream.replays.target import Target
+from tiered_stream.replays.topic_settings import TARGET_PREFIX, TopicWrites, as_options, topic_writes
 from tiered_stream.spark.executor_python import register_source
 from tiered_stream.spark.report_addresses import reporting_options, with_reporting
 from tiered_stream.spark.stream_reader import StreamReader
@@ -47,10 +47,7 @@ class TopicTarget(Target):
     KIND = "topic"
 
     def __post_init__(self) -> None:
-        if find_spec("confluent_kafka") is None:
-            raise ConfigurationError(
-                "a replay into a topic needs the package confluent-kafka: pip install 'tiered-stream[kafka-sink]'"
-            )
+        check_installed("confluent_kafka", "a replay into a topic")
 
     def default_checkpoint(self, name: str) -> str | None:
         raise ConfigurationError(
@@ -58,8 +55,8 @@ class TopicTarget(Target):
         )
 
     def check(self, plan: ReplayPlan) -> None:
-        from tiered_stream.replay.target_positions import read_positions
-        from tiered_stream.replay.topic_checks import check_topics
+        from tiered_stream.replays.target_positions import read_positions
+        from tiered_stream.replays.topic_checks import check_topics
 
         writes = self._writes(plan)
         check_topics(writes, plan)
@@ -100,7 +97,7 @@ class TopicTarget(Target):
 
         If a position is missing later, the target's cluster must have lost it.
         """
-        from tiered_stream.replay.target_positions import Position, commit_positions, lost_positions, read_positions
+        from tiered_stream.replays.target_positions import Position, commit_positions, lost_positions, read_positions
 
         positions = read_positions(writes, plan.ranges)
         starts = {source: offsets.start for source, offsets in plan.ranges.items() if source not in positions}
@@ -149,7 +146,7 @@ class TopicReader(StreamReader):
         An input partition has the source partition's splits, and the addresses to which its task sends counters.
         Offsets below the committed positions are left out.
         """
-        from tiered_stream.replay.target_positions import read_positions
+        from tiered_stream.replays.target_positions import read_positions
 
         # Records below the positions are not planned, because the source may not have them any more.
         starts, ends = offsets_from_dict(start), offsets_from_dict(end)
@@ -161,7 +158,7 @@ class TopicReader(StreamReader):
         return self.logged(partitions, end, one_report_each=False)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from tiered_stream.replay.produce import produce_splits
+        from tiered_stream.replays.produce import produce_splits
 
         splits, batch_log = partition.value
         addresses = (*self.options.report_addresses, *batch_log)
