@@ -7,7 +7,7 @@ Files that other packages import:
 - `dead_letters`: commits of a query's dead letters to a table for dead letters
 - `delta_spark_commit`: commits by the session's own delta-spark, through py4j
 - `deltalake_commit`: access to Delta tables through the `deltalake` library, without a JVM
-- `key_order`: SQL that finds the last row of each key among staged rows (`latest_rows.STAGED`)
+- `key_order`: last row of each key among staged rows (`latest_rows.STAGED`), by Spark's SQL
 - `landed_offsets`: offsets that a table has, as its commits name them
 - `many_tables`: the driver's commits for a query that writes many tables
 - `merge`: commits to a table of the latest state

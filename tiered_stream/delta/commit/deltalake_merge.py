@@ -27,7 +27,8 @@ from tiered_stream.delta.commit.deltalake_commit import (
     write_actions,
 )
 from tiered_stream.delta.commit.deltalake_statistics import UnsafeTimes, find_unsafe_times, writer_properties
-from tiered_stream.delta.commit.merge import UNORDERED_KEY, MergeClauses, MergedTable, unordered_error
+from tiered_stream.delta.commit.key_order import UNORDERED_KEY
+from tiered_stream.delta.commit.merge import MergeClauses, MergedTable, unordered_error
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
 from tiered_stream.delta.requirements.lane import table_rules
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake

@@ -19,8 +19,8 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import USER_METADATA, TableAddress, known_scheme
 from tiered_stream.delta.catalog.java_errors import (
@@ -37,7 +37,7 @@ from tiered_stream.delta.commit.delta_spark_commit import (
     DeltaSparkTable,
     DeltaSparkTransaction,
 )
-from tiered_stream.delta.commit.key_order import deleted_at_sql, rank_sql, two_partitions_sql, with_known_values
+from tiered_stream.delta.commit.key_order import UNORDERED_KEY, last_rows
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, case_mismatch, table_rules
 from tiered_stream.delta.requirements.merge_requirements import merged_columns
@@ -71,15 +71,13 @@ _SETTINGS = {
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 _NO_GLOBS = {"__globPaths__": "false"}
 """Option by which Spark's readers take `[`, `{` and `*` in a path literally."""
-_SOURCE, _RANK, _MIXED = "tiered_stream_upserts", "__staged_rank", "__staged_mixed"
+_SOURCE = "tiered_stream_upserts"
 _FAILED = {
     "org.apache.spark.SparkException",
     "org.apache.spark.SparkRuntimeException",
     "org.apache.spark.sql.delta.schema.DeltaInvariantViolationException",
 }
 """Java classes of errors in Spark's work on the rows, which another attempt would raise again."""
-UNORDERED_KEY = "tiered_stream: a key occurs in several partitions"
-"""Beginning of the error that a MERGE itself raises for a key with records in two partitions, whose names follow."""
 PLACE = ("topic", "partition")
 """Kafka's columns that say in which partition a record is."""
 _NOT_EMPTY = "tiered_stream: the table has rows"
@@ -201,9 +199,15 @@ class MergeTransaction:
         known = table.known(self.state.description, batch.files)
         clauses = table.clauses(self.state.description, table.spec.keys, table.spec.order_by, known)
         only_insert = not self._transaction.has_rows()
+        schema = StructType([*columns, *spark_columns(STAGED, None)])
+        paths = [f"{table.folder}/{file.path}" for file in batch.files]
         try:
-            rows = self._last_rows(batch.files, columns, known, resets=bool(clauses.own))
-            rows.createOrReplaceTempView(_SOURCE)
+            staged = session.read.schema(schema).options(**_NO_GLOBS).parquet(*paths)
+            last_rows(
+                staged, columns, table.spec.keys, table.spec.order_by, known,
+                table_rules(self.state.description).not_null,
+                one=len(offset_ranges(batch.files)) == 1, resets=bool(clauses.own),
+            ).createOrReplaceTempView(_SOURCE)  # fmt: skip
             session.sql(merge_sql(table.address.sql_name, _SOURCE, clauses, only_insert=only_insert))
         except JAVA_ERRORS as error:
             if is_stopped(error):
@@ -223,27 +227,6 @@ class MergeTransaction:
                     f"rows cannot be merged into the table {self._table.address} by Spark's Delta: {reason}, and "
                     f"{_CASE_SENSITIVE} is true, by which Spark would read nulls. Set it to false"
                 )
-
-    def _last_rows(
-        self, files: Sequence[DataFile], columns: StructType, known: Mapping[str, str], *, resets: bool
-    ) -> DataFrame:
-        """Return the last row of each key among the rows of the staged files, with the columns that `known` names.
-
-        The rows have the column `DELETED_AT` if `resets` is true, because the table has columns of the user's own.
-        """
-        table = self._table
-        schema = StructType([*columns, *spark_columns(STAGED, None)])
-        paths = [f"{table.folder}/{file.path}" for file in files]
-        rows = table.session.read.schema(schema).options(**_NO_GLOBS).parquet(*paths)
-        one = len(offset_ranges(files)) == 1
-        keys, order_by = table.spec.keys, table.spec.order_by
-        ranked, last = last_rows_sql(columns.names, keys, order_by, one=one)
-        if resets:
-            rows = with_deleted_at(rows, keys, order_by)
-            last = [*last, DELETED_AT]
-        rows = with_known_values(rows, keys, order_by, known, table_rules(self.state.description).not_null)
-        last = [*last, *known.values()]
-        return _with_not_null(rows.selectExpr("*", *ranked).where(f"{_RANK} = 1").selectExpr(*last), columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,47 +366,6 @@ def _if_unordered(merged: MergeClauses) -> str:
     """
     error = f"raise_error({sql_text(UNORDERED_KEY + ': ')} || {merged.partitions})"
     return f"CASE WHEN {merged.unordered} THEN CAST({error} AS BOOLEAN) ELSE false END"
-
-
-def last_rows_sql(
-    columns: Sequence[str], keys: Sequence[str], order_by: str | None, *, one: bool
-) -> tuple[list[str], list[str]]:
-    """Return two lists of SQL expressions: columns that rank the rows of a key, and the columns of the last rows.
-
-    The last row of a key has rank 1. `one` is true if all rows are of one partition. If it is false and `order_by` is
-    None, Spark raises an error for a key with rows in several partitions, because Kafka gives these rows no order.
-    """
-    ranked = [f"{rank_sql(keys, order_by)} AS {_RANK}"]
-    deletes = DELETES
-    if not one and order_by is None:
-        ranked.append(f"{two_partitions_sql(keys)} AS {_MIXED}")
-        error = f"raise_error(concat({sql_text(UNORDERED_KEY + ': ')}, {_MIXED}))"
-        deletes = f"CASE WHEN {_MIXED} IS NULL THEN {DELETES} ELSE CAST({error} AS BOOLEAN) END AS {DELETES}"
-    return ranked, [*(sql_name([name]) for name in columns), deletes]
-
-
-def with_deleted_at(rows: DataFrame, keys: Sequence[str], order_by: str | None) -> DataFrame:
-    """Return staged rows with the column `DELETED_AT`, and with the helper columns from which it is computed."""
-    first, deleted_at = deleted_at_sql(keys, order_by)
-    return rows.selectExpr("*", *first).selectExpr("*", f"{deleted_at} AS {DELETED_AT}")
-
-
-def _with_not_null(rows: DataFrame, columns: StructType) -> DataFrame:
-    """Return the rows with NOT NULL for each field of a struct that is NOT NULL in `columns`, the table's columns.
-
-    Spark reads all fields of files as nullable, and refuses to write a nullable field to a NOT NULL field. The values
-    are not null, because tasks have checked the rows.
-    """
-    if not any(_has_not_null(column.dataType) for column in columns):
-        return rows
-    session: Any = rows.sparkSession._jsparkSession
-    kind = session.parseDataType(StructType([*columns, *list(rows.schema)[len(columns) :]]).json())
-    plan: Any = rows._jdf
-    return DataFrame(session.internalCreateDataFrame(plan.queryExecution().toRdd(), kind, False), rows.sparkSession)
-
-
-def _has_not_null(kind: DataType) -> bool:
-    return isinstance(kind, StructType) and any(not each.nullable or _has_not_null(each.dataType) for each in kind)
 
 
 def _table_error(table: MergedTable, error: Py4JJavaError | CapturedException) -> TableError:

@@ -19,16 +19,8 @@ from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, raised_text, spark_errors
 from tiered_stream.delta.commit.commit_attempts import drops_transactions
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
-from tiered_stream.delta.commit.key_order import columns_with_placeholders, rank_sql, with_known_values
-from tiered_stream.delta.commit.merge import (
-    MERGE_SETTINGS,
-    PLACE,
-    UNORDERED_KEY,
-    merge_clauses,
-    merge_sql,
-    own_columns,
-    with_deleted_at,
-)
+from tiered_stream.delta.commit.key_order import UNORDERED_KEY, columns_with_placeholders, last_rows
+from tiered_stream.delta.commit.merge import MERGE_SETTINGS, PLACE, merge_clauses, merge_sql, own_columns
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.redrive.dead_letter_marks import Outcome
 from tiered_stream.delta.requirements.lane import table_rules
@@ -38,7 +30,6 @@ from tiered_stream.delta.schema.routing import Routing
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import TOPIC, TableSpec
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS, ORDER_BY
-from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.options.parsing import Subscription
@@ -55,7 +46,6 @@ SOURCE = "tiered_stream_redriven"
 """Name of the view with the rows that a MERGE reads."""
 KEY = "__staged_key"
 """Name of the column with the key columns of a dead letter's row, in a struct; null: the letter does not decode."""
-_RANK = "__staged_rank"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +113,11 @@ class KeyedRows:
         `known_at` is the result of the method `known_at`, and the returned rows also have the columns that it names.
         `not_null` are the table's columns that are NOT NULL.
         """
-        ranked = with_deleted_at(staged, self.keys, self._compared).selectExpr(
-            "*", f"{rank_sql(self.keys, self.order_by)} AS {_RANK}"
+        names = {name.lower() for name in staged.columns}
+        missing = {each.name: sql.lit(None).cast(each.dataType) for each in table if each.name.lower() not in names}
+        return last_rows(
+            staged.withColumns(missing), table, self.keys, self._compared, known_at, not_null, one=True, resets=True
         )
-        ranked = with_known_values(ranked, self.keys, self._compared, known_at, not_null)
-        known = {name.lower() for name in staged.columns}
-        columns = (
-            sql.col(sql_name([each.name])) if each.name.lower() in known else sql.lit(None).cast(each.dataType)
-            for each in table
-        )
-        named = (column.alias(each.name) for column, each in zip(columns, table, strict=True))
-        return ranked.where(f"{_RANK} = 1").select(*named, DELETES, DELETED_AT, *known_at.values())
 
     @property
     def _compared(self) -> str:
