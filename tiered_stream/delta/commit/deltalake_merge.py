@@ -30,10 +30,10 @@ from tiered_stream.delta.commit.deltalake_statistics import UnsafeTimes, find_un
 from tiered_stream.delta.commit.key_order import UNORDERED_KEY
 from tiered_stream.delta.commit.merge import MergeClauses, MergedTable, unordered_error
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
-from tiered_stream.delta.requirements.lane import table_rules
+from tiered_stream.delta.requirements.lane import case_mismatch, table_rules
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
-from tiered_stream.delta.schema.row_schema import struct_type
-from tiered_stream.delta.schema.sql_types import arrow_schema
+from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
+from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.file_systems import open_folder
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED, UnorderedKeyError, last_rows
@@ -140,7 +140,7 @@ class DeltalakeMerge:
         If only Spark can rewrite some of the values, `_SparkNeededError` is raised.
         """
         of = self._of
-        if not any(_has_days_or_times(each.type) for each in arrow_schema(_schema(self.state))):
+        if not any(_has_days_or_times(each.type) for each in arrow_schema(struct_type(self.state.description.fields))):
             return True
         paths = {unquote(path) for path in self._transaction.paths()}
         odd = of.unsafe_times | find_unsafe_times(folder, [*(paths - of.searched), *(file.path for file in files)])
@@ -212,7 +212,8 @@ def _if_unordered(clauses: MergeClauses) -> str:
 def _staged(folder: fs.FileSystem, files: Sequence[DataFile], columns: StructType) -> pa.Table:
     """Return the rows of the staged files, with the columns `columns` and `STAGED`.
 
-    If the rows have more than `MAX_ROWS_BYTES`, `_SparkNeededError` is raised.
+    If the rows have more than `MAX_ROWS_BYTES`, or the name of a nested field has another case in the rows than in
+    `columns`, `_SparkNeededError` is raised.
     """
     schema = pa.schema([*arrow_schema(columns), *STAGED])
     tables, size = [], 0
@@ -220,6 +221,10 @@ def _staged(folder: fs.FileSystem, files: Sequence[DataFile], columns: StructTyp
         size += rows.nbytes
         if size > MAX_ROWS_BYTES:
             raise _SparkNeededError(f"its rows have more than {MAX_ROWS_BYTES >> 20} MiB")
+        # Arrow casts structs by exact names, so a field whose name has another case would become null.
+        for known, own in common_fields(columns.jsonValue(), spark_columns(rows.schema, None).jsonValue()):
+            if reason := case_mismatch(known["type"], own["type"], f"{known['name']}."):
+                raise _SparkNeededError(reason)
         tables.append(_fitted(rows, schema))
     return pa.concat_tables(tables)
 
@@ -235,10 +240,6 @@ def _row_groups(folder: fs.FileSystem, files: Sequence[DataFile]) -> Iterator[pa
 def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with the columns of `schema`; a column that they lack is null."""
     known = {name.lower(): name for name in rows.column_names}
-    for each in schema:
-        own = known.get(each.name.lower())
-        if own is not None and (path := _case_mismatch(rows.schema.field(own).type, each.type, each.name)):
-            raise _SparkNeededError(f"the table's field {path} has another case in the rows")
     columns = [
         rows.column(known[each.name.lower()]).cast(each.type)
         if each.name.lower() in known
@@ -246,28 +247,6 @@ def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         for each in schema
     ]
     return pa.table(columns, schema=schema)
-
-
-def _case_mismatch(rows: pa.DataType, table: pa.DataType, path: str) -> str | None:
-    """Return the path of the first nested field whose name differs between the two types only by case, or None.
-
-    Arrow casts structs by exact names, so such a field would become null. `path` is the path of the type `table`.
-    """
-    if pa.types.is_struct(rows) and pa.types.is_struct(table):
-        own = {field.name.lower(): field for field in rows}
-        shared = [(own[field.name.lower()], field) for field in table if field.name.lower() in own]
-        if other := next((field.name for known, field in shared if known.name != field.name), None):
-            return f"{path}.{other}"
-        inner = [(known.type, field.type, f"{path}.{field.name}") for known, field in shared]
-    else:  # items of lists, and keys and values of maps, whose own names differ between Arrow and Parquet
-        inner = [
-            (rows.field(at).type, table.field(at).type, path) for at in range(min(rows.num_fields, table.num_fields))
-        ]
-    return next(filter(None, (_case_mismatch(*each) for each in inner)), None)
-
-
-def _schema(state: TableState) -> StructType:
-    return struct_type(state.description.fields)
 
 
 def _has_days_or_times(kind: pa.DataType) -> bool:
