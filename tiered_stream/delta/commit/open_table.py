@@ -31,19 +31,8 @@ from tiered_stream.delta.commit.table_growth import Grow, growth_of
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import CatalogManagedError, CommitTable
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
-from tiered_stream.delta.requirements.lane import (
-    TableDescription,
-    check_fit,
-    table_rules,
-    unmet_requirements,
-    why_not_direct,
-)
-from tiered_stream.delta.requirements.merge_requirements import (
-    check_merge,
-    merge_rules,
-    merged_fields,
-    rules_before_merge,
-)
+from tiered_stream.delta.requirements.lane import TableDescription, check_fit, unmet_requirements, why_not_direct
+from tiered_stream.delta.requirements.merge_requirements import check_merge, fitted_rows, rules_for_tasks
 from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.session_requirements import (
     is_created_by_spark,
@@ -53,13 +42,13 @@ from tiered_stream.delta.requirements.session_requirements import (
 from tiered_stream.delta.requirements.store_access import find_access
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
-from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
+from tiered_stream.delta.schema.row_schema import check_new_columns, shared_columns
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TYPE_WIDENING, TableSpec
-from tiered_stream.delta.settings.row_settings import MODE, SCHEMA_EVOLUTION, UPSERT
+from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules, certain_rules
+from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
 from tiered_stream.spark.session import is_connect
 
 if TYPE_CHECKING:
@@ -137,14 +126,6 @@ def with_access(spark: SparkSession, spec: TableSpec) -> tuple[TableSpec, str | 
     return replace(spec, storage=storage), why_not
 
 
-def check_merges(spark: SparkSession) -> None:
-    """Raise ConfigurationError if the session cannot merge rows into tables of the latest state."""
-    if is_connect(spark):
-        raise ConfigurationError(
-            f"{MODE.name}={UPSERT} does not work with Spark Connect: run the job with a session of its own"
-        )
-
-
 def open_or_create(
     spark: SparkSession,
     address: TableAddress,
@@ -196,16 +177,10 @@ def open_or_create(
     check_fit(spec.uri, description, spec.schema, spec.day_column)
     if spec.keys:
         check_merge(str(address), description, spec)
-    commits, rules = open_for_commits(spark, address, spec, by, description), _rules_of(spec, description)
+    commits, rules = open_for_commits(spark, address, spec, by, description), rules_for_tasks(description, spec)
     compaction = compaction_of(spark, address, spec, by)
     opened = OpenTable(spec, commits, description, by, reason, rules, rows or {}, grow, compaction)
     return opened.accepts(description, None if rows or checked else NO_RULES) or opened
-
-
-def _rules_of(spec: TableSpec, description: TableDescription) -> TableRules:
-    if spec.keys and spec.row_format:
-        return rules_before_merge(description, spec.row_format, spec)
-    return table_rules(description)
 
 
 def _opened(
@@ -341,19 +316,6 @@ def _planned_description(spec: TableSpec) -> TableDescription:
     """Return the columns and partition columns of the planned rows as a table's description."""
     partition_columns = (spec.day_column,) if spec.day_column else ()
     return TableDescription(tuple(spec.schema.jsonValue()["fields"]), partition_columns)
-
-
-def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription, spec: TableSpec) -> dict[str, RowFormat]:
-    """Return the row formats, by topic, fitted to the table's types and with the table's rules.
-
-    For a table of the latest state, rules that tasks cannot check are left out, because Delta checks them.
-    """
-    if not spec.keys:
-        rules = table_rules(table)
-        return {topic: replace(fit_to_table(each, table.fields), rules=rules) for topic, each in rows.items()}
-    rules, fields = merge_rules(table), merged_fields(table, spec.own_columns)
-    fitted = {topic: fit_to_table(each, fields) for topic, each in rows.items()}
-    return {topic: replace(each, rules=certain_rules(rules, each.written)) for topic, each in fitted.items()}
 
 
 def _check_widening(address: TableAddress, spec: TableSpec, description: TableDescription) -> None:

@@ -20,8 +20,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from tiered_stream.delta.requirements.lane import TableDescription, table_rules
-from tiered_stream.delta.requirements.merge_requirements import merged_fields, rules_before_merge
+from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.requirements.merge_requirements import merged_fields, rules_for_tasks
 from tiered_stream.delta.schema.routing import Routing, TaskSettings
 from tiered_stream.delta.schema.row_schema import fit_to_table
 from tiered_stream.delta.settings import ingest_settings as ingest
@@ -99,10 +99,8 @@ def _look_up(spec: TableSpec) -> tuple[TableRules | None, Sequence[Mapping[str, 
         table = open_table(spec)
         description = describe(table) if table else TableDescription(tuple(spec.schema.jsonValue()["fields"]))
         fields = merged_fields(description, spec.own_columns)
-        if spec.keys:
-            rules = rules_before_merge(description, spec.row_format, spec)
-        else:
-            rules = table_rules(description)
+        rules = rules_for_tasks(description, spec)
+        if not spec.keys:
             RowRules(rules, spec.row_format.written)
             if not set(rules.not_null) <= set(spec.row_format.written.names):
                 return None, fields

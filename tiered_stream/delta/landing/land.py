@@ -23,18 +23,12 @@ from tiered_stream.delta.checkpoint.query_run import (
 )
 from tiered_stream.delta.commit.commit_library import find_table
 from tiered_stream.delta.commit.dead_letters import check_files
-from tiered_stream.delta.commit.open_table import (
-    OpenTable,
-    check_merges,
-    fitted_rows,
-    open_or_create,
-    replace_unused,
-    with_access,
-)
+from tiered_stream.delta.commit.open_table import OpenTable, open_or_create, replace_unused, with_access
 from tiered_stream.delta.landing import landing_by_topic as by_topic
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.landing.spark_lane import SparkLane, check_spark_sink
 from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
+from tiered_stream.delta.requirements.merge_requirements import fitted_rows
 from tiered_stream.delta.requirements.session_requirements import with_session_codec
 from tiered_stream.delta.schema.routing import Route, Routing, TaskSettings
 from tiered_stream.delta.schema.row_plan import plan_topics
@@ -51,7 +45,7 @@ from tiered_stream.options.remote_options import SETTINGS_FILE
 from tiered_stream.options.settings_files import naming_lines
 from tiered_stream.spark.executor_python import register_source
 from tiered_stream.spark.report_addresses import reporting_options, with_reporting
-from tiered_stream.spark.session import is_connect
+from tiered_stream.spark.session import is_connect, refuse_connect
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +107,7 @@ def plan_query(
     if bounded is not None or not by_topic.is_by_topic(query, table):
         return _plan_table(spark, query, source, table, run, lane, bounded)
     if any(spec.is_upsert for spec in (query.spec, *query.topics.values())):
-        check_merges(spark)
+        refuse_connect(spark, f"{MODE.name}={UPSERT}")
     check_file_system(spark, "the checkpoint", checkpoint)
     routing = by_topic.plan_routing(spark, with_session_codec(spark, query), table, lane)
     tables = ", ".join(dict.fromkeys(route.table for route in routing.routes))
@@ -212,7 +206,7 @@ def _plan_table(
     # A replay has the settings of its job, but no table without which it could go on.
     spec = replace(with_session_codec(spark, query).spec, on_table_error=FAIL)
     if spec.is_upsert:
-        check_merges(spark)
+        refuse_connect(spark, f"{MODE.name}={UPSERT}")
     address = find_address(spark, table)
     if spec.rows.infers:
         spec = _with_inferred(spark, spec, query.options, address, include_headers=source.include_headers)

@@ -29,11 +29,11 @@ from tiered_stream.delta.landing.spark_rows import RECORD_KEYS, Batches, decoded
 from tiered_stream.delta.redrive import dead_letter_marks
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter, JobDeadLetters, UnmarkedDeadLetters
 from tiered_stream.delta.redrive.redriven_table import KEY, KeyedRows, RedrivenTable, is_shared
-from tiered_stream.delta.requirements.lane import check_fit, table_rules
-from tiered_stream.delta.requirements.merge_requirements import merge_rules, merged_fields
+from tiered_stream.delta.requirements.lane import check_fit
+from tiered_stream.delta.requirements.merge_requirements import fitted_rows
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
 from tiered_stream.delta.schema.routing import Route, Routing
-from tiered_stream.delta.schema.row_schema import fit_to_table, spark_columns
+from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.schema.sql_types import sql_type
 from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
 from tiered_stream.delta.settings.query_settings import query_settings
@@ -334,12 +334,10 @@ class _Redrive:
         if transaction is None:
             return row_format
         table = transaction.state.description
-        is_merged = bool(row_format.keys)
-        row_format = fit_to_table(row_format, merged_fields(table, spec.own_columns) if is_merged else table.fields)
+        row_format = fitted_rows({"": row_format}, table, spec)[""]
         check_fit(spec.name, table, spark_columns(row_format.written, day), day)
         # Delta itself enforces the rules that cannot be checked here.
-        rules = merge_rules(table) if is_merged else table_rules(table)
-        return replace(row_format, rules=certain_rules(rules, row_format.written))
+        return replace(row_format, rules=certain_rules(row_format.rules, row_format.written))
 
 
 def _try_to_decode(
