@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tests.delta.archive import options
 from tiered_stream.delta.catalog import session_checks
 from tiered_stream.delta.catalog.platforms import Platform
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.commit import commit_library, open_table
 from tiered_stream.delta.commit.open_table import with_access
 from tiered_stream.delta.landing import spark_lane
@@ -79,7 +80,7 @@ def test_a_query_logs_the_platform_before_its_lane(
 ) -> None:
     put(monkeypatch, DATABRICKS)
     checkpoint = str(tmp_path / "checkpoint")
-    landing = plan_query(spark, options=options(), table=str(tmp_path / "table"), checkpoint=checkpoint)
+    landing = plan_query(spark, options=options(), table=str(tmp_path / "table"), run=QueryRun(checkpoint))
     with caplog.at_level(logging.INFO, "tiered_stream"):
         landing.start().awaitTermination()
     platform, lane = [text for text in caplog.messages if " lane: " in text or "platform" in text]
@@ -97,7 +98,11 @@ def test_dead_letters_in_the_spark_lane_need_delta_spark(
         "ingest.deadLetterTable": str(tmp_path / "dead"),
     }
     landing = plan_query(
-        spark, options=options(given=given), table=str(tmp_path / "table"), checkpoint=str(tmp_path / "c"), lane="spark"
+        spark,
+        options=options(given=given),
+        table=str(tmp_path / "table"),
+        run=QueryRun(str(tmp_path / "c")),
+        lane="spark",
     )
     assert landing.lane is Lane.SPARK
     monkeypatch.setattr(spark_lane, "has_delta_spark", lambda _: False)

@@ -84,15 +84,22 @@ _STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: 
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
-@dataclass(frozen=True)
-class BoundedRun:
-    """Settings of a run that has an end, such as a replay.
+@dataclass(frozen=True, slots=True)
+class QueryRun:
+    """Checkpoint, trigger, name and limits with which a streaming query is started, whichever sink the query has.
 
-    The application transactions of the run have `transaction_id` in place of the query's id. A new checkpoint changes
-    the query's id, but not `transaction_id`.
+    `checkpoint` is the checkpoint location. `trigger` is `AVAILABLE_NOW`, or an interval such as `10 seconds`. `name`
+    is None if the query has no name.
     """
 
-    transaction_id: str
+    checkpoint: str
+    trigger: str = AVAILABLE_NOW
+    name: str | None = None
+    transaction_id: str | None = None
+    """Id in place of the query's id in application transactions; None: the query's id.
+
+    A run that has an end, such as a replay, has such an id. A new checkpoint changes the query's id, but not this one.
+    """
     replace_where: str | None = None
     """SQL condition: the run removes the table's rows that meet it, in the commit that adds its rows; None: no rows.
 
@@ -106,21 +113,12 @@ class BoundedRun:
     tasks: int | None = None
     """Maximum number of tasks at once; None: as many as Spark runs."""
 
-
-@dataclass(frozen=True, slots=True)
-class QueryRun:
-    """Checkpoint, trigger and name with which a streaming query is started, whichever sink the query has.
-
-    `checkpoint` is the checkpoint location. `trigger` is `AVAILABLE_NOW`, or an interval such as `10 seconds`. `name`
-    is None if the query has no name.
-    """
-
-    checkpoint: str
-    trigger: str
-    name: str | None
+    def transaction(self, batch: DataFrame) -> str:
+        """Return the query id for the application transaction of the micro-batch `batch`."""
+        return self.transaction_id or query_id_of(batch)
 
     def read(self, spark: SparkSession, source: str, options: Mapping[str, str]) -> DataFrame:
-        """Return a streaming DataFrame of the data source `source` for this query.
+        """Return a streaming DataFrame of the data source `source` for this query, limited to `tasks`.
 
         If the session requires names of sources (`spark.sql.streaming.queryEvolution.enableSourceEvolution`), the
         source gets its name from the checkpoint. Its name is `NAME` if the checkpoint has no name yet, or with Spark
@@ -130,7 +128,8 @@ class QueryRun:
         reader = spark.readStream.format(source).options(**{**options, **ends})
         if (spark.conf.get(_NAMES_SOURCES, None) or "").strip().lower() == "true":
             reader = reader.name(NAME if is_connect(spark) else _source_name(spark, self.checkpoint))
-        return reader.load()
+        rows = reader.load()
+        return rows.coalesce(self.tasks) if self.tasks else rows
 
     def start(
         self,
@@ -202,14 +201,6 @@ def _stop_at_end(query: StreamingQuery) -> None:
     with suppress(PySparkException, Py4JError):  # the query has failed, and whoever waits for it gets the error
         query.processAllAvailable()
         query.stop()
-
-
-def limited(rows: DataFrame, tasks: int | None) -> DataFrame:
-    """Return the rows in at most `tasks` of Spark's partitions, so that no more tasks run at once.
-
-    If `tasks` is None, the rows are returned unchanged.
-    """
-    return rows.coalesce(tasks) if tasks else rows
 
 
 def by_micro_batch(rows: DataFrame, write: Callable[[DataFrame, int], None]) -> DataStreamWriter:

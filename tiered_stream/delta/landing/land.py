@@ -13,14 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table, log_platform
-from tiered_stream.delta.checkpoint.query_run import (
-    AVAILABLE_NOW,
-    BoundedRun,
-    QueryRun,
-    by_micro_batch,
-    limited,
-    query_id_of,
-)
+from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun, by_micro_batch, query_id_of
 from tiered_stream.delta.commit.commit_library import find_table
 from tiered_stream.delta.commit.dead_letters import check_files
 from tiered_stream.delta.commit.open_table import OpenTable, open_or_create, replace_unused, with_access
@@ -80,35 +73,25 @@ def land(
         DataLossError: records no longer exist that an earlier run could not write to a table (a parked table).
     """
     with naming_lines(options.get(SETTINGS_FILE.name)):
-        return plan_query(
-            spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
-        ).start()
+        run = QueryRun(checkpoint, trigger, name)
+        return plan_query(spark, options=options, table=table, run=run, lane=lane).start()
 
 
 def plan_query(
-    spark: SparkSession,
-    *,
-    options: Mapping[str, str],
-    table: str,
-    checkpoint: str,
-    trigger: str = AVAILABLE_NOW,
-    lane: str = "auto",
-    name: str | None = None,
-    bounded: BoundedRun | None = None,
+    spark: SparkSession, *, options: Mapping[str, str], table: str, run: QueryRun, lane: str = "auto"
 ) -> Landing:
     """Return the query that `land` would start, planned but not started.
 
-    The arguments and errors are the same as in `land`. `bounded` has the settings of a run that has an end, such as a
-    replay; such a run has one table. None: the query is not such a run. If the query has one table and the table is
-    missing, the table is created. If the query has many tables, no table is opened or created yet.
+    The arguments and errors are the same as in `land`, which has the fields of `run` as arguments. A run with a
+    `transaction_id`, such as a replay, has one table. If the query has one table and the table is missing, the table is
+    created. If the query has many tables, no table is opened or created yet.
     """
     query, source = check_settings(options, lane)
-    run = QueryRun(checkpoint, trigger, name)
-    if bounded is not None or not by_topic.is_by_topic(query, table):
-        return _plan_table(spark, query, source, table, run, lane, bounded)
+    if run.transaction_id is not None or not by_topic.is_by_topic(query, table):
+        return _plan_table(spark, query, source, table, run, lane)
     if any(spec.is_upsert for spec in (query.spec, *query.topics.values())):
         refuse_connect(spark, f"{MODE.name}={UPSERT}")
-    check_file_system(spark, "the checkpoint", checkpoint)
+    check_file_system(spark, "the checkpoint", run.checkpoint)
     routing = by_topic.plan_routing(spark, with_session_codec(spark, query), table, lane)
     tables = ", ".join(dict.fromkeys(route.table for route in routing.routes))
     reason = f"one query for all of {tables}; each table is opened when its first rows come"
@@ -128,8 +111,6 @@ class Landing:
     options: Mapping[str, str] = field(repr=False)  # it may have secrets
     """Options of the source of records."""
     reason: str
-    bounded: BoundedRun | None = None
-    """Settings of a run that has an end, such as a replay; None: the query is not such a run."""
     by_spark: SparkLane | None = None
     routing: Routing | None = None
     """Routing from topics to tables, in the direct lane."""
@@ -157,17 +138,16 @@ class Landing:
     def _start_direct(self) -> StreamingQuery:
         assert self.routing is not None
         register_source(self.spark, FilesDataSource)
-        bounded = self.bounded
-        tasks = (bounded and bounded.tasks) or self.spark.sparkContext.defaultParallelism
+        run = self.run
+        tasks = run.tasks or self.spark.sparkContext.defaultParallelism
         routing = replace(self.routing, spec=replace(self.routing.spec, tasks=tasks))
-        settings = TaskSettings(routing, transaction=(bounded.transaction_id if bounded else "", None))
+        settings = TaskSettings(routing, transaction=(run.transaction_id or "", None))
         options = with_reporting(reporting_options(self.spark), self.options)
-        options, tables = by_topic.open_query(self.spark, options, settings, self.run.checkpoint, self.opened)
+        options, tables = by_topic.open_query(self.spark, options, settings, run.checkpoint, self.opened)
         most_dead = routing.spec.rows.max_dead_letters
 
         def commit(batch: DataFrame, batch_id: int) -> None:
-            micro_batch = query_id_of(batch), batch_id
-            query_id = bounded.transaction_id if bounded else micro_batch[0]
+            micro_batch, query_id = (query_id_of(batch), batch_id), run.transaction(batch)
             if tables.has_batch(query_id, batch_id):
                 note_landed(micro_batch, tables.take_landed())
                 return
@@ -181,23 +161,17 @@ class Landing:
                 note_landed(micro_batch, tables.take_landed())
                 raise
             note_landed(micro_batch, landed)
-            if self.run.goes_on:
+            if run.goes_on:
                 tables.prepare()
 
-        rows = limited(self.run.read(self.spark, SOURCE, options), bounded.tasks if bounded else None)
-        return self.run.started_interpreted(self.spark, by_micro_batch(observed(rows), commit))
+        rows = run.read(self.spark, SOURCE, options)
+        return run.started_interpreted(self.spark, by_micro_batch(observed(rows), commit))
 
 
 def _plan_table(
-    spark: SparkSession,
-    query: QuerySettings,
-    source: Options,
-    table: str,
-    run: QueryRun,
-    lane: str,
-    bounded: BoundedRun | None,
+    spark: SparkSession, query: QuerySettings, source: Options, table: str, run: QueryRun, lane: str
 ) -> Landing:
-    replaces = bounded is not None and bounded.replace_where is not None
+    replaces = run.replace_where is not None
     if replaces and lane == "direct":
         raise ConfigurationError(
             "the direct lane only appends: rows are replaced (--replace) in the Spark lane. Use lane auto or spark."
@@ -229,13 +203,13 @@ def _plan_table(
         routing = Routing(opened.spec, (route,), rows=opened.rows, dead_letter_folders=folders, has_rules=True)
         reason = f"nothing in the table forbids it; {opened.by} commits ({opened.reason})"
         reason += _null_columns(opened.description, opened.spec)
-        return Landing(spark, run, query.options, reason, bounded, routing=routing, opened=opened, table=str(address))
+        return Landing(spark, run, query.options, reason, routing=routing, opened=opened, table=str(address))
     _check_spark_lane(spec, lane, address, opened)
     reads_log = not (unreachable or is_connect(spark))
     spec, fitted, known = _prepare_spark_lane(spark, address, spec, rows, create, reads_log=reads_log)
-    by_spark = SparkLane(spark, address, spec, fitted, query.options, run, bounded, reachable=unreachable is None)
+    by_spark = SparkLane(spark, address, spec, fitted, query.options, run, reachable=unreachable is None)
     reason = opened + (_null_columns(known, spec) if known else "")
-    return Landing(spark, run, query.options, reason, bounded, by_spark, table=str(address))
+    return Landing(spark, run, query.options, reason, by_spark, table=str(address))
 
 
 def _null_columns(description: TableDescription, spec: TableSpec) -> str:

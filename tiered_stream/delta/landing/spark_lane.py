@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, spark_path
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, by_micro_batch, limited, query_id_of
+from tiered_stream.delta.checkpoint.query_run import QueryRun, by_micro_batch, query_id_of
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
 from tiered_stream.delta.commit import dead_letters as letters
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
@@ -45,9 +45,8 @@ from tiered_stream.spark.source import register
 class SparkLane:
     """Query of the Spark lane that is ready to start.
 
-    `rows` are the row formats by topic; '' stands for all other topics. `options` are the source's options. `bounded`
-    has the settings of a run that has an end, such as a replay; None: the query is not such a run. `reachable` is true
-    if this process can read the table's log without Spark.
+    `rows` are the row formats by topic; '' stands for all other topics. `options` are the source's options. `reachable`
+    is true if this process can read the table's log without Spark.
     """
 
     spark: SparkSession
@@ -56,7 +55,6 @@ class SparkLane:
     rows: Mapping[str, RowFormat]
     options: Mapping[str, str] = field(repr=False)  # it may have secrets
     run: QueryRun
-    bounded: BoundedRun | None
     reachable: bool
 
     def start(self) -> StreamingQuery:
@@ -70,7 +68,7 @@ class SparkLane:
         if dead_letter_table:
             return self._start_with_dead_letters(dead_letter_table, records)
         rows = self._table_rows(records)
-        if is_connect(self.spark) or not (self.bounded or has_delta_spark(self.spark)):
+        if is_connect(self.spark) or not (self.run.transaction_id or has_delta_spark(self.spark)):
             return self._start_sink(rows)
         return self._start_batches(rows)
 
@@ -88,9 +86,8 @@ class SparkLane:
     def _options(self) -> dict[str, str]:
         """Options of Delta's writer: compression, whether it adds columns, and the condition on replaced rows."""
         growth = {} if self.spec.rows.schema_evolution is Evolution.NONE else {"mergeSchema": "true"}
-        replaced = self.bounded.replace_where if self.bounded else None
-        options = growth | codec_option(self.spark, self.spec)
-        return options if replaced is None else options | {"replaceWhere": replaced}
+        replaced = {} if self.run.replace_where is None else {"replaceWhere": self.run.replace_where}
+        return growth | codec_option(self.spark, self.spec) | replaced
 
     def _classified(self, records: DataFrame) -> DataFrame:
         """Decode the records to rows and dead letters; return both in the form of `classify_records`.
@@ -134,17 +131,12 @@ class SparkLane:
         offsets = self._offsets()
 
         def write(batch: DataFrame, batch_id: int) -> None:
-            transaction = self._transaction(batch)
+            transaction = self.run.transaction(batch)
             if has_delta_spark(self.spark) and _has(self.spark, self.address, transaction, batch_id):
                 return
             _append(batch, self.address, transaction, batch_id, self._options | offsets(transaction, batch_id))
 
-        tasks = self.bounded.tasks if self.bounded else None
-        return self.run.start(self.spark, by_micro_batch(limited(rows, tasks), write))
-
-    def _transaction(self, batch: DataFrame) -> str:
-        """Return the query id for the application transaction: a bounded run's own one, or the id of Spark's query."""
-        return self.bounded.transaction_id if self.bounded else query_id_of(batch)
+        return self.run.start(self.spark, by_micro_batch(rows, write))
 
     def _offsets(self) -> Callable[[str, int], dict[str, str]]:
         """Return a function that returns the user metadata of a micro-batch's commit, which names the batch's offsets.
@@ -183,13 +175,13 @@ class SparkLane:
                 "a table for dead letters needs delta-spark, but the session has another build of Delta: remove "
                 f"{DEAD_LETTER_TABLE.name} and {ON_DECODE_ERROR.name}"
             )
-        bounded = self.bounded
+        replaced_records = self.run.replaced_records
         dead_letter_table = self._dead_letter_table(name)
         limit = self.spec.rows.max_dead_letters
         offsets = self._offsets()
 
         def write(batch: DataFrame, batch_id: int) -> None:
-            transaction = self._transaction(batch)
+            transaction = self.run.transaction(batch)
             landed = LandedRows(str(self.address), 0)
             if not _has(self.spark, self.address, transaction, batch_id):
                 options = self._options | offsets(transaction, batch_id)
@@ -199,8 +191,8 @@ class SparkLane:
                     dead_count, count = dead_letter_rows.count(), classified.count()
                     letters.check_limit(limit, dead_count, count, name)
                     dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
-                    if bounded and bounded.replaced_records is not None:
-                        dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
+                    if replaced_records is not None:
+                        dead_letter_table.claim_replaced(transaction, replaced_records)
                     rows = self._good_rows(classified)
                     _append(rows, self.address, transaction, batch_id, options)
                     count = (
@@ -211,12 +203,11 @@ class SparkLane:
                     landed = LandedRows(str(self.address), count, dead_count, name if dead_count else "")
                 finally:
                     classified.unpersist()
-            if bounded and bounded.replaced_records is not None:
+            if replaced_records is not None:
                 dead_letter_table.remove_claimed(transaction)
             note_landed((query_id_of(batch), batch_id), [landed])
 
-        limited_records = limited(records, bounded.tasks if bounded else None)
-        return self.run.start(self.spark, by_micro_batch(limited_records, write))
+        return self.run.start(self.spark, by_micro_batch(records, write))
 
     def _dead_letter_table(self, name: str) -> _DeadLetters:
         address = find_address(self.spark, name)
