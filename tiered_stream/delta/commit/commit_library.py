@@ -51,7 +51,7 @@ def open_for_commits(
         return merged
     from tiered_stream.delta.commit.deltalake_merge import DeltalakeMergedTable
 
-    by_spark = spec.commit == ingest.AUTO and merges_by_spark(spark, spec)
+    by_spark = spec.commit == ingest.AUTO and _why_not_spark(spark, spec) is None
     return DeltalakeMergedTable(_by_deltalake(spark, address, spec), merged, by_spark)
 
 
@@ -121,10 +121,10 @@ def choose_committer(spark: SparkSession, spec: TableSpec, description: TableDes
     if not spec.keys or by == ingest.COMMIT_BY_SPARK:
         return by, reason
     why_not = why_not_merged_by_deltalake(description, spec.merge_on)
-    why_not = why_not or next((each.reason for each in requirements_of_session(settings_in_list(spark))), None)
+    why_not = why_not or why_not_in_session(spark, *Handling)
     if why_not is None:
         return by, reason
-    if spec.commit == ingest.AUTO and merges_by_spark(spark, spec):
+    if spec.commit == ingest.AUTO and _why_not_spark(spark, spec) is None:
         return ingest.COMMIT_BY_SPARK, why_not
     raise ConfigurationError(
         f"{MODE.name}={UPSERT} needs Spark's MERGE, because {why_not}; but {reason}. Take a session with "
@@ -147,17 +147,17 @@ def _chosen(spark: SparkSession, spec: TableSpec, description: TableDescription)
         return ingest.COMMIT_BY_SPARK, "as the session's other queries do"
     if names := requirements_for_spark(description):
         return ingest.COMMIT_BY_SPARK, f"the table has {names}"
-    for requirement in requirements_of_session(settings_in_list(spark)):
-        if requirement.entry.handling is Handling.BY_SPARK:
-            return ingest.COMMIT_BY_SPARK, requirement.reason
+    if why_not_deltalake := why_not_in_session(spark, Handling.BY_SPARK):
+        return ingest.COMMIT_BY_SPARK, why_not_deltalake
     return (
         ingest.COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
     )  # fmt: skip
 
 
-def merges_by_spark(spark: SparkSession, spec: TableSpec) -> bool:
-    """Return whether the session's delta-spark can merge rows into the table."""
-    return _why_not_spark(spark, spec) is None
+def why_not_in_session(spark: SparkSession, *handlings: Handling) -> str | None:
+    """Return a text about the session's first setting that is handled in one of these ways, or None if it has none."""
+    requirements = requirements_of_session(settings_in_list(spark))
+    return next((each.reason for each in requirements if each.entry.handling in handlings), None)
 
 
 def why_no_committer(spark: SparkSession, spec: TableSpec) -> str | None:

@@ -31,12 +31,7 @@ from tiered_stream.delta.catalog.java_errors import (
     java_classes,
     raised_text,
 )
-from tiered_stream.delta.commit.delta_spark_commit import (
-    ALL_ROWS,
-    FINAL,
-    DeltaSparkTable,
-    DeltaSparkTransaction,
-)
+from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, FINAL, DeltaSparkTable, DeltaSparkTransaction
 from tiered_stream.delta.commit.key_order import UNORDERED_KEY, last_rows
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, TableState, UncertainCommitError
 from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, case_mismatch, table_rules

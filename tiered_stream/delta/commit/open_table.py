@@ -24,6 +24,7 @@ from tiered_stream.delta.commit.commit_library import (
     lock_for_creation,
     open_for_commits,
     why_no_committer,
+    why_not_in_session,
 )
 from tiered_stream.delta.commit.compaction import Compaction, compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
@@ -34,14 +35,9 @@ from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError,
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit, unmet_requirements, why_not_direct
 from tiered_stream.delta.requirements.merge_requirements import check_merge, fitted_rows, rules_for_tasks
 from tiered_stream.delta.requirements.requirement import Handling
-from tiered_stream.delta.requirements.session_requirements import (
-    is_created_by_spark,
-    new_table_properties,
-    settings_in_list,
-)
+from tiered_stream.delta.requirements.session_requirements import is_created_by_spark, new_table_properties
 from tiered_stream.delta.requirements.store_access import find_access
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING
-from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
 from tiered_stream.delta.schema.row_schema import check_new_columns, shared_columns
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TYPE_WIDENING, TableSpec
 from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION
@@ -298,11 +294,7 @@ def _why_session_needs_spark(spark: SparkSession, spec: TableSpec) -> str | None
     """
     if find_spec("deltalake") is None:
         return NO_DELTALAKE
-    if spec.keys:
-        return None
-    requirements = requirements_of_session(settings_in_list(spark))
-    left = (requirement.reason for requirement in requirements if requirement.entry.handling is Handling.SPARK_LANE)
-    return next(left, None)
+    return None if spec.keys else why_not_in_session(spark, Handling.SPARK_LANE)
 
 
 def _expected_description(spec: TableSpec, properties: Mapping[str, str]) -> TableDescription:
