@@ -80,23 +80,11 @@ _MAX_SHOWN = 3
 class LandedBefore:
     """Result of `landed_before`, if other queries have landed offsets that a query is about to land in its table.
 
-    `text` is a sentence that names these offsets and queries. `landed` has, by partition, the range that covers all
-    offsets that these queries have landed.
+    `text` is a sentence that names these offsets and queries. `advice` says how to continue.
     """
 
     text: str
-    landed: PartitionRanges
-
-    @property
-    def advice(self) -> str:
-        """Text that says how to continue."""
-        return (
-            "Go on with the old checkpoint. If it is lost, go on at the table's end with "
-            f"startingOffsets={offsets_to_json(ends_of(self.landed))} and a checkpoint folder that does not exist: "
-            "delete the folder of a refused start, which holds the plan of its first micro-batch, or name another "
-            "folder. To fill a gap, use tiered-stream replay. To land these records again, set "
-            f"{ON_LANDED_OFFSETS.name}={LAND}"
-        )
+    advice: str
 
 
 def refuse_landed_before(found: LandedBefore | None, *, fail: bool) -> None:
@@ -131,8 +119,8 @@ def landed_before(
         topic_ids: ids of the topics, as far as they are known. Topics with other ids in a commit do not count.
 
     Returns:
-        The other queries that have landed offsets in `wanted`, with all offsets that they have landed in the table.
-            None: no other query has landed any of `wanted`.
+        Texts about the other queries that have landed offsets in `wanted`. None: no other query has landed any of
+            `wanted`.
     """
     others = [
         (commit, ranges)
@@ -151,7 +139,13 @@ def landed_before(
         f"{name} has offsets of this query's first records already: {_shown(_in_both(wanted, landed))}. The query "
         f"{' and '.join(sorted(queries))} landed them, between {show_time(min(times))} and {show_time(max(times))}"
     )
-    return LandedBefore(text, landed)
+    advice = (
+        "Go on with the old checkpoint. If it is lost, go on at the table's end with "
+        f"startingOffsets={offsets_to_json(ends_of(landed))} and a checkpoint folder that does not exist: delete the "
+        "folder of a refused start, which holds the plan of its first micro-batch, or name another folder. To fill a "
+        f"gap, use tiered-stream replay. To land these records again, set {ON_LANDED_OFFSETS.name}={LAND}"
+    )
+    return LandedBefore(text, advice)
 
 
 def _of_same_topics(metadata: str, topic_ids: Mapping[str, UUID]) -> PartitionRanges:

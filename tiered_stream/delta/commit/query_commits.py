@@ -209,10 +209,11 @@ class QueryCommits(ABC):
         tables = {key: share.commits for key, share in opened.items() if share.commits}
         tables |= {key: table.commits for key, table in self._dead_letters.items()}
         for key, commits in tables.items():
-            other = self._keys.setdefault(commits.table_id, key)
+            table_id = commits.planned.description.table_id
+            other = self._keys.setdefault(table_id, key)
             if other != key:
                 raise ConfigurationError(
-                    f"{other} and {key} are one table (its id is {commits.table_id}): name it the same way in "
+                    f"{other} and {key} are one table (its id is {table_id}): name it the same way in "
                     "ingest.table, ingest.route and ingest.deadLetterTable. Nothing of the batch was committed to it"
                 )
 

@@ -55,7 +55,7 @@ class TableLog:
         -1: these versions have no batch of the query. None: the file of one of these versions is missing.
         """
         try:
-            transactions = self._actions(first, last, "txn")
+            transactions = (txn for version in range(first, last + 1) for _, txn in self._commit(version, "txn"))
             return max((_batch(txn) for txn in transactions if txn.get("appId") == query_id), default=-1)
         except FileNotFoundError:
             return None
@@ -130,7 +130,7 @@ class TableLog:
         """
         try:
             for version in self._newest_versions():
-                for protocol in self._actions(version, version, "protocol"):
+                for _, protocol in self._commit(version, "protocol"):
                     return frozenset((*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())))
         except OSError as error:
             raise TableError(f"the table {self._spec.uri}: its log cannot be read: {error}") from error
@@ -155,12 +155,6 @@ class TableLog:
             return None
         except OSError as error:
             raise self._unreadable(version, error) from error
-
-    def _actions(self, first: int, last: int, kind: str) -> Iterator[dict[str, Any]]:
-        """Yield the actions of the kind `kind` in these versions, in order."""
-        for version in range(first, last + 1):
-            for _, action in self._commit(version, kind):
-                yield action
 
     def _commit(self, version: int, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the actions of these kinds, such as `txn`, in the file of a version, each with its kind.

@@ -162,7 +162,7 @@ class SparkLane:
                 if opened.last_batch(transaction) is None:
                     name, newest = f"the table {self.address}", opened.state.version
                     found = landed_before(log.newest_commits(newest), name, transaction, offsets.ranges, ids)
-                    refuse_landed_before(found, fail=not self.spec.lands_again)
+                    refuse_landed_before(found, fail=self.spec.on_landed_offsets == ingest.FAIL)
                 log = None
             return {"userMetadata": commit_metadata(offsets.ranges, ids)}
 

@@ -268,11 +268,6 @@ class TableSpec:
         return self.on_table_error == PARK
 
     @property
-    def lands_again(self) -> bool:
-        """True if records that another query has landed are landed again."""
-        return self.on_landed_offsets == LAND
-
-    @property
     def codec(self) -> str:
         """Name of the compression of the table's data files, as `ingest.compression` takes it.
 
