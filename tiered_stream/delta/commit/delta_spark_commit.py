@@ -17,7 +17,7 @@ import orjson
 from py4j.java_gateway import JavaPackage
 from pyspark.sql import DataFrame, SparkSession
 
-from tiered_stream.delta.catalog.address import TableAddress, known_scheme, spark_path, table_uri
+from tiered_stream.delta.catalog.address import TableAddress, find_address, known_scheme, spark_path, table_uri
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_stopped, java_classes
 from tiered_stream.delta.catalog.session_checks import EXTENSION
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState, UncertainCommitError
@@ -64,6 +64,12 @@ def has_delta_spark(spark: SparkSession) -> bool:
     """Return whether the session has delta-spark (extension and classes), and so can commit to Delta tables."""
     has_extension = EXTENSION[1] in (spark.conf.get("spark.sql.extensions", None) or "")
     return has_extension and not isinstance(_delta(spark).DeltaLog, JavaPackage)
+
+
+def find_by_spark(spark: SparkSession, table: str) -> DeltaSparkTransaction | None:
+    """Begin a transaction on the newest version of a table, given by its path or name; return None if there is none."""
+    address = find_address(spark, table)
+    return None if address.uri is None else DeltaSparkTable(spark, address).find()
 
 
 class DeltaSparkTable:

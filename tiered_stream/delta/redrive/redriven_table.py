@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, raised_text, spark_errors
 from tiered_stream.delta.commit.commit_attempts import drops_transactions
-from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, find_by_spark
 from tiered_stream.delta.commit.key_order import UNORDERED_KEY, columns_with_placeholders, last_rows
 from tiered_stream.delta.commit.merge import MERGE_SETTINGS, PLACE, merge_clauses, merge_sql, own_columns
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
@@ -193,7 +193,7 @@ class RedrivenTable:
             The batch id. If the table does not exist, or has no application transaction of the query: -1. But if the
                 table drops old application transactions: `NEWEST`, so that all batches count as finished.
         """
-        begun = self._begin()
+        begun = find_by_spark(self._spark, self._name)
         if begun is None:
             return -1
         last = begun.last_batch(query)
@@ -208,7 +208,7 @@ class RedrivenTable:
         Raises:
             TableError: the table cannot be read.
         """
-        begun = self._begin()
+        begun = find_by_spark(self._spark, self._name)
         last = None if begun is None else begun.last_batch(self._transaction(topic, number))
         return None if last is None else Outcome(last)
 
@@ -225,14 +225,7 @@ class RedrivenTable:
         writer = writer.option("txnVersion", Outcome.APPENDED.value)
         with spark_errors(self._name, "appended to"):
             folder = table_location(self._spark, find_address(self._spark, self._name))
-            try:
-                writer.save(folder)
-            except JAVA_ERRORS as error:
-                if not is_conflict(error):
-                    raise
-                log.info("%s: another commit came first: %s", self._name, first_line(error))
-                return False
-        return True
+            return self._comes_first(lambda: writer.save(folder))
 
     def merging_session(self, number: int, topic: str) -> SparkSession:
         """Return a copy of the session in which a MERGE gives the topic's dead letters the outcome `APPENDED`.
@@ -264,13 +257,18 @@ class RedrivenTable:
             known_at, own = keyed.known_at(staged, columns), own_columns(description, columns.names)
             rows = keyed.last_rows(staged, columns, known_at, table_rules(description).not_null)
             rows.createOrReplaceTempView(SOURCE)
-            try:
-                session.sql(keyed.merge_sql(address.sql_name, columns.names, own, known_at))
-            except JAVA_ERRORS as error:
-                if not is_conflict(error) and not (raised_text(error) or "").startswith(UNORDERED_KEY):
-                    raise
-                log.info("%s: another commit came first: %s", self._name, first_line(error))
-                return False
+            statement = keyed.merge_sql(address.sql_name, columns.names, own, known_at)
+            return self._comes_first(lambda: session.sql(statement))
+
+    def _comes_first(self, commit: Callable[[], object]) -> bool:
+        """Return whether `commit` succeeds; false: another commit came first, or gave a key no order."""
+        try:
+            commit()
+        except JAVA_ERRORS as error:
+            if not is_conflict(error) and not (raised_text(error) or "").startswith(UNORDERED_KEY):
+                raise
+            log.info("%s: another commit came first: %s", self._name, first_line(error))
+            return False
         return True
 
     def give_up(self, number: int, topic: str) -> None:
@@ -291,10 +289,6 @@ class RedrivenTable:
             begun.commit(BatchCommit(transaction, Outcome.GIVEN_UP.value, []))
         except UncertainCommitError as error:
             log.info("%s: another commit came first: %s", self._name, error)
-
-    def _begin(self) -> DeltaSparkTransaction | None:
-        address = find_address(self._spark, self._name)
-        return None if address.uri is None else DeltaSparkTable(self._spark, address).find()
 
     def _transaction(self, topic: str, number: int) -> str:
         return f"tiered-stream redrive {self._letters_id} {topic} {number}"
