@@ -25,7 +25,7 @@ from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.requirements.session_requirements import OUTPUT_TIMESTAMPS, SESSION_TRANSACTION
 from tiered_stream.delta.write.data_files import log_path
 from tiered_stream.errors import TableError
-from tiered_stream.spark.session import activate, copied_session
+from tiered_stream.spark.session import activate, copied_session, is_connect
 
 ALL_ROWS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
@@ -61,7 +61,12 @@ def reading_all_rows(spark: SparkSession) -> SparkSession:
 
 
 def has_delta_spark(spark: SparkSession) -> bool:
-    """Return whether the session has delta-spark (extension and classes), and so can commit to Delta tables."""
+    """Return whether the session has delta-spark (extension and classes), and so can commit to Delta tables.
+
+    The result is false with Spark Connect, which gives no access to the classes.
+    """
+    if is_connect(spark):
+        return False
     has_extension = EXTENSION[1] in (spark.conf.get("spark.sql.extensions", None) or "")
     return has_extension and not isinstance(_delta(spark).DeltaLog, JavaPackage)
 

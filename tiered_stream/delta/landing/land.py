@@ -275,11 +275,6 @@ def _description(spark: SparkSession, address: TableAddress, spec: TableSpec) ->
     None: there is no table, or the library cannot read the table, or deltalake is needed and not installed.
     """
     with suppress(TableError, ImportError):
-        if is_connect(spark):
-            from tiered_stream.delta.commit.deltalake_commit import describe, open_table
-
-            table = open_table(spec)
-            return describe(table) if table else None
         transaction = find_table(spark, address, spec)
         return transaction.state.description if transaction else None
     return None
