@@ -25,7 +25,7 @@ from tiered_stream.delta.commit.commit_library import lock_for_deltalake
 from tiered_stream.delta.commit.compaction import MIN_SMALL_FILES, compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, add_columns, create_table, describe
-from tiered_stream.delta.commit.table_growth import growth_of
+from tiered_stream.delta.commit.open_table import growth_of
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TableSpec

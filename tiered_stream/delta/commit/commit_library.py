@@ -1,4 +1,4 @@
-"""Choice of the library that commits to a table, delta-spark or deltalake (`ingest.commit`), and tables opened by it.
+"""Access to a table's storage, and the library that commits to it, delta-spark or deltalake (`ingest.commit`).
 
 Writers of one table have to exclude each other. Otherwise a writer may overwrite the commit of another writer.
 """
@@ -6,6 +6,7 @@ Writers of one table have to exclude each other. Otherwise a writer may overwrit
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -15,18 +16,23 @@ from pyspark.sql import SparkSession
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.catalog.session_checks import platform_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
+from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
 from tiered_stream.delta.requirements.lane import TableDescription, requirements_for_spark
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
 from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a import ACL, S3A_PREFIX, STORAGE_CLASS
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
-from tiered_stream.delta.requirements.store_access import missing_connector
+from tiered_stream.delta.requirements.store_access import find_access, missing_connector
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableSpec, TableStorage
 from tiered_stream.delta.settings.row_settings import MODE, UPSERT
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.spark.session import is_connect
+
+_NO_JVM = (
+    "with Spark Connect, files that tasks have written cannot be committed, because the driver has no JVM of its own"
+)
 
 if TYPE_CHECKING:
     from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
@@ -53,6 +59,31 @@ def open_for_commits(
 
     by_spark = spec.commit == ingest.AUTO and _why_not_spark(spark, spec) is None
     return DeltalakeMergedTable(_by_deltalake(spark, address, spec), merged, by_spark)
+
+
+def with_access(spark: SparkSession, spec: TableSpec) -> tuple[TableSpec, str | None]:
+    """Return the table with the access to its folder (`spec.uri`), and a reason why tasks cannot write to the folder.
+
+    The reason is None if tasks can write to the folder.
+
+    Raises:
+        ConfigurationError: there are no credentials, or the session reaches another store than `ingest.storage.*`.
+        TableAccessError: the region of the table's bucket cannot be found.
+    """
+    if is_connect(spark):
+        return spec, _NO_JVM
+    if urlsplit(spec.uri).scheme == "file":
+        return spec, None
+    if (why_not := _why_no_committer(spark, spec)) is not None:
+        return spec, why_not
+    try:
+        storage, why_not = find_access(spec.storage, spec.uri, hadoop_settings(spark))
+    except NoCredentialsError as error:
+        platform = platform_of(spark)
+        if platform is None or not platform.gives_credentials:
+            raise
+        return spec, f"{platform.name} gives credentials to Spark alone: {error}"
+    return replace(spec, storage=storage), why_not
 
 
 def _by_deltalake(spark: SparkSession, address: TableAddress, spec: TableSpec) -> DeltalakeTable:
@@ -160,7 +191,7 @@ def why_not_in_session(spark: SparkSession, *handlings: Handling) -> str | None:
     return next((each.reason for each in requirements if each.entry.handling in handlings), None)
 
 
-def why_no_committer(spark: SparkSession, spec: TableSpec) -> str | None:
+def _why_no_committer(spark: SparkSession, spec: TableSpec) -> str | None:
     """Return why no library may commit to the table, or None if one may commit.
 
     If `ingest.commit` is `deltalake`, the result is None, because the user then excludes the platform's writers.

@@ -1,4 +1,4 @@
-"""Tables that are there, opened for commits in the direct lane, and created if they are missing.
+"""Tables that are there, opened for commits in the direct lane, created if they are missing, and grown.
 
 A table is opened only if it suits the direct lane, and if tasks can reach its storage.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -16,36 +16,34 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from tiered_stream.delta.catalog.address import CREATION_WAITS, TableAddress, replace_columns
-from tiered_stream.delta.catalog.session_checks import platform_of
+from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.commit.commit_library import (
     choose_committer,
     lock_for_creation,
+    lock_for_deltalake,
     open_for_commits,
-    why_no_committer,
     why_not_in_session,
 )
 from tiered_stream.delta.commit.compaction import Compaction, compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
-from tiered_stream.delta.commit.table_growth import Grow, growth_of
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import CatalogManagedError, CommitTable
-from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit, unmet_requirements, why_not_direct
 from tiered_stream.delta.requirements.merge_requirements import check_merge, fitted_rows, rules_for_tasks
 from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.session_requirements import is_created_by_spark, new_table_properties
-from tiered_stream.delta.requirements.store_access import find_access
-from tiered_stream.delta.requirements.table_requirements import CLUSTERING
-from tiered_stream.delta.schema.row_schema import check_new_columns, shared_columns
+from tiered_stream.delta.requirements.table_requirements import CLUSTERING, is_wider
+from tiered_stream.delta.schema.row_schema import check_new_columns, shared_columns, struct_type
+from tiered_stream.delta.schema.sql_types import sql_name, sql_type
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TYPE_WIDENING, TableSpec
 from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
-from tiered_stream.spark.session import is_connect
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -58,9 +56,13 @@ _creation = threading.Lock()
 
 Two names may lead to one folder, and there Spark overwrites the table that another thread has just created.
 """
-_NO_JVM = (
-    "with Spark Connect, files that tasks have written cannot be committed, because the driver has no JVM of its own"
-)
+FieldPath = tuple[str, ...]
+_TypedPath = tuple[FieldPath, DataType]
+Grow = Callable[[Sequence[Mapping[str, Any]], StructType], bool]
+"""Function that adds the columns and nested fields of a schema that a table lacks, or widens columns of the table.
+
+Arguments are the table's columns in Spark's JSON, and the schema. The function returns whether it changed the table.
+"""
 NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stream[delta]')"
 
 
@@ -95,31 +97,6 @@ class OpenTable:
         if self.spec.keys:  # Delta itself checks the rows that it merges, and a MERGE finds out what the table requires
             return None
         return why_not_direct(description, self.spec.day_column, self.spec.schema, checked_rules, self.by)
-
-
-def with_access(spark: SparkSession, spec: TableSpec) -> tuple[TableSpec, str | None]:
-    """Return the table with the access to its folder (`spec.uri`), and a reason why tasks cannot write to the folder.
-
-    The reason is None if tasks can write to the folder.
-
-    Raises:
-        ConfigurationError: there are no credentials, or the session reaches another store than `ingest.storage.*`.
-        TableAccessError: the region of the table's bucket cannot be found.
-    """
-    if is_connect(spark):
-        return spec, _NO_JVM
-    if urlsplit(spec.uri).scheme == "file":
-        return spec, None
-    if (why_not := why_no_committer(spark, spec)) is not None:
-        return spec, why_not
-    try:
-        storage, why_not = find_access(spec.storage, spec.uri, hadoop_settings(spark))
-    except NoCredentialsError as error:
-        platform = platform_of(spark)
-        if platform is None or not platform.gives_credentials:
-            raise
-        return spec, f"{platform.name} gives credentials to Spark alone: {error}"
-    return replace(spec, storage=storage), why_not
 
 
 def open_or_create(
@@ -319,3 +296,92 @@ def _check_widening(address: TableAddress, spec: TableSpec, description: TableDe
             f"ALTER TABLE {address.sql_name} SET TBLPROPERTIES ('{TYPE_WIDENING}' = 'true'), where all of its "
             f"readers know that feature of Delta; or set {SCHEMA_EVOLUTION.name}={Evolution.ADD}"
         )
+
+
+# Schema evolution: commits that add columns and nested fields to a table, or widen columns, before rows are committed.
+#
+# New columns are null in rows of older files. If two queries need the same new column, only the first query adds it.
+
+
+def growth_of(spark: SparkSession, address: TableAddress, spec: TableSpec, by: str) -> Grow | None:
+    """Return a function that adds columns to the table, and widens columns, as `ingest.schemaEvolution` allows.
+
+    The library `by`, which commits, adds columns. Spark widens columns, whichever library commits. The function raises
+    TableError if the table refuses the columns. None is returned if the columns never change.
+    """
+    evolution = spec.rows.schema_evolution
+
+    def grow(fields: Sequence[Mapping[str, Any]], schema: StructType) -> bool:
+        table = struct_type(fields)
+        paths = list(_missing_or_leaf_fields(table, schema, ()))
+        missing = [(path, kind) for path, old, kind in paths if old is None]
+        widens = evolution is Evolution.WIDEN
+        wider = [(path, kind) for path, old, kind in paths if widens and old is not None and is_wider(kind, old)]
+        if missing:
+            _check_names(address, missing)
+            log.info("%s: new columns: %s", address, _names(missing))
+            _add(missing, schema)
+        if wider:
+            log.info("%s: wider columns: %s", address, _names(wider))
+            _widen(spark, address, wider)
+        return bool(missing or wider)
+
+    def _add(missing: Sequence[_TypedPath], schema: StructType) -> None:
+        if by == COMMIT_BY_SPARK:
+            columns = ", ".join(f"{sql_name(path)} {sql_type(kind)}" for path, kind in missing)
+            with spark_errors(str(address), "changed"):
+                spark.sql(f"ALTER TABLE {address.sql_name} ADD COLUMNS ({columns})")
+        else:
+            from tiered_stream.delta.commit.deltalake_commit import add_columns
+
+            tops = {path[0].lower() for path, _ in missing}
+            added = StructType([field for field in schema if field.name.lower() in tops])
+            add_columns(spec, added, lock_for_deltalake(spark, address, spec))
+
+    return None if evolution is Evolution.NONE else grow
+
+
+def _check_names(address: TableAddress, missing: Sequence[_TypedPath]) -> None:
+    """Raise TableError if Delta refuses one of the new fields `missing`; deltalake would add the field anyway."""
+    try:
+        for path, kind in missing:
+            check_new_columns(StructType().add(path[-1], kind), path=".".join(path[:-1]))
+    except ConfigurationError as error:
+        raise TableError(f"the table {address} cannot be changed: {error}") from error
+
+
+def _widen(spark: SparkSession, address: TableAddress, wider: Sequence[_TypedPath]) -> None:
+    with spark_errors(str(address), "changed"):
+        for path, kind in wider:
+            spark.sql(f"ALTER TABLE {address.sql_name} ALTER COLUMN {sql_name(path)} TYPE {sql_type(kind)}")
+
+
+def _missing_or_leaf_fields(
+    table: DataType, schema: DataType, path: FieldPath
+) -> Iterator[tuple[FieldPath, DataType | None, DataType]]:
+    """Yield the path and both types of each field of `schema` that `table` lacks, or that has no inner fields in both.
+
+    The first type is the field's type in `table`, or None if `table` lacks the field. The second type is the field's
+    type in `schema`. In a path, `element` stands for the elements of a list, and `value` for the values of a map, as in
+    Delta. Inner fields of a missing field are not yielded.
+    """
+    match table, schema:
+        case StructType(), StructType():
+            known = {field.name.lower(): field for field in table}
+            for field in schema:
+                if (old := known.get(field.name.lower())) is None:
+                    yield (*path, field.name), None, field.dataType
+                else:
+                    yield from _missing_or_leaf_fields(old.dataType, field.dataType, (*path, old.name))
+        case ArrayType(), ArrayType():
+            yield from _missing_or_leaf_fields(table.elementType, schema.elementType, (*path, "element"))
+        case MapType(), MapType():
+            yield from _missing_or_leaf_fields(table.valueType, schema.valueType, (*path, "value"))
+        case (StructType() | ArrayType() | MapType(), _) | (_, StructType() | ArrayType() | MapType()):
+            pass
+        case _:
+            yield path, table, schema
+
+
+def _names(fields: Sequence[_TypedPath]) -> str:
+    return ", ".join(".".join(path) for path, _ in fields)

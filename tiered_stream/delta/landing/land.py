@@ -14,9 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table, log_platform
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun, by_micro_batch, query_id_of
-from tiered_stream.delta.commit.commit_library import find_table
+from tiered_stream.delta.commit.commit_library import find_table, with_access
 from tiered_stream.delta.commit.dead_letters import check_files
-from tiered_stream.delta.commit.open_table import OpenTable, open_or_create, replace_unused, with_access
+from tiered_stream.delta.commit.open_table import OpenTable, open_or_create, replace_unused
 from tiered_stream.delta.landing import landing_by_topic as by_topic
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.landing.spark_lane import SparkLane, check_spark_sink

@@ -27,8 +27,8 @@ from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import without_idle_limit
 from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.commit_library import lock_for_creation
-from tiered_stream.delta.commit.open_table import OpenTable, open_or_create, with_access
+from tiered_stream.delta.commit.commit_library import lock_for_creation, with_access
+from tiered_stream.delta.commit.open_table import OpenTable, open_or_create
 from tiered_stream.delta.landing.data_files_source import SOURCE
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.requirements.session_requirements import CREATED_WELL, new_table_properties
