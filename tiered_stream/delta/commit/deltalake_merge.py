@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from urllib.parse import unquote
 
@@ -20,12 +20,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.commit.deltalake_commit import (
-    NO_CHECKPOINT,
-    DeltalakeTable,
-    DeltalakeTransaction,
-    write_actions,
-)
+from tiered_stream.delta.commit.deltalake_commit import NO_CHECKPOINT, DeltalakeTable, DeltalakeTransaction, append
 from tiered_stream.delta.commit.deltalake_statistics import UnsafeTimes, find_unsafe_times, writer_properties
 from tiered_stream.delta.commit.key_order import UNORDERED_KEY
 from tiered_stream.delta.commit.merge import MergeClauses, MergedTable, unordered_error
@@ -129,10 +124,57 @@ class DeltalakeMerge:
         try:
             source = last_rows(staged, keys, order_by, known, table_rules(self.state.description).not_null)
             source = source.select([*columns.names, DELETES, DELETED_AT, *known.values()])
-            write = partial(_write, source, clauses, self._of.by_spark, spec.codec, with_times)
+            write = partial(self._write, batch, source, clauses, with_times)
             return self._transaction.write(batch, write, {"userMetadata": batch.metadata()})
         except UnorderedKeyError as error:
             raise unordered_error(str(merged.address), str(error)) from None
+
+    def _write(
+        self,
+        batch: BatchCommit,
+        rows: pa.Table,
+        clauses: MergeClauses,
+        with_times: bool,
+        table: DeltaTable,
+        properties: CommitProperties,
+    ) -> None:
+        """Merge `rows`, the rows of `batch`, into `table` by the MERGE in `clauses`, in one commit with `properties`.
+
+        If Spark could merge the rows instead, the join gets at most `MAX_JOIN_BYTES` of memory. `with_times` must be
+        false if a date or a time of the rows or of the table can be outside of the years 1 to 9999.
+
+        Raises:
+            _SparkNeededError: the join needs more memory.
+            UnorderedKeyError: a key has records in two partitions, and no column orders them.
+        """
+        version = table.version()
+        merger = table.merge(
+            rows.to_reader(),
+            clauses.matched,
+            source_alias="source",
+            target_alias="target",
+            max_spill_size=MAX_JOIN_BYTES if self._of.by_spark else None,
+            writer_properties=writer_properties(table, self._of.merged.spec.codec, with_times=with_times),
+            commit_properties=properties,
+            post_commithook_properties=NO_CHECKPOINT,
+        )
+        if clauses.unordered:
+            merger = merger.when_matched_delete(_if_unordered(clauses))
+        merger = merger.when_matched_delete(clauses.delete)
+        if clauses.own:
+            merger = merger.when_matched_update({**clauses.updates, **clauses.own}, clauses.replace)
+        merger = merger.when_matched_update(dict(clauses.updates), clauses.update)
+        try:
+            merger.when_not_matched_insert(dict(clauses.values), clauses.insert).execute()
+        except DeltaError as error:
+            if _EXHAUSTED in str(error):
+                raise _SparkNeededError("rows and table need more memory than one process may take") from None
+            if found := _UNORDERED.search(str(error)):
+                raise UnorderedKeyError(found[1]) from None
+            raise
+        if table.version() == version:
+            # deltalake writes no version if no row has changed, but the table must have the micro-batch's transaction.
+            append(replace(batch, files=()), table, properties)
 
     def _are_times_in_years(self, folder: fs.FileSystem, files: Sequence[DataFile]) -> bool:
         """Return whether all dates and times of the table and of the staged files are in the years 1 to 9999.
@@ -148,54 +190,6 @@ class DeltalakeMerge:
             raise _SparkNeededError("there are dates before 1582 or times before 1900")
         of.searched, of.unsafe_times = paths, odd
         return UnsafeTimes.BEYOND_YEARS not in odd
-
-
-def _write(
-    rows: pa.Table,
-    clauses: MergeClauses,
-    is_bounded: bool,
-    compression: str,
-    with_times: bool,
-    table: DeltaTable,
-    properties: CommitProperties,
-) -> None:
-    """Merge `rows` into `table` by the MERGE in `clauses`, in one commit with `properties`.
-
-    If `is_bounded` is true, the join gets at most `MAX_JOIN_BYTES` of memory. `with_times` must be false if a date or a
-    time of the rows or of the table can be outside of the years 1 to 9999.
-
-    Raises:
-        _SparkNeededError: the join needs more memory.
-        UnorderedKeyError: a key has records in two partitions, and no column orders them.
-    """
-    version = table.version()
-    merger = table.merge(
-        rows.to_reader(),
-        clauses.matched,
-        source_alias="source",
-        target_alias="target",
-        max_spill_size=MAX_JOIN_BYTES if is_bounded else None,
-        writer_properties=writer_properties(table, compression, with_times=with_times),
-        commit_properties=properties,
-        post_commithook_properties=NO_CHECKPOINT,
-    )
-    if clauses.unordered:
-        merger = merger.when_matched_delete(_if_unordered(clauses))
-    merger = merger.when_matched_delete(clauses.delete)
-    if clauses.own:
-        merger = merger.when_matched_update({**clauses.updates, **clauses.own}, clauses.replace)
-    merger = merger.when_matched_update(dict(clauses.updates), clauses.update)
-    try:
-        merger.when_not_matched_insert(dict(clauses.values), clauses.insert).execute()
-    except DeltaError as error:
-        if _EXHAUSTED in str(error):
-            raise _SparkNeededError("rows and table need more memory than one process may take") from None
-        if found := _UNORDERED.search(str(error)):
-            raise UnorderedKeyError(found[1]) from None
-        raise
-    if table.version() == version:
-        # deltalake writes no version if no row has changed, but the table must have the micro-batch's transaction.
-        write_actions(table, [], None, properties)
 
 
 def _if_unordered(clauses: MergeClauses) -> str:

@@ -434,7 +434,4 @@ def _split_topic_setting(name: str) -> tuple[str, str]:
 
 def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) -> Mapping[str, str]:
     """Return the settings with `overrides` in place of settings of the same name; names are compared without case."""
-    if not overrides:
-        return settings
-    taken = {name.lower() for name in overrides}
-    return {**{name: value for name, value in settings.items() if name.lower() not in taken}, **overrides}
+    return {**without(settings, overrides), **overrides} if overrides else settings
