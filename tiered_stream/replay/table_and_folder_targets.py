@@ -18,7 +18,7 @@ from tiered_stream.delta.catalog.address import TableAddress, find_address, tabl
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_delta
 from tiered_stream.delta.commit.commit_library import find_table, with_access
-from tiered_stream.delta.commit.landed_offsets import LandedOffsets, landed_offsets
+from tiered_stream.delta.commit.table_log import LandedOffsets, landed_offsets
 from tiered_stream.delta.commit.transaction import DeltaTransaction
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import check_fit

@@ -8,12 +8,11 @@ Files that other packages import:
 - `delta_spark_commit`: commits by the session's own delta-spark, through py4j
 - `deltalake_commit`: access to Delta tables through the `deltalake` library, without a JVM
 - `key_order`: last row of each key among staged rows (`latest_rows.STAGED`), by Spark's SQL
-- `landed_offsets`: offsets that a table has, as its commits name them
 - `many_tables`: the driver's commits for a query that writes many tables
 - `merge`: commits to a table of the latest state
 - `open_table`: tables that are there, opened for commits in the direct lane, and created if they are missing, and grown
 - `query_commits`: the driver's commits for one query, to one table or to many
-- `table_log`: reader of single commit files in a table's log (Delta protocol: "Delta Log Entries")
+- `table_log`: commits of queries in a table's log, and the offsets that they name
 - `transaction`: interface of Delta transactions, independent of the library that commits: delta-spark or deltalake
 
 Files of this package alone:

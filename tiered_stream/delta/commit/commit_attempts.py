@@ -26,9 +26,8 @@ from pyspark.sql import SparkSession
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.landed_offsets import committed_ranges, landed_before, refuse_landed_before
 from tiered_stream.delta.commit.open_table import OpenTable
-from tiered_stream.delta.commit.table_log import QueryCommit, TableLog
+from tiered_stream.delta.commit.table_log import TableLog, landed_before, refuse_landed_before
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, UncertainCommitError, commit_metadata
 from tiered_stream.delta.requirements.lane import TableDescription, case_mismatch, check_fit
 from tiered_stream.delta.schema.row_schema import joined_columns, with_day
@@ -251,12 +250,8 @@ class TableCommits:
         """
         if self._compared or not files or self.planned.spec.keys:
             return
-        commits: list[QueryCommit] = []
-        for commit in self._log.newest_commits(newest):
-            if commit.query_id == query_id and committed_ranges(commit.metadata):
-                break
-            commits.append(commit)
-        else:
+        commits = self._log.commits_before_first(query_id, newest)
+        if commits is not None:
             found = landed_before(commits, self._name, query_id, offset_ranges(files), self._topic_ids or {})
             refuse_landed_before(found, fail=self.planned.spec.on_landed_offsets == FAIL)
         self._compared = True

@@ -17,8 +17,7 @@ from tiered_stream.delta.checkpoint.query_run import QueryRun, by_micro_batch, q
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
 from tiered_stream.delta.commit import dead_letters as letters
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.commit.landed_offsets import landed_before, refuse_landed_before
-from tiered_stream.delta.commit.table_log import TableLog
+from tiered_stream.delta.commit.table_log import TableLog, landed_before, refuse_landed_before
 from tiered_stream.delta.commit.transaction import commit_metadata
 from tiered_stream.delta.landing.spark_rows import classify_records, dead_letters, good_rows
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit
