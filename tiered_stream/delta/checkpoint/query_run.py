@@ -31,7 +31,6 @@ from tiered_stream.spark.stream_reader import has_read_limits
 # limit.
 
 IDLE_LIMIT = "spark.sql.execution.pyspark.udf.idleTimeoutSeconds"
-KILL_IDLE = "spark.sql.execution.pyspark.udf.killOnIdleTimeout"
 _NO_LIMIT = "0"
 _starting = Lock()
 
@@ -145,8 +144,12 @@ class QueryRun:
             TableError: another run begins with the same new checkpoint at the same moment.
         """
         must_be_stopped = self._must_be_stopped(spark)
+        trigger: dict[str, Any] = {"processingTime": self.trigger} if self.goes_on else {"availableNow": True}
+        if must_be_stopped:  # micro-batches without a pause, until the query is stopped
+            trigger = {"processingTime": "0 seconds"}
+        named = with_named_sink(writer.queryName(self.name) if self.name else writer)
         try:
-            query = into(self._configured(writer, at_once=must_be_stopped))
+            query = into(named.option("checkpointLocation", self.checkpoint).trigger(**trigger))
         except JAVA_ERRORS as error:
             if not any(sign in str(error) for sign in _BEGUN_TWICE):
                 raise
@@ -157,17 +160,6 @@ class QueryRun:
         if must_be_stopped:
             threading.Thread(target=_stop_at_end, args=(query,), name="end of a run", daemon=True).start()
         return query
-
-    def _configured(self, writer: DataStreamWriter, *, at_once: bool) -> DataStreamWriter:
-        """Return `writer` with the run's name, checkpoint and trigger.
-
-        If `at_once` is true, the query instead starts micro-batches without a pause, and does not end by itself.
-        """
-        trigger: dict[str, Any] = {"processingTime": self.trigger} if self.goes_on else {"availableNow": True}
-        if at_once:
-            trigger = {"processingTime": "0 seconds"}
-        named = with_named_sink(writer.queryName(self.name) if self.name else writer)
-        return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
 
     def _must_be_stopped(self, spark: SparkSession) -> bool:
         """Return whether the trigger is `availableNow`, but Spark would read all records in one micro-batch.

@@ -19,18 +19,15 @@ from uuid import uuid4
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark, reading_all_rows
-from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.settings.row_settings import MAX_DEAD_LETTERS, DeadLetterLimit
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.errors import DeadLetterLimitError
-from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -41,11 +38,6 @@ Unfinished = Mapping[str, int]
 A dead letter names a table and a batch. It is unfinished if this table does not have this batch yet, so that the batch
 id is higher than the id of the newest batch in the table.
 """
-
-
-def dead_letter_columns() -> StructType:
-    """Return the columns of a table for dead letters."""
-    return spark_columns(DEAD_LETTER_SCHEMA, None)
 
 
 def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: str) -> None:
@@ -84,10 +76,6 @@ class DeadLetterTable:
     """
     commits: TableCommits
 
-    def has_earlier(self, query_id: str, batch_id: int) -> bool:
-        """Return whether an earlier attempt at the batch has committed dead letters to this table."""
-        return self.commits.is_committed(query_id, batch_id)
-
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], unfinished: Unfinished) -> None:
         """Commit `files` as the batch's dead letters; without files, there is no commit.
 
@@ -98,7 +86,7 @@ class DeadLetterTable:
         Raises:
             TableError: the table for dead letters cannot be changed.
         """
-        if self.has_earlier(query_id, batch_id):
+        if self.commits.is_committed(query_id, batch_id):
             self.replace(query_id, files, unfinished)
         elif files:
             self.commits.commit(query_id, batch_id, files)

@@ -241,7 +241,7 @@ class QueryCommits(ABC):
                     if not (has_files or self._first_batch):
                         continue
                     table = self.dead_letter_table(spec)
-                    if has_files or table.has_earlier(query_id, batch_id):
+                    if has_files or table.commits.is_committed(query_id, batch_id):
                         shares_of_table.setdefault(spec.key, []).append(key)
             except TieredStreamError as error:
                 failed[key] = error
