@@ -143,7 +143,7 @@ class DeltaSparkTable:
                 table meanwhile. The query may have overwritten a commit that was made in the block.
             TableError: Spark cannot open the table.
         """
-        held = self._opened_lock()
+        held = self.opened_lock()
         if held is not None:
             with self._locked(held):
                 yield
@@ -151,7 +151,7 @@ class DeltaSparkTable:
         yield
         # delta-spark opens a table before it looks for the table's newest version. So if delta-spark has not opened the
         # table by now, any later commit of delta-spark sees the commit that was made in the block.
-        held = self._opened_lock()
+        held = self.opened_lock()
         if held is not None:
             with self._locked(held):
                 raise UncertainCommitError(
@@ -167,11 +167,7 @@ class DeltaSparkTable:
         finally:
             lock.unlock()
 
-    def is_opened(self) -> bool:
-        """Return whether a query of the session has opened the table with delta-spark, so that the table has a lock."""
-        return self._opened_lock() is not None
-
-    def _opened_lock(self) -> Any:
+    def opened_lock(self) -> Any:
         """Return delta-spark's Java lock of the table, or None if no query of the session has opened the table.
 
         If the table is named in the catalog, this method opens it.

@@ -152,22 +152,23 @@ class ManyTables(QueryCommits):
         for file in files:
             by_table[file.share].append(file)
         return {
-            key: self._share(_topics(of_table), of_table, landed.get(key, Landed()), self.open_commits.get(key))
+            key: self._share(offset_ranges(of_table), of_table, landed.get(key, Landed()), self.open_commits.get(key))
             for key, of_table in by_table.items()
         }
 
     def _share(
-        self, topics: Sequence[str], files: Sequence[DataFile], landed: Landed, commits: TableCommits | None
+        self, ranges: PartitionRanges, files: Sequence[DataFile], landed: Landed, commits: TableCommits | None
     ) -> Share:
-        targets = (self.routing.dead_letters(self.routing.target(topic)) for topic in topics)
+        targets = (self.routing.dead_letters(self.routing.target(partition.topic)) for partition in sorted(ranges))
         dead_letters = {target.key: target for target in targets if target is not None}
-        return Share(self._target(topics), files, landed, commits, list(dead_letters.values()))
+        return Share(self._target(ranges), files, landed, commits, list(dead_letters.values()))
 
     def _dead_letters_failed(self, error: TieredStreamError) -> TieredStreamError:
         return error_like(error, f"its dead letters were not committed: {error}")
 
-    def _target(self, topics: Sequence[str]) -> TableSpec:
-        """Return the table to which all of the topics go; raise ConfigurationError if their settings for it differ."""
+    def _target(self, ranges: PartitionRanges) -> TableSpec:
+        """Return the table to which all topics in `ranges` go; raise ConfigurationError if their settings differ."""
+        topics = sorted({partition.topic for partition in ranges})
         topic = self._first_topics.setdefault(self.routing.target(topics[0]).key, topics[0])
         first = self.routing.target(topic)
         for other in topics:
@@ -192,7 +193,7 @@ class ManyTables(QueryCommits):
         parked = dict(tables.parked)
         for key, of_table in ranges.items():
             held, before = Held(batch_id, of_table), parked.get(key)
-            name = self._target(sorted({partition.topic for partition in of_table})).name
+            name = self._target(of_table).name
             parked[key] = Parked(name, reasons[key], held) if before is None else before.holding(held)
         return replace(tables, parked=parked)
 
@@ -229,8 +230,7 @@ class ManyTables(QueryCommits):
                 whose `tried` has all the ranges that the table lacks.
         """
         before = tables.landed.get(key, Landed())
-        topics = sorted({partition.topic for partition in parked.tried.ranges})
-        commits = self.open_commits[key] = self.open_table(self._target(topics), before)
+        commits = self.open_commits[key] = self.open_table(self._target(parked.tried.ranges), before)
         held = [held_batch for held_batch in (parked.tried, parked.since) if held_batch is not None]
         lacks = [held_batch for held_batch in held if not commits.is_committed(query_id, held_batch.batch)]
         if not lacks:
@@ -242,8 +242,7 @@ class ManyTables(QueryCommits):
     def _catch_up(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> Landed:
         lacks, commits = parked.tried, self.open_commits[key]
         files = self.rows_reader.files(key, lacks.ranges, query_id, lacks.batch)
-        topics = sorted({partition.topic for partition in lacks.ranges})
-        share = self._share(topics, files, tables.landed.get(key, Landed()), commits)
+        share = self._share(lacks.ranges, files, tables.landed.get(key, Landed()), commits)
         commits.check(query_id, lacks.batch, files)
         has = max(share.landed.batch, commits.last_batch(query_id, lacks.batch))
         for spec in share.dead_letters:
@@ -268,10 +267,6 @@ def _held_ranges(
     for rows in held:
         by_table[rows.table].append(rows)
     return {key: offset_ranges(of_table) for key, of_table in by_table.items() if key in without}, reasons
-
-
-def _topics(files: Sequence[DataFile]) -> list[str]:
-    return sorted({partition.topic for file in files for partition in file.offsets})
 
 
 def _warn(parked: Mapping[str, Parked]) -> None:
