@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -27,8 +27,12 @@ from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import without_idle_limit
 from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.commit.commit_attempts import TableCommits, on_gap
 from tiered_stream.delta.commit.commit_library import lock_for_creation, with_access
+from tiered_stream.delta.commit.dead_letters import DeadLetterTable, remove_unfinished
+from tiered_stream.delta.commit.many_tables import ManyTables
 from tiered_stream.delta.commit.open_table import OpenTable, open_or_create
+from tiered_stream.delta.commit.query_commits import OneTable, QueryCommits
 from tiered_stream.delta.landing.data_files_source import SOURCE
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.requirements.session_requirements import CREATED_WELL, new_table_properties
@@ -43,11 +47,6 @@ from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.model import PartitionRanges
 from tiered_stream.options.offset_ranges import batch_options
 from tiered_stream.options.parsing import parse_options
-
-if TYPE_CHECKING:
-    from tiered_stream.delta.commit.commit_attempts import TableCommits
-    from tiered_stream.delta.commit.dead_letters import DeadLetterTable
-    from tiered_stream.delta.commit.query_commits import QueryCommits
 
 log = logging.getLogger(__name__)
 
@@ -225,8 +224,6 @@ class TopicTables:
 
     def commits(self, opened: OpenTable, landed: Landed | None = None, *, rules_by_file: bool = False) -> TableCommits:
         """Return the commits of an open table; the arguments are the same as in `TableCommits`."""
-        from tiered_stream.delta.commit.commit_attempts import TableCommits, on_gap
-
         gap = on_gap(self.spark, self.checkpoint, opened.spec.name, fail=self.fail_on_data_loss)
         return TableCommits(opened, gap, landed, fail_on_data_loss=self.fail_on_data_loss, rules_by_file=rules_by_file)
 
@@ -239,8 +236,6 @@ class TopicTables:
             ConfigurationError: the table does not fit.
             TableError: the table cannot be reached or created, or the direct lane cannot write to it.
         """
-        from tiered_stream.delta.commit.dead_letters import DeadLetterTable, remove_unfinished
-
         opened = partial(self.open, spec, Landed())
         return DeadLetterTable(opened, partial(remove_unfinished, self.spark, spec), opened())
 
@@ -302,10 +297,6 @@ def open_query(
         checkpoint: checkpoint location of the query.
         opened: the query's only table; None: the query has many tables.
     """
-    # Imported late, because the imports load the modules that plan micro-batches, which most drivers do not need.
-    from tiered_stream.delta.commit.many_tables import ManyTables
-    from tiered_stream.delta.commit.query_commits import OneTable
-
     fail, routing = parse_options(options, streaming=True).fail_on_data_loss, settings.routing
     tables_of_query = TopicTables(spark, checkpoint, fail)
     if opened is not None:
@@ -315,7 +306,7 @@ def open_query(
     parked = ParkedRows(spark, options, settings)
     tables = ManyTables(
         routing, tables_of_query.open, tables_of_query.open_dead_letters, QueryTablesLog(folder), parked,
-        park=routing.spec.parks,        in_thread=_in_thread_of(spark),
+        park=routing.spec.parks, in_thread=_in_thread_of(spark),
     )  # fmt: skip
     query_id = SparkCheckpoint(folder).query_id()
     if query_id:
