@@ -43,7 +43,7 @@ from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
+from tiered_stream.formats.rows.table_rules import NO_RULES, FieldPath, TableRules
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -56,7 +56,6 @@ _creation = threading.Lock()
 
 Two names may lead to one folder, and there Spark overwrites the table that another thread has just created.
 """
-FieldPath = tuple[str, ...]
 _TypedPath = tuple[FieldPath, DataType]
 Grow = Callable[[Sequence[Mapping[str, Any]], StructType], bool]
 """Function that adds the columns and nested fields of a schema that a table lacks, or widens columns of the table.
@@ -134,10 +133,10 @@ def open_or_create(
         return why_not
     from tiered_stream.delta.commit.deltalake_commit import describe
 
-    found = _opened(spark, address, spec, create)
-    if isinstance(found, str):
-        return found
-    table, description = found
+    table = _opened(spark, address, spec, create)
+    if isinstance(table, str):
+        return table
+    description = describe(table)
     by, reason = choose_committer(spark, spec, description)
     if rows:
         rows = fitted_rows(rows, description, spec)
@@ -158,7 +157,7 @@ def open_or_create(
 
 def _opened(
     spark: SparkSession, address: TableAddress, spec: TableSpec, create: Callable[[TableAddress], None]
-) -> tuple[DeltaTable, TableDescription] | str:
+) -> DeltaTable | str:
     """Return the table, which is created if it is missing, or a text that says why Spark must write to it.
 
     `create` is a function by which Spark creates the table at an address.
@@ -167,13 +166,10 @@ def _opened(
 
     try:
         known = open_table(spec)
-        if known is not None:
-            description = describe(known)
-            if not replace_unused(spark, address, spec, description):
-                return known, description
+        if known is not None and not replace_unused(spark, address, spec, describe(known)):
+            return known
         with _creation if urlsplit(spec.uri).scheme == "file" else nullcontext():
-            table = open_table(spec) or _create(spark, address, spec, create)
-        return table if isinstance(table, str) else (table, describe(table))
+            return open_table(spec) or _create(spark, address, spec, create)
     except CatalogManagedError as error:
         if address.path is None:
             return str(error)
@@ -241,7 +237,9 @@ def _create(
     from tiered_stream.delta.commit.deltalake_commit import create_table, open_table
 
     properties = new_table_properties(spark, spec)
-    expected = _expected_description(spec, properties)
+    check_new_columns(spec.schema, properties)
+    features = frozenset([CLUSTERING] if spec.cluster_by else [])
+    expected = replace(_planned_description(spec), configuration=properties, writer_features=features)
     by, _ = choose_committer(spark, spec, expected)
     if not spec.keys and (why_not := unmet_requirements(expected, by)):
         return why_not
@@ -272,13 +270,6 @@ def _why_session_needs_spark(spark: SparkSession, spec: TableSpec) -> str | None
     if find_spec("deltalake") is None:
         return NO_DELTALAKE
     return None if spec.keys else why_not_in_session(spark, Handling.SPARK_LANE)
-
-
-def _expected_description(spec: TableSpec, properties: Mapping[str, str]) -> TableDescription:
-    """Return the description that a new table will have, before it is created."""
-    check_new_columns(spec.schema, properties)
-    features = frozenset([CLUSTERING] if spec.cluster_by else [])
-    return replace(_planned_description(spec), configuration=properties, writer_features=features)
 
 
 def _planned_description(spec: TableSpec) -> TableDescription:
@@ -323,7 +314,9 @@ def growth_of(spark: SparkSession, address: TableAddress, spec: TableSpec, by: s
             _add(missing, schema)
         if wider:
             log.info("%s: wider columns: %s", address, _names(wider))
-            _widen(spark, address, wider)
+            with spark_errors(str(address), "changed"):
+                for path, kind in wider:
+                    spark.sql(f"ALTER TABLE {address.sql_name} ALTER COLUMN {sql_name(path)} TYPE {sql_type(kind)}")
         return bool(missing or wider)
 
     def _add(missing: Sequence[_TypedPath], schema: StructType) -> None:
@@ -348,12 +341,6 @@ def _check_names(address: TableAddress, missing: Sequence[_TypedPath]) -> None:
             check_new_columns(StructType().add(path[-1], kind), path=".".join(path[:-1]))
     except ConfigurationError as error:
         raise TableError(f"the table {address} cannot be changed: {error}") from error
-
-
-def _widen(spark: SparkSession, address: TableAddress, wider: Sequence[_TypedPath]) -> None:
-    with spark_errors(str(address), "changed"):
-        for path, kind in wider:
-            spark.sql(f"ALTER TABLE {address.sql_name} ALTER COLUMN {sql_name(path)} TYPE {sql_type(kind)}")
 
 
 def _missing_or_leaf_fields(

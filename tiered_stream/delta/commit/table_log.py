@@ -26,7 +26,7 @@ from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition, uuid_from_text
 from tiered_stream.observe.landed_rows import ChangedKeys
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_json
-from tiered_stream.options.offset_ranges import ends_of
+from tiered_stream.options.offset_ranges import ends_of, extend_ranges
 from tiered_stream.options.positions import show_time
 
 log = logging.getLogger(__name__)
@@ -277,13 +277,6 @@ def landed_offsets(spark: SparkSession, table: str, version: int | None = None) 
         first = row["version"] if first is None else min(first, row["version"])
         extend_ranges(ranges, committed_ranges(row["userMetadata"]))
     return LandedOffsets(ranges, first == 0)
-
-
-def extend_ranges(ranges: dict[TopicPartition, OffsetRange], others: PartitionRanges) -> None:
-    """Extend each range in `ranges` to cover the partition's range in `others`, too; add partitions that it lacks."""
-    for partition, offsets in others.items():
-        known = ranges.get(partition, offsets)
-        ranges[partition] = OffsetRange(min(known.start, offsets.start), max(known.end, offsets.end))
 
 
 def committed_ranges(metadata: str | None) -> dict[TopicPartition, OffsetRange]:

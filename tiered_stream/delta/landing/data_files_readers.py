@@ -24,8 +24,7 @@ from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.requirements.merge_requirements import merged_fields, rules_for_tasks
 from tiered_stream.delta.schema.routing import Routing, TaskSettings
 from tiered_stream.delta.schema.row_schema import fit_to_table
-from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.settings.ingest_settings import TableSpec, source_options
 from tiered_stream.delta.write.data_files import file_rows, rules_text
 from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.row_format import RowFormat
@@ -227,7 +226,7 @@ class FilesReader(StreamReader):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """`options` are the query's options. Raises ConfigurationError if options are invalid."""
-        super().__init__(parse_options(ingest.source_options(options), streaming=True))
+        super().__init__(parse_options(source_options(options), streaming=True))
         self._tasks = TasksWrite(TaskSettings.of(options))
         self._rules = KnownRules()
 
@@ -247,7 +246,7 @@ class FilesBatchReader(BatchReader):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """`options` are the query's options. Raises ConfigurationError if options are invalid."""
-        super().__init__(parse_options(ingest.source_options(options), streaming=False))
+        super().__init__(parse_options(source_options(options), streaming=False))
         self._tasks = TasksWrite(TaskSettings.of(options))
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -321,12 +321,12 @@ def check_spark_sink(
         typed: true if the rows have columns other than Kafka's columns.
     """
     check_times(table, description.fields, written)
-    if typed and _is(setting, OUTPUT_TIMESTAMPS, _MILLIS) and "timestamp" in parts_of(written.jsonValue()):
+    if typed and (setting(OUTPUT_TIMESTAMPS) or "").upper() == _MILLIS and "timestamp" in parts_of(written.jsonValue()):
         raise ConfigurationError(
             f"{OUTPUT_TIMESTAMPS} is {_MILLIS}, by which Spark's Delta sink would cut microseconds off the times in "
             f"{table}: set it to TIMESTAMP_MICROS, or remove it"
         )
-    if _is(setting, STORE_ASSIGNMENT, _LEGACY):
+    if (setting(STORE_ASSIGNMENT) or "").upper() == _LEGACY:
         try:
             check_fit(table, description, written, day_column)
         except ConfigurationError as error:
@@ -334,7 +334,3 @@ def check_spark_sink(
                 f"{error}. {STORE_ASSIGNMENT} is {_LEGACY}, by which Spark would cut values until they fit: set it "
                 "to ANSI to let Spark cast what can be cast"
             ) from error
-
-
-def _is(setting: GetSetting, name: str, value: str) -> bool:
-    return (setting(name) or "").upper() == value

@@ -84,9 +84,8 @@ class KeyedRows:
         Raises:
             ConfigurationError: no column orders the records, and the table lacks a column with a record's position.
         """
-        missing = [each for each in ("topic", "partition", "offset") if each not in self.kafka]
-        if not shared and "topic" in missing:
-            missing.remove("topic")
+        needed = ("topic", "partition", "offset") if shared else ("partition", "offset")
+        missing = [each for each in needed if each not in self.kafka]
         if self.order_by is None and missing:
             raise ConfigurationError(
                 f"a dead letter may be older than the row of its key, and the table {name} does not show it: it has no "

@@ -140,8 +140,8 @@ S3_SCHEMES = ("s3", "s3a", "s3n")
 BUCKET_SCHEMES = (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES, *WRITABLE_SCHEMES)
 """URI schemes of the object stores to which tasks write, and of HDFS."""
 
-_SOURCE_PREFIXES = "kafka.", "remote.", "rsm.", "rlmm."
-_PREFIXES = (PROPERTY_PREFIX.lower(), row.REGISTRY_PREFIX)
+_PREFIXES = (PROPERTY_PREFIX.lower(), row.REGISTRY_PREFIX, "kafka.", "remote.", "rsm.", "rlmm.")
+"""Prefixes, in lower case, of settings whose names are checked elsewhere, or not at all."""
 _SEGMENTS_PREFIX = "remote.storage."
 
 
@@ -333,7 +333,7 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
     ours = [option.name for option in INGEST_OPTIONS] + [option.name for option in row.ROW_OPTIONS]
     known = {name.lower(): name for name in (*ours, *own, *storage, row.REGISTRY_PREFIX + "url")}
-    prefixes = (*_PREFIXES, *_SOURCE_PREFIXES, GivenOptions(settings).plugin_prefix)
+    prefixes = (*_PREFIXES, GivenOptions(settings).plugin_prefix)
     for name in settings:
         lower = name.lower()
         if lower in known or is_known(lower) or lower.startswith(prefixes):
