@@ -61,9 +61,9 @@ class Lake:
                 refused.append(HeldRows(self.target(topic).uri, ends, f"no folder for {topic}"))
             else:
                 files += self.written(topic, count, first)
-        landed = tables.commit(QUERY, batch_id, files, refused)
+        tables.commit(QUERY, batch_id, files, refused)
         self.checkpoint.write(f"commits/{batch_id}", b"")
-        return landed
+        return tables.take_landed()
 
     def land_again(self, tables: ManyTables, batch_id: int, **counts: int) -> None:
         """A batch that was begun before."""

@@ -23,7 +23,6 @@ from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows, offset_ranges
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
 from tiered_stream.model import PartitionRanges
-from tiered_stream.observe.landed_rows import LandedRows
 
 log = logging.getLogger(__name__)
 
@@ -102,19 +101,13 @@ class ManyTables(QueryCommits):
             raise TableError(f"the table {first.name}, which is parked, cannot be caught up: {first.reason}")
         self.rows_reader.report_parked(list(tables.parked))
 
-    def commit(
-        self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()
-    ) -> list[LandedRows]:
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         """Commit a batch's files to their tables, except tables that already have the batch or are parked.
 
         A parked table is one that could not be written; the query's state has the offset ranges that it lacks. If
         `park` is true, tables that cannot be written now are parked, and their errors are not raised. If a table raises
         DataLossError, the errors are raised even then. `held` describes records that tasks wrote to no file. The tables
         of these records are parked, too.
-
-        Returns:
-            Numbers of the rows and dead letters that were committed, one item for each commit, also for parked tables
-                that were caught up now or by `begin`.
 
         Raises:
             TableError: some tables, which the error names, could not be written; the other tables have the batch.
@@ -140,7 +133,6 @@ class ManyTables(QueryCommits):
             _warn(tables.parked)
             self.rows_reader.report_parked(list(tables.parked))
         self.tables_log.after(batch_id, tables)
-        return self.take_landed()
 
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, Share]:
         """Group a batch's files by the table that they belong to; return the groups by table key.

@@ -98,15 +98,10 @@ class QueryCommits(ABC):
         return
 
     @abstractmethod
-    def commit(
-        self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()
-    ) -> list[LandedRows]:
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         """Commit a batch's files to their tables, except tables that already have the batch.
 
-        `held` describes records that tasks wrote to no file.
-
-        Returns:
-            Numbers of the rows and dead letters that were committed, one item for each table.
+        `held` describes records that tasks wrote to no file. `take_landed` returns what was committed.
 
         Raises:
             TieredStreamError: a table could not be written.
@@ -115,7 +110,7 @@ class QueryCommits(ABC):
     def take_landed(self) -> list[LandedRows]:
         """Return the numbers of rows and dead letters committed since the last call, one item for each commit.
 
-        They are also known if another table of the batch failed.
+        They are also known if another table of the batch failed. Rows of parked tables count when they are caught up.
         """
         committed, self._landed = self._landed, []
         return committed
@@ -304,14 +299,11 @@ class OneTable(QueryCommits):
     def prepare(self) -> None:
         self._commits.prepare()
 
-    def commit(
-        self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()
-    ) -> list[LandedRows]:
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         assert not held, "tasks hold rows only for tables that may be parked"
         _, failed = self.commit_all({self._share.spec.key: replace(self._share, files=files)}, query_id, batch_id)
         for error in failed.values():
             raise error
-        return self.take_landed()
 
 
 def dead_letters_in(files: Iterable[DataFile], key: str) -> list[DataFile]:

@@ -30,7 +30,7 @@ from tiered_stream.delta.settings.ingest_settings import FAIL, TableSpec
 from tiered_stream.delta.settings.query_settings import QuerySettings, check_settings
 from tiered_stream.delta.settings.row_settings import MODE, UPSERT
 from tiered_stream.delta.write.data_files import data_files, held_rows, observed, record_count
-from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError
+from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.observe.landed_rows import note_landed
 from tiered_stream.options.parsing import Options
@@ -156,11 +156,9 @@ class Landing:
             files = data_files(rows)
             check_files(most_dead, files, list(routing.dead_letter_folders), record_count(rows))
             try:
-                landed = tables.commit(query_id, batch_id, files, held_rows(rows))
-            except TieredStreamError:
+                tables.commit(query_id, batch_id, files, held_rows(rows))
+            finally:
                 note_landed(micro_batch, tables.take_landed())
-                raise
-            note_landed(micro_batch, landed)
             if run.goes_on:
                 tables.prepare()
 
