@@ -130,15 +130,10 @@ class QueryRun:
         rows = reader.load()
         return rows.coalesce(self.tasks) if self.tasks else rows
 
-    def start(
-        self,
-        spark: SparkSession,
-        writer: DataStreamWriter,
-        into: Callable[[DataStreamWriter], StreamingQuery] = lambda writer: writer.start(),
-    ) -> StreamingQuery:
+    def start(self, spark: SparkSession, writer: DataStreamWriter, table: str | None = None) -> StreamingQuery:
         """Start the query of `writer` with the run's checkpoint, trigger and name.
 
-        `into` gets the writer with these settings, and starts it.
+        If `table` is the name of a table in the catalog, the query writes to this table.
 
         Raises:
             TableError: another run begins with the same new checkpoint at the same moment.
@@ -149,7 +144,8 @@ class QueryRun:
             trigger = {"processingTime": "0 seconds"}
         named = with_named_sink(writer.queryName(self.name) if self.name else writer)
         try:
-            query = into(named.option("checkpointLocation", self.checkpoint).trigger(**trigger))
+            configured = named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
+            query = configured.start() if table is None else configured.toTable(table)
         except JAVA_ERRORS as error:
             if not any(sign in str(error) for sign in _BEGUN_TWICE):
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -204,7 +204,7 @@ def _plan_table(
         return Landing(spark, run, query.options, reason, routing=routing, opened=opened, table=str(address))
     _check_spark_lane(spec, lane, address, opened)
     reads_log = not (unreachable or is_connect(spark))
-    spec, fitted, known = _prepare_spark_lane(spark, address, spec, rows, create, reads_log=reads_log)
+    spec, fitted, known = _prepare_spark_lane(spark, address, spec, rows, reads_log=reads_log)
     by_spark = SparkLane(spark, address, spec, fitted, query.options, run, reachable=unreachable is None)
     reason = opened + (_null_columns(known, spec) if known else "")
     return Landing(spark, run, query.options, reason, by_spark, table=str(address))
@@ -218,13 +218,7 @@ def _null_columns(description: TableDescription, spec: TableSpec) -> str:
 
 
 def _prepare_spark_lane(
-    spark: SparkSession,
-    address: TableAddress,
-    spec: TableSpec,
-    rows: Mapping[str, RowFormat],
-    create: Callable[[TableAddress], None],
-    *,
-    reads_log: bool,
+    spark: SparkSession, address: TableAddress, spec: TableSpec, rows: Mapping[str, RowFormat], *, reads_log: bool
 ) -> tuple[TableSpec, Mapping[str, RowFormat], TableDescription | None]:
     """Create the table if it is missing; return `spec` and the row formats `rows` with the table's types and rules.
 
@@ -234,14 +228,15 @@ def _prepare_spark_lane(
     check_table(spark, address.path)
     known = _description(spark, address, spec) if reads_log else None
     if known is None or not replace_unused(spark, address, spec, known):
-        create(address)
-    known, day = _description(spark, address, spec), spec.day_column
+        create_by_spark(spark, address, spec)
+    known = _description(spark, address, spec)
     if known is not None:
         rows = fitted_rows(rows, known, spec)
+    spec = replace(spec, columns=shared_columns(rows.values(), spec.day_column))
+    if known is not None:
         typed = not all(row_format.is_plain for row_format in rows.values())
-        get = partial(spark.conf.get, default=None)
-        check_spark_sink(get, spec.name, known, shared_columns(rows.values(), day), day, typed=typed)
-    return replace(spec, columns=shared_columns(rows.values(), day)), rows, known
+        check_spark_sink(partial(spark.conf.get, default=None), spec, known, typed=typed)
+    return spec, rows, known
 
 
 def _check_spark_lane(spec: TableSpec, lane: str, address: TableAddress, why_not: str) -> None:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, spark_path
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
@@ -76,10 +74,9 @@ class SparkLane:
         writer = rows.writeStream.format("delta").outputMode("append").options(**self._options)
         if self.spec.day_column:
             writer = writer.partitionBy(self.spec.day_column)
-        return self.run.start(self.spark, writer, self._into_table)
-
-    def _into_table(self, writer: DataStreamWriter) -> StreamingQuery:
-        return writer.start(self.address.path) if self.address.path else writer.toTable(str(self.address))
+        if self.address.path is not None:
+            writer = writer.option("path", self.address.path)
+        return self.run.start(self.spark, writer, self.address.name)
 
     @property
     def _options(self) -> dict[str, str]:
@@ -302,33 +299,26 @@ _LEGACY, _MILLIS = "LEGACY", "TIMESTAMP_MILLIS"
 
 
 def check_spark_sink(
-    setting: GetSetting,
-    table: str,
-    description: TableDescription,
-    written: StructType,
-    day_column: str | None,
-    *,
-    typed: bool,
+    setting: GetSetting, spec: ingest.TableSpec, description: TableDescription, *, typed: bool
 ) -> None:
     """Check that Spark's Delta sink would store the written values unchanged.
 
     Args:
         setting: function that returns the value of a session setting, or None if it is not set.
-        table: name of the table, for errors.
+        spec: specification of the table, with the columns of the rows.
         description: the table's metadata and protocol.
-        written: columns of the rows, with the day column if there is one.
-        day_column: name of the day column; None: there is none.
         typed: true if the rows have columns other than Kafka's columns.
     """
-    check_times(table, description.fields, written)
-    if typed and (setting(OUTPUT_TIMESTAMPS) or "").upper() == _MILLIS and "timestamp" in parts_of(written.jsonValue()):
+    check_times(spec.name, description.fields, spec.schema)
+    has_instants = "timestamp" in parts_of(spec.schema.jsonValue())
+    if typed and has_instants and (setting(OUTPUT_TIMESTAMPS) or "").upper() == _MILLIS:
         raise ConfigurationError(
             f"{OUTPUT_TIMESTAMPS} is {_MILLIS}, by which Spark's Delta sink would cut microseconds off the times in "
-            f"{table}: set it to TIMESTAMP_MICROS, or remove it"
+            f"{spec.name}: set it to TIMESTAMP_MICROS, or remove it"
         )
     if (setting(STORE_ASSIGNMENT) or "").upper() == _LEGACY:
         try:
-            check_fit(table, description, written, day_column)
+            check_fit(spec.name, description, spec.schema, spec.day_column)
         except ConfigurationError as error:
             raise ConfigurationError(
                 f"{error}. {STORE_ASSIGNMENT} is {_LEGACY}, by which Spark would cut values until they fit: set it "
