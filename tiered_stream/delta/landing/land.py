@@ -33,7 +33,7 @@ from tiered_stream.delta.write.data_files import data_files, held_rows, observed
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.observe.landed_rows import note_landed
-from tiered_stream.options.parsing import Options
+from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.remote_options import SETTINGS_FILE
 from tiered_stream.options.settings_files import naming_lines
 from tiered_stream.spark.executor_python import register_source
@@ -143,7 +143,9 @@ class Landing:
         routing = replace(self.routing, spec=replace(self.routing.spec, tasks=tasks))
         settings = TaskSettings(routing, transaction=(run.transaction_id or "", None))
         options = with_reporting(reporting_options(self.spark), self.options)
-        options, tables = by_topic.open_query(self.spark, options, settings, run.checkpoint, self.opened)
+        fail_on_data_loss = parse_options(options, streaming=True).fail_on_data_loss
+        opener = by_topic.TopicTables(self.spark, run.checkpoint, fail_on_data_loss)
+        options, tables = opener.commits_of(options, settings, self.opened)
         most_dead = routing.spec.rows.max_dead_letters
 
         def commit(batch: DataFrame, batch_id: int) -> None:

@@ -46,7 +46,6 @@ from tiered_stream.errors import ConfigurationError, DataLossError, TableError, 
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.model import PartitionRanges
 from tiered_stream.options.offset_ranges import batch_options
-from tiered_stream.options.parsing import parse_options
 
 log = logging.getLogger(__name__)
 
@@ -203,6 +202,34 @@ class TopicTables:
     checkpoint: str
     fail_on_data_loss: bool
 
+    def commits_of(
+        self, options: Mapping[str, str], settings: TaskSettings, opened: OpenTable | None
+    ) -> tuple[dict[str, str], QueryCommits]:
+        """Return the options for the source of files, and the object that commits.
+
+        Tables that an earlier run has parked are caught up. An earlier run parked a table if it could not write the
+        table, and continued without it. If the checkpoint has no query id, there was no earlier run.
+
+        Args:
+            options: options of the source of records.
+            settings: settings for the tasks of the query.
+            opened: the query's only table; None: the query has many tables.
+        """
+        routing = settings.routing
+        if opened is not None:
+            one = OneTable(routing, opened.spec, self.commits(opened), self.open_dead_letters)
+            return settings.added_to(options), one
+        folder = CheckpointFolder(self.spark, self.checkpoint)
+        parked = ParkedRows(self.spark, options, settings)
+        tables = ManyTables(
+            routing, self.open, self.open_dead_letters, QueryTablesLog(folder), parked,
+            park=routing.spec.parks, in_thread=_in_thread_of(self.spark),
+        )  # fmt: skip
+        query_id = SparkCheckpoint(folder).query_id()
+        if query_id:
+            tables.begin(query_id)
+        return parked.settings.added_to(options), tables
+
     def open(self, spec: TableSpec, landed: Landed) -> TableCommits:
         """Open the table `spec` for commits, and create it if it is missing.
 
@@ -276,42 +303,6 @@ def _in_thread_of(spark: SparkSession) -> Callable[[Work], Work]:
     if not isinstance(spark.sparkContext._gateway, ClientServer):
         return lambda work: work
     return lambda work: inheritable_thread_target(spark)(work)
-
-
-def open_query(
-    spark: SparkSession,
-    options: Mapping[str, str],
-    settings: TaskSettings,
-    checkpoint: str,
-    opened: OpenTable | None = None,
-) -> tuple[dict[str, str], QueryCommits]:
-    """Return the options for the source of files, and the object that commits.
-
-    Tables that an earlier run has parked are caught up. An earlier run parked a table if it could not write the table,
-    and continued without it. If the checkpoint has no query id, there was no earlier run.
-
-    Args:
-        spark: the session.
-        options: options of the source of records.
-        settings: settings for the tasks of the query.
-        checkpoint: checkpoint location of the query.
-        opened: the query's only table; None: the query has many tables.
-    """
-    fail, routing = parse_options(options, streaming=True).fail_on_data_loss, settings.routing
-    tables_of_query = TopicTables(spark, checkpoint, fail)
-    if opened is not None:
-        one = OneTable(routing, opened.spec, tables_of_query.commits(opened), tables_of_query.open_dead_letters)
-        return settings.added_to(options), one
-    folder = CheckpointFolder(spark, checkpoint)
-    parked = ParkedRows(spark, options, settings)
-    tables = ManyTables(
-        routing, tables_of_query.open, tables_of_query.open_dead_letters, QueryTablesLog(folder), parked,
-        park=routing.spec.parks, in_thread=_in_thread_of(spark),
-    )  # fmt: skip
-    query_id = SparkCheckpoint(folder).query_id()
-    if query_id:
-        tables.begin(query_id)
-    return parked.settings.added_to(options), tables
 
 
 # Reader of rows for parked tables, which are tables that could not be written.
