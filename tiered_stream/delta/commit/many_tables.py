@@ -13,7 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from tiered_stream.delta.checkpoint.query_tables import Held, Landed, Parked, QueryTables, QueryTablesLog
@@ -59,14 +59,12 @@ class ParkedRowsReader(Protocol):
 class ManyTables(QueryCommits):
     """Object that commits the batches of one query to the tables for which they have files, one batch at a time.
 
-    If `park` is true, a table that cannot be written is parked: the query continues without the table, and catches it
-    up later. If `park` is false, the query fails.
+    With `ingest.onTableError=park`, a table that cannot be written is parked: the query continues without the table,
+    and catches it up later. Otherwise, the query fails.
     """
 
     tables_log: QueryTablesLog
     rows_reader: ParkedRowsReader
-    _: KW_ONLY
-    park: bool
     in_thread: Callable[[Callable[[str], Any]], Callable[[str], Any]] = lambda do: do
     """Function that wraps a function for another thread, such as pyspark's `inheritable_thread_target`.
 
@@ -90,13 +88,13 @@ class ManyTables(QueryCommits):
 
         Raises:
             DataLossError: records that a parked table lacks are gone.
-            TableError: a parked table still cannot be written, and `park` is false.
+            TableError: a parked table still cannot be written, and tables are not parked.
         """
         last = self.tables_log.last_done()
         tables = self._caught_up(query_id, self.tables_log.before(last + 1))
         if last >= 0:
             self.tables_log.after(last, tables)
-        if tables.parked and not self.park:
+        if tables.parked and not self.routing.spec.parks:
             first = next(iter(tables.parked.values()))
             raise TableError(f"the table {first.name}, which is parked, cannot be caught up: {first.reason}")
         self.rows_reader.report_parked(list(tables.parked))
@@ -104,10 +102,10 @@ class ManyTables(QueryCommits):
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         """Commit a batch's files to their tables, except tables that already have the batch or are parked.
 
-        A parked table is one that could not be written; the query's state has the offset ranges that it lacks. If
-        `park` is true, tables that cannot be written now are parked, and their errors are not raised. If a table raises
-        DataLossError, the errors are raised even then. `held` describes records that tasks wrote to no file. The tables
-        of these records are parked, too.
+        A parked table is one that could not be written; the query's state has the offset ranges that it lacks. With
+        `ingest.onTableError=park`, tables that cannot be written now are parked, and their errors are not raised. If a
+        table raises DataLossError, the errors are raised even then. `held` describes records that tasks wrote to no
+        file. The tables of these records are parked, too.
 
         Raises:
             TableError: some tables, which the error names, could not be written; the other tables have the batch.
@@ -120,7 +118,8 @@ class ManyTables(QueryCommits):
         ranges, reasons = _held_ranges(files, held, tables.parked)
         shares = self._shares([file for file in files if file.share not in ranges], tables.landed)
         landed, failed = self.commit_all(shares, query_id, batch_id)
-        if failed and (not self.park or any(isinstance(error, DataLossError) for error in failed.values())):
+        parks = self.routing.spec.parks and not any(isinstance(error, DataLossError) for error in failed.values())
+        if failed and not parks:
             raise _failure({shares[key].spec.name: error for key, error in failed.items()}, batch_id)
         for key, error in failed.items():
             ranges[key], reasons[key] = offset_ranges(shares[key].files), str(error)

@@ -221,10 +221,8 @@ class TopicTables:
             return settings.added_to(options), one
         folder = CheckpointFolder(self.spark, self.checkpoint)
         parked = ParkedRows(self.spark, options, settings)
-        tables = ManyTables(
-            routing, self.open, self.open_dead_letters, QueryTablesLog(folder), parked,
-            park=routing.spec.parks, in_thread=_in_thread_of(self.spark),
-        )  # fmt: skip
+        log, in_thread = QueryTablesLog(folder), _in_thread_of(self.spark)
+        tables = ManyTables(routing, self.open, self.open_dead_letters, log, parked, in_thread)
         query_id = SparkCheckpoint(folder).query_id()
         if query_id:
             tables.begin(query_id)
