@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 COMMITS_AT_ONCE = 8
 BATCHES_BETWEEN_TRIES = 10
 """Number of batches between two attempts of the driver to catch up parked tables, which could not be written."""
+Work = Callable[[Share], Any]
+"""Work of a thread for one share of a batch."""
 _MAX_NAMED = 5
 
 
@@ -65,7 +67,7 @@ class ManyTables(QueryCommits):
 
     tables_log: QueryTablesLog
     rows_reader: ParkedRowsReader
-    in_thread: Callable[[Callable[[str], Any]], Callable[[str], Any]] = lambda do: do
+    in_thread: Callable[[Work], Work] = lambda do: do
     """Function that wraps a function for another thread, such as pyspark's `inheritable_thread_target`.
 
     Spark's jobs of the wrapped function then belong to the query, and end when the query is stopped.
@@ -77,8 +79,8 @@ class ManyTables(QueryCommits):
         self._first_topics: dict[str, str] = {}
         """The first topic that had rows for a table in this run, by table key; the table is opened by its settings."""
 
-    def _begin(self, do: Callable[[str], Result], keys: Iterable[str]) -> dict[str, Callable[[], Result]]:
-        return {key: self._threads.submit(self.in_thread(do), key).result for key in keys}
+    def _begin(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> dict[str, Callable[[], Result]]:
+        return {key: self._threads.submit(self.in_thread(do), share).result for key, share in shares.items()}
 
     def begin(self, query_id: str) -> None:
         """Catch up the tables that an earlier run has parked, and report to the planner the tables that stay parked.

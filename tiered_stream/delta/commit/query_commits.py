@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -128,9 +128,7 @@ class QueryCommits(ABC):
         dead_letters, failed = self._dead_letter_tables(shares, query_id, batch_id)
         opening = {key: share for key, share in shares.items() if key not in failed}
         checked = {key for keys_of_table in dead_letters.values() for key in keys_of_table}
-        opened, refused = self._run_for_tables(
-            lambda key: self._open_share(shares[key], query_id, batch_id, checked=key in checked), opening
-        )
+        opened, refused = self._run_all(lambda each: self._open_share(each, query_id, batch_id, checked), opening)
         failed |= refused
         self.open_commits.update({key: share.commits for key, share in opened.items() if share.commits})
         self._check_names(opened)
@@ -140,47 +138,46 @@ class QueryCommits(ABC):
             going_on = [key for key in keys if key in ready and key not in failed]
             failed |= self._commit_dead_letters(table, going_on, ready, query_id, batch_id)
         committing = {key: share for key, share in ready.items() if key not in failed}
-        committed, refused = self._run_for_tables(
-            lambda key: self.commit_share(ready[key], query_id, batch_id), committing
-        )
+        committed, refused = self._run_all(lambda each: self.commit_share(each, query_id, batch_id), committing)
         failed |= refused
         for key in failed:
             self.open_commits.pop(key, None)
         self._first_batch = False
         return {**landed, **committed}, failed
 
-    def _run_for_tables(self, do: Callable[[str], Result], keys: Iterable[str]) -> tuple[dict[str, Result], Failed]:
-        """Call `do` with each table key.
+    def _run_all(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> tuple[dict[str, Result], Failed]:
+        """Call `do` with each share.
 
         Returns:
             Two mappings by table key: the results, and the errors of calls that raised TieredStreamError.
         """
         done: dict[str, Result] = {}
         failed: Failed = {}
-        for key, result in self._begin(do, keys).items():
+        for key, result in self._begin(do, shares).items():
             try:
                 done[key] = result()
             except TieredStreamError as error:
                 failed[key] = error
         return done, failed
 
-    def _begin(self, do: Callable[[str], Result], keys: Iterable[str]) -> dict[str, Callable[[], Result]]:
-        """Return, by table key, a function that returns the result of `do` for the key, or raises its error.
+    def _begin(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> dict[str, Callable[[], Result]]:
+        """Return, by table key, a function that returns the result of `do` for the share, or raises its error.
 
         A subclass may begin the calls of `do` in threads.
         """
-        return {key: partial(do, key) for key in keys}
+        return {key: partial(do, share) for key, share in shares.items()}
 
-    def _open_share(self, share: Share, query_id: str, batch_id: int, *, checked: bool) -> Share:
+    def _open_share(self, share: Share, query_id: str, batch_id: int, checked: Collection[str]) -> Share:
         """Open the table of `share` if it is not open yet; return `share` with `commits` and `has_batch` set.
 
-        If `checked` is true and the table does not have the batch, also check that the table would accept the files.
+        If the table's key is in `checked` and the table does not have the batch, also check that the table would accept
+        the files.
         """
         commits = share.commits or self.open_table(share.spec, share.landed)
         has_batch = commits.is_committed(query_id, batch_id)
         if has_batch:
             log.info("%s: batch %d is in the table already", share.spec.name, batch_id)
-        elif checked:
+        elif share.spec.key in checked:
             commits.check(query_id, batch_id, share.files)
         return replace(share, commits=commits, has_batch=has_batch)
 

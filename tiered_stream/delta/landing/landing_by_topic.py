@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -30,7 +29,7 @@ from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.commit.commit_attempts import TableCommits, on_gap
 from tiered_stream.delta.commit.commit_library import lock_for_creation, with_access
 from tiered_stream.delta.commit.dead_letters import DeadLetterTable, remove_unfinished
-from tiered_stream.delta.commit.many_tables import ManyTables
+from tiered_stream.delta.commit.many_tables import ManyTables, Work
 from tiered_stream.delta.commit.open_table import OpenTable, open_or_create
 from tiered_stream.delta.commit.query_commits import OneTable, QueryCommits
 from tiered_stream.delta.landing.data_files_source import SOURCE
@@ -48,9 +47,6 @@ from tiered_stream.model import PartitionRanges
 from tiered_stream.options.offset_ranges import batch_options
 
 log = logging.getLogger(__name__)
-
-Work = Callable[[str], Any]
-"""Work of a thread for one table, whose key is the argument."""
 
 _ONE_QUERY_PER_TOPIC = (
     f"to land each topic by a query of its own, in whichever lane, put {TOPIC} into ingest.checkpointLocation too, and "
