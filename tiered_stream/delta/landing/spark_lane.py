@@ -174,6 +174,7 @@ class SparkLane:
         replaced_records = self.run.replaced_records
         dead_letter_table = self._dead_letter_table(name)
         limit = self.spec.rows.max_dead_letters
+        filters = self._query is not None and self._query.where is not None
         offsets = self._offsets()
 
         def write(batch: DataFrame, batch_id: int) -> None:
@@ -191,11 +192,7 @@ class SparkLane:
                         dead_letter_table.claim_replaced(transaction, replaced_records)
                     rows = self._good_rows(classified)
                     _append(rows, self.address, transaction, batch_id, options)
-                    count = (
-                        rows.count()
-                        if self._query is not None and self._query.where is not None
-                        else count - dead_count
-                    )
+                    count = rows.count() if filters else count - dead_count
                     landed = LandedRows(str(self.address), count, dead_count, name if dead_count else "")
                 finally:
                     classified.unpersist()
@@ -206,8 +203,7 @@ class SparkLane:
         return self.run.start(self.spark, by_micro_batch(records, write))
 
     def _dead_letter_table(self, name: str) -> _DeadLetters:
-        address = find_address(self.spark, name)
-        create_by_spark(self.spark, address, dead_letters_of(self.spec, ""))
+        create_by_spark(self.spark, find_address(self.spark, name), dead_letters_of(self.spec, ""))
         address = find_address(self.spark, name)
         return _DeadLetters(self.spark, address, dead_letters_of(self.spec, address.uri or ""), self.spec.key)
 
