@@ -34,15 +34,15 @@ from tiered_stream.delta.catalog.java_errors import (
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, FINAL, DeltaSparkTable, DeltaSparkTransaction
 from tiered_stream.delta.commit.key_order import UNORDERED_KEY, last_rows
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, TableState, UncertainCommitError
-from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, case_mismatch, table_rules
+from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, table_rules
 from tiered_stream.delta.requirements.merge_requirements import merged_columns
 from tiered_stream.delta.requirements.session_requirements import CODEC
 from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
-from tiered_stream.delta.schema.sql_types import sql_name, sql_text, struct_of
+from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.settings.row_settings import MERGE_ON, ORDER_BY, OWN_COLUMNS
-from tiered_stream.delta.write.data_files import DataFile, grown_schemas, offset_ranges
+from tiered_stream.delta.write.data_files import DataFile, offset_ranges
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED, known_at
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.spark.session import copied_session
@@ -53,6 +53,8 @@ MERGE_SETTINGS = {
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
     # Delta's MERGE does not find a CHAR column that Spark pads as it reads the table. The texts in files are padded.
     "spark.sql.readSideCharPadding": "false",
+    # Columns of staged files may have names in another case than in the table; Spark would read nulls.
+    "spark.sql.caseSensitive": "false",
     # Errors of `raise_error` have an error class, by which they are recognized.
     "spark.sql.legacy.raiseErrorWithoutErrorClass": "false",
     **ALL_ROWS,
@@ -63,7 +65,6 @@ _SETTINGS = {
     # Delta would copy the source before it reads the source twice; staged files never change.
     "spark.databricks.delta.merge.materializeSource": "none",
 }
-_CASE_SENSITIVE = "spark.sql.caseSensitive"
 _NO_GLOBS = {"__globPaths__": "false"}
 """Option by which Spark's readers take `[`, `{` and `*` in a path literally."""
 _SOURCE = "tiered_stream_upserts"
@@ -182,7 +183,6 @@ class MergeTransaction:
     def commit(self, batch: BatchCommit) -> int:
         if not batch.files:
             return self._transaction.commit(batch)
-        self._check_case(batch.files)
         table, session = self._table, self._table.session
         settings = {
             **_SETTINGS, CODEC: table.spec.codec, _APPLICATION: batch.query_id, _VERSION: str(batch.batch_id),
@@ -210,18 +210,6 @@ class MergeTransaction:
             raise _table_error(table, error) from error
         table.remove(batch.files)
         return self.state.version + 1
-
-    def _check_case(self, files: Sequence[DataFile]) -> None:
-        """Raise TableError if Spark would read columns of staged files as null, because its session heeds case."""
-        if (self._table.spark.conf.get(_CASE_SENSITIVE, None) or "").lower() != "true":
-            return
-        fields = struct_of(self.state.description.fields)
-        for schema in (self._table.spec.schema, *grown_schemas(files)):
-            if reason := case_mismatch(fields, schema.jsonValue()):
-                raise TableError(
-                    f"rows cannot be merged into the table {self._table.address} by Spark's Delta: {reason}, and "
-                    f"{_CASE_SENSITIVE} is true, by which Spark would read nulls. Set it to false"
-                )
 
 
 @dataclass(frozen=True, slots=True)
