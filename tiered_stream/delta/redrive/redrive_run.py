@@ -99,20 +99,16 @@ def redrive(
     """
     check_installed("pandas", "a redrive")  # Spark needs it to plan a query with mapInArrow
     _check_session(spark)
-    run = _begin(reading_all_rows(spark), settings, table, dry_run=dry_run)
-    report = run.run(chosen)
-    run.raise_first()
-    return report
-
-
-def _begin(spark: SparkSession, settings: Mapping[str, str], table: str, *, dry_run: bool) -> _Redrive:
-    name = dead_letter_table(settings)
+    spark, name = reading_all_rows(spark), dead_letter_table(settings)
     transaction = find_by_spark(spark, name)
     if transaction is None:
         raise TableError(f"the table {name} for dead letters is not there")
     marks = dead_letter_marks.DeadLetterMarks(spark, find_address(spark, name))
-    table_id = transaction.state.description.table_id
-    return _Redrive(spark, marks, table_id, _routing(spark, settings, table), parse_subscription(settings), dry_run)
+    table_id, routing = transaction.state.description.table_id, _routing(spark, settings, table)
+    run = _Redrive(spark, marks, table_id, routing, parse_subscription(settings), dry_run)
+    report = run.run(chosen)
+    run.raise_first()
+    return report
 
 
 def dead_letter_table(settings: Mapping[str, str]) -> str:
