@@ -65,22 +65,24 @@ class PartSettings:
         return self.subject or by_strategy.get(self.strategy or SubjectNames.TOPIC, f"{{topic}}-{self.name}")
 
 
-def _check_schema(part: PartSettings) -> None:
-    """Raise ConfigurationError if the schema in `part` is missing, or contradicts the format."""
-    prefix, kind, schema = f"ingest.{part.name}.", part.format, part.schema
+def _check_schema(settings: PartSettings) -> None:
+    """Raise ConfigurationError if the schema in `settings` is missing, or contradicts the format."""
+    part, kind, schema = settings.name, settings.format, settings.schema
     needs_schema = kind in (Format.JSON, Format.AVRO, Format.PROTOBUF)
     if needs_schema and schema is None:
-        raise ConfigurationError(f"{prefix}format is {kind}: set {prefix}schema, too")
+        raise ConfigurationError(f"ingest.{part}.format is {kind}: set ingest.{part}.schema, too")
     if schema == REGISTRY and not needs_schema:
-        raise ConfigurationError(f"{prefix}schema is registry, which is for json, avro and protobuf, not for {kind}")
-    if schema == INFER and kind is not Format.JSON:
-        raise ConfigurationError(f"{prefix}schema is infer, which is for json alone, not for {kind}")
-    if schema is not None and not needs_schema:
-        raise ConfigurationError(f"{prefix}schema is set, but {prefix}format is {kind}, which has none")
-    if part.id_place and (not needs_schema or schema == INFER):
         raise ConfigurationError(
-            f"{prefix}schema.id.deserializer is for json, avro and protobuf with a schema that is given or registered: "
-            f"remove it, or set {prefix}format and {prefix}schema"
+            f"ingest.{part}.schema is registry, which is for json, avro and protobuf, not for {kind}"
+        )
+    if schema == INFER and kind is not Format.JSON:
+        raise ConfigurationError(f"ingest.{part}.schema is infer, which is for json alone, not for {kind}")
+    if schema is not None and not needs_schema:
+        raise ConfigurationError(f"ingest.{part}.schema is set, but ingest.{part}.format is {kind}, which has none")
+    if settings.id_place and (not needs_schema or schema == INFER):
+        raise ConfigurationError(
+            f"ingest.{part}.schema.id.deserializer is for json, avro and protobuf with a schema that is given or "
+            f"registered: remove it, or set ingest.{part}.format and ingest.{part}.schema"
         )
 
 
