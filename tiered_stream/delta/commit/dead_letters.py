@@ -43,7 +43,8 @@ id is higher than the id of the newest batch in the table.
 def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: str) -> None:
     """Raise DeadLetterLimitError if `dead` dead letters among a micro-batch's `records` records exceed the limit.
 
-    A limit of None is never exceeded. `table` names the table for dead letters in the error.
+    A limit of None is never exceeded. `table` names the table for dead letters in the error. The caller checks all dead
+    letters of the micro-batch before its first commit.
     """
     if limit is not None and limit.is_exceeded(dead, records):
         raise DeadLetterLimitError(
@@ -51,16 +52,6 @@ def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: s
             f"{MAX_DEAD_LETTERS.name}={limit}: nothing of it is in any table, nor in {table}. Look at what the "
             "topics hold, correct the schema or raise the limit, and start the query again"
         )
-
-
-def check_files(limit: DeadLetterLimit | None, files: Sequence[DataFile], tables: Sequence[str], records: int) -> None:
-    """Raise DeadLetterLimitError if the dead letters among the `records` records of a micro-batch exceed the limit.
-
-    The caller checks all files of the micro-batch before the first commit. `tables` names the tables for dead letters
-    in the error.
-    """
-    dead = sum(file.records for file in files if file.dead_letters_for is not None)
-    check_limit(limit, dead, records, ", ".join(sorted(tables)))
 
 
 @dataclass(frozen=True)

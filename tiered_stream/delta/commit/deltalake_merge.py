@@ -119,11 +119,10 @@ class DeltalakeMerge:
         # deltalake distinguishes upper and lower case in names.
         keys = [named_column(staged.schema, name) or name for name in spec.keys]
         order_by = spec.order_by and named_column(staged.schema, spec.order_by)
-        known = merged.known(self.state.description, batch.files)
-        clauses = merged.clauses(self.state.description, keys, order_by, known)
+        clauses = merged.clauses(self.state.description, batch.files, keys, order_by)
         try:
-            source = last_rows(staged, keys, order_by, known, table_rules(self.state.description).not_null)
-            source = source.select([*columns.names, DELETES, DELETED_AT, *known.values()])
+            source = last_rows(staged, keys, order_by, clauses.known, table_rules(self.state.description).not_null)
+            source = source.select([*columns.names, DELETES, DELETED_AT, *clauses.known.values()])
             write = partial(self._write, batch, source, clauses, with_times)
             return self._transaction.write(batch, write, {"userMetadata": batch.metadata()})
         except UnorderedKeyError as error:

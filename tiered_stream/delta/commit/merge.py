@@ -111,28 +111,19 @@ class MergedTable:
         return merged_columns(description, self.spec.own_columns)
 
     def clauses(
-        self, description: TableDescription, keys: Sequence[str], order_by: str | None, known: Mapping[str, str]
+        self, description: TableDescription, files: Sequence[DataFile], keys: Sequence[str], order_by: str | None
     ) -> MergeClauses:
-        """Return the parts of a MERGE of rows that have the columns `columns(description)`.
+        """Return the parts of a MERGE of the rows in the staged `files`, which have the columns `columns(description)`.
 
-        `keys` and `order_by` are names of columns; for deltalake, in the same case as in the table. `known` is the
-        result of the method `known`.
+        `keys` and `order_by` are names of columns; for deltalake, in the same case as in the table.
         """
         columns, kafka = self.columns(description).names, record_columns(self.spec)
         written = {name.lower(): name for name in columns}
         names = (written.get(kafka.get(each, "").lower()) for each in PLACE) if order_by is None else ()
         places = [name for name in names if name is not None]
         own = own_columns(description, columns)
+        known = known_at(columns, {name for file in files for name in file.placeholders})
         return merge_clauses(columns, keys, order_by, self.spec.merge_on, places, own, known)
-
-    def known(self, description: TableDescription, files: Sequence[DataFile]) -> dict[str, str]:
-        """Return the names of helper columns, by the table's column that has placeholders in the staged files `files`.
-
-        A helper column says whether a row of the key knows the value of the column, and how new this row is
-        (`latest_rows.known_at`).
-        """
-        names = {name for file in files for name in file.placeholders}
-        return known_at(self.columns(description).names, names)
 
     def check(self, description: TableDescription) -> None:
         """Check that `ingest.ownColumns` and `ingest.mergeOn` suit the table's columns.
@@ -191,15 +182,14 @@ class MergeTransaction:
         for name, value in settings.items():
             session.conf.set(name, value)
         columns = table.columns(self.state.description)
-        known = table.known(self.state.description, batch.files)
-        clauses = table.clauses(self.state.description, table.spec.keys, table.spec.order_by, known)
+        clauses = table.clauses(self.state.description, batch.files, table.spec.keys, table.spec.order_by)
         only_insert = not self._transaction.has_rows()
         schema = StructType([*columns, *spark_columns(STAGED, None)])
         paths = [f"{table.folder}/{file.path}" for file in batch.files]
         try:
             staged = session.read.schema(schema).options(**_NO_GLOBS).parquet(*paths)
             last_rows(
-                staged, columns, table.spec.keys, table.spec.order_by, known,
+                staged, columns, table.spec.keys, table.spec.order_by, clauses.known,
                 table_rules(self.state.description).not_null,
                 one=len(offset_ranges(batch.files)) == 1, resets=bool(clauses.own),
             ).createOrReplaceTempView(_SOURCE)  # fmt: skip
@@ -226,6 +216,8 @@ class MergeClauses:
     - `values` has the values of an inserted row, by column.
     - `updates` has the new values of the table's row in a pair, by column.
     - `own` has the columns that records never set, with their values in a new row.
+    - `known` has the names of helper columns of the new rows, by the column that has placeholders in some of them
+      (`latest_rows.known_at`).
     - `unordered` is a condition on a pair: its records are in two partitions, so that Kafka gives them no order.
       `partitions` is a text with the two partitions. Both are empty if a column orders records.
     """
@@ -239,6 +231,7 @@ class MergeClauses:
     unordered: str
     partitions: str
     own: Mapping[str, str]
+    known: Mapping[str, str]
     replace: str
     updates: Mapping[str, str]
 
@@ -287,6 +280,7 @@ def merge_clauses(
         " OR ".join(f"target.{name} <> source.{name}" for name in names),
         " || ' and ' || ".join(texts) if names else "",
         own,
+        known,
         f"{_is_newer_sql(f'source.{DELETED_AT}', order_by)} AND NOT source.{DELETES}{only}",
         {**values, **updates},
     )

@@ -15,7 +15,7 @@ from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, f
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table, log_platform
 from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun, by_micro_batch, query_id_of
 from tiered_stream.delta.commit.commit_library import find_table, with_access
-from tiered_stream.delta.commit.dead_letters import check_files
+from tiered_stream.delta.commit.dead_letters import check_limit
 from tiered_stream.delta.commit.open_table import OpenTable, open_or_create, replace_unused
 from tiered_stream.delta.landing import landing_by_topic as by_topic
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
@@ -146,7 +146,7 @@ class Landing:
         fail_on_data_loss = parse_options(options, streaming=True).fail_on_data_loss
         opener = by_topic.TopicTables(self.spark, run.checkpoint, fail_on_data_loss)
         options, tables = opener.commits_of(options, settings, self.opened)
-        most_dead = routing.spec.rows.max_dead_letters
+        dead_letter_tables = ", ".join(sorted(routing.dead_letter_folders))
 
         def commit(batch: DataFrame, batch_id: int) -> None:
             micro_batch, query_id = (query_id_of(batch), batch_id), run.transaction(batch)
@@ -156,7 +156,8 @@ class Landing:
             tables.prepare()
             rows = batch.collect()
             files = data_files(rows)
-            check_files(most_dead, files, list(routing.dead_letter_folders), record_count(rows))
+            dead = sum(file.records for file in files if file.dead_letters_for is not None)
+            check_limit(routing.spec.rows.max_dead_letters, dead, record_count(rows), dead_letter_tables)
             try:
                 tables.commit(query_id, batch_id, files, held_rows(rows))
             finally:
