@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.commit.deltalake_commit import NO_CHECKPOINT, DeltalakeTable, DeltalakeTransaction, append
 from tiered_stream.delta.commit.deltalake_statistics import UnsafeTimes, find_unsafe_times, writer_properties
 from tiered_stream.delta.commit.key_order import UNORDERED_KEY
-from tiered_stream.delta.commit.merge import MergeClauses, MergedTable, unordered_error
+from tiered_stream.delta.commit.merge import INSERTS, MergeClauses, MergedTable, unordered_error
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
 from tiered_stream.delta.requirements.lane import case_mismatch, table_rules
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
@@ -164,7 +164,7 @@ class DeltalakeMerge:
             merger = merger.when_matched_update({**clauses.updates, **clauses.own}, clauses.replace)
         merger = merger.when_matched_update(dict(clauses.updates), clauses.update)
         try:
-            merger.when_not_matched_insert(dict(clauses.values), clauses.insert).execute()
+            merger.when_not_matched_insert(dict(clauses.values), INSERTS).execute()
         except DeltaError as error:
             if _EXHAUSTED in str(error):
                 raise _SparkNeededError("rows and table need more memory than one process may take") from None

@@ -74,6 +74,8 @@ _FAILED = {
     "org.apache.spark.sql.delta.schema.DeltaInvariantViolationException",
 }
 """Java classes of errors in Spark's work on the rows, which another attempt would raise again."""
+INSERTS = f"NOT source.{DELETES}"
+"""SQL condition of a MERGE for a new row without a row of the table with the same key to be inserted."""
 PLACE = ("topic", "partition")
 """Kafka's columns that say in which partition a record is."""
 _NOT_EMPTY = "tiered_stream: the table has rows"
@@ -212,7 +214,6 @@ class MergeClauses:
     - `matched` is the condition by which a row of the table and a new row are a pair.
     - `delete`, `update` and `replace` are conditions on a pair: the table's row is deleted, is updated, or becomes a
       new row, because its key was deleted meanwhile.
-    - `insert` is the condition for a new row without a pair to be inserted.
     - `values` has the values of an inserted row, by column.
     - `updates` has the new values of the table's row in a pair, by column.
     - `own` has the columns that records never set, with their values in a new row.
@@ -226,7 +227,6 @@ class MergeClauses:
     matched: str
     delete: str
     update: str
-    insert: str
     values: Mapping[str, str]
     unordered: str
     partitions: str
@@ -275,7 +275,6 @@ def merge_clauses(
         " AND ".join([*same, *([f"({merge_on})"] if merge_on else [])]),
         f"source.{DELETES}{only}",
         f"NOT source.{DELETES}{only}",
-        f"NOT source.{DELETES}",
         values,
         " OR ".join(f"target.{name} <> source.{name}" for name in names),
         " || ' and ' || ".join(texts) if names else "",
@@ -330,7 +329,7 @@ def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: boo
     clauses = [
         f"MERGE INTO {table} AS target USING {source} AS source ON {merged.matched}",
         *([f"AND {is_empty}"] if only_insert else changes),
-        f"WHEN NOT MATCHED AND {merged.insert} THEN INSERT ({', '.join(merged.values)})",
+        f"WHEN NOT MATCHED AND {INSERTS} THEN INSERT ({', '.join(merged.values)})",
         f"VALUES ({', '.join(merged.values.values())})",
     ]
     return " ".join(clauses)
