@@ -58,10 +58,6 @@ class Share:
     has_batch: bool = False
     """True if the table already has the batch."""
 
-    @property
-    def rows(self) -> list[DataFile]:
-        return [file for file in self.files if file.dead_letters_for is None]
-
 
 Failed = dict[str, TieredStreamError]
 """Errors of the tables that could not be written, by table key."""
@@ -184,7 +180,8 @@ class QueryCommits(ABC):
     def commit_share(self, share: Share, query_id: str, batch_id: int) -> Landed:
         """Commit the rows of a batch to the table of `share`, which is open; return the batch as the table's newest."""
         assert share.commits
-        version = share.commits.commit(query_id, batch_id, share.rows)
+        rows = [file for file in share.files if file.dead_letters_for is None]
+        version = share.commits.commit(query_id, batch_id, rows)
         landed = landed_rows(share.spec.name, share.spec.rows.dead_letter_table or "", share.files)
         self._landed.append(share.commits.with_keys(landed, query_id, batch_id, version))
         return Landed(batch_id, share.landed.version if version is None else version)
