@@ -63,7 +63,8 @@ def with_inferred(
             kind = kind or infer_json(_sample(options, part.name))
             schema = spark_columns(pa.schema(list(kind)), None)
             log.info("%s: %s", name, schema.simpleString())
-            spec = replace(spec, rows=replace(spec.rows, **{part.name: replace(part, schema=schema.json())}))
+            given, found = replace(part, schema=schema.json()), spec.rows
+            spec = replace(spec, rows=replace(found, key=given) if part is rows.key else replace(found, value=given))
     return spec
 
 
