@@ -102,7 +102,11 @@ ON_LANDED_OFFSETS = option(
     "If a new query begins with records that another query has landed in the table, as after the loss of a checkpoint: "
     "`fail`, or `land` them again. Tables of the latest state are not checked.",
 )  # fmt: skip
-INGEST_OPTIONS = (*types.declared_in(globals()), *row.UPSERT_OPTIONS)
+INGEST_OPTIONS: tuple[Option[Any], ...] = (
+    TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, COMMIT, ROUTE, ON_TABLE_ERROR,
+    ON_LANDED_OFFSETS,
+    *row.UPSERT_OPTIONS,
+)  # fmt: skip
 _OF_QUERY = (COMMIT, ROUTE, ON_TABLE_ERROR, ON_LANDED_OFFSETS, row.MAX_DEAD_LETTERS)
 TOPIC_OPTIONS = tuple(each for each in (*INGEST_OPTIONS, *row.ROW_OPTIONS) if each not in _OF_QUERY)
 """Options that may be set for a single topic, such as `ingest.topic.orders.dayColumn`."""
