@@ -37,6 +37,7 @@ from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.versitygw import VersityGateway
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.commit.commit_attempts import TableCommits, on_gap
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.model import TopicPartition
@@ -85,8 +86,7 @@ class Race:
             spark,
             options=options(LONG, {"includeHeaders": "false"}),
             table=self.table,
-            checkpoint=f"{self.checkpoints}/direct",
-            trigger="0 seconds",
+            run=QueryRun(f"{self.checkpoints}/direct", "0 seconds"),
             lane="direct",
         )
         console.print(landing.reason)

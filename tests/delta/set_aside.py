@@ -8,9 +8,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tiered_stream.delta.commit.dead_letters import dead_letter_columns
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter
 from tiered_stream.delta.redrive.redrive_run import RedriveReport, redrive
+from tiered_stream.delta.schema.row_schema import spark_columns
+from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA
 
 Places = list[tuple[str, int]]
 """Topics and offsets, sorted."""
@@ -22,7 +23,7 @@ class SetAside:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder = spark, folder
         self.dead = str(folder / "dead")
-        self.columns = dead_letter_columns()
+        self.columns = spark_columns(DEAD_LETTER_SCHEMA, None)
         spark.createDataFrame([], self.columns).write.format("delta").save(self.dead)
 
     def table(self, name: str = "table") -> str:
@@ -83,3 +84,6 @@ def damage(table: Path, ignored: str) -> None:
     for path in table.glob("*.parquet"):
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
         path.write_bytes(b"PAR1 garbage PAR1") if ignored == "ignoreCorruptFiles" else path.unlink()
+
+
+# X

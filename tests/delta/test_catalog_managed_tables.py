@@ -13,6 +13,7 @@ from tests.delta.archive import COLUMNS, ODD, everything, in_order, options
 from tests.delta.managed_tables import PRESENT, SPELLINGS, make_managed, take_over, versions
 from tiered_stream import land, verify
 from tiered_stream.delta.catalog.address import find_address
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable
 from tiered_stream.delta.commit.transaction import UncertainCommitError
 from tiered_stream.delta.landing.land import plan_query
@@ -69,7 +70,7 @@ def test_a_table_that_the_sessions_catalog_manages_is_landed_by_its_name(
     spark: SparkSession, tmp_path: Path, managed: tuple[str, Path]
 ) -> None:
     name, folder = managed
-    landing = plan_query(spark, options=options(), table=name, checkpoint=str(tmp_path / "checkpoint"))
+    landing = plan_query(spark, options=options(), table=name, run=QueryRun(str(tmp_path / "checkpoint")))
     assert landing.lane is Lane.SPARK
     assert f"has the feature {PRESENT}" in landing.reason
     landing.start().awaitTermination()
@@ -77,7 +78,7 @@ def test_a_table_that_the_sessions_catalog_manages_is_landed_by_its_name(
     assert in_order(spark.table(name).toArrow()).equals(everything(ODD))
     assert verify(spark, options=VERIFIED, table=name).equal
     with pytest.raises(ConfigurationError, match=rf"the direct lane cannot write to {name}: .* {PRESENT}"):
-        plan_query(spark, options=options(), table=name, checkpoint="/not/yet", lane="direct")
+        plan_query(spark, options=options(), table=name, run=QueryRun("/not/yet"), lane="direct")
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from tests.delta.archive import FIRST_MS, LONG, ODD, everything, in_order, optio
 from tests.delta.clouds import Cloud, keys
 from tests.delta.committing import commit_by_two_writers, table
 from tiered_stream import land, replay, verify
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
@@ -32,7 +33,7 @@ def test_topics_are_landed_by_a_session_that_has_no_way_to_the_store(
     given = options(given={**cloud.settings(), "maxOffsetsPerTrigger": "1500", "ingest.dayColumn": "day"})
     for topics in (ODD.split(",")[0], ODD):  # the second query goes on where the first one stopped
         settings = {**given, "subscribe": topics}
-        landing = plan_query(spark, options=settings, table=files.uri, checkpoint=str(tmp_path / "checkpoint"))
+        landing = plan_query(spark, options=settings, table=files.uri, run=QueryRun(str(tmp_path / "checkpoint")))
         assert landing.lane is Lane.DIRECT
         query = landing.start()
         query.awaitTermination()

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import LONG, everything, in_order, land_in, landed, options
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError
@@ -17,7 +18,7 @@ BY_KEY = {"ingest.clusterBy": "topic, timestamp"}
 
 
 def plan(spark: SparkSession, table: Path, given: Mapping[str, str], lane: str = "auto") -> Landing:
-    return plan_query(spark, options=options(LONG, given), table=str(table), checkpoint="/not/yet", lane=lane)
+    return plan_query(spark, options=options(LONG, given), table=str(table), run=QueryRun("/not/yet"), lane=lane)
 
 
 def clustered_by(spark: SparkSession, table: Path) -> list[str]:

@@ -21,6 +21,7 @@ from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.errors import ConfigurationError
 
@@ -82,5 +83,5 @@ def test_a_path_above_its_root_is_refused_at_planning(spark: SparkSession, tmp_p
         (str(tmp_path / "t"), {"ingest.route": f"{LONG}=s3a://lake/x/../../t"}),
     ):
         with pytest.raises(ConfigurationError, match=r"s3a://lake/.*: .*root"):
-            plan_query(spark, options=options(ODD, given), table=table, checkpoint=f"{tmp_path}/c")
+            plan_query(spark, options=options(ODD, given), table=table, run=QueryRun(f"{tmp_path}/c"))
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ from tests.delta.clouds import keys
 from tests.delta.committing import commit_by_two_writers, table
 from tests.rigs.stack.hdfs import Hdfs
 from tiered_stream import land, verify
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.commit.commit_library import choose_committer
 from tiered_stream.delta.commit.deltalake_commit import describe
 from tiered_stream.delta.landing.land import plan_query
@@ -31,7 +32,7 @@ def root(hdfs: Hdfs, tmp_path: Path) -> str:
 def test_topics_are_landed_with_table_and_checkpoint_in_hdfs(spark: SparkSession, root: str, lane: str) -> None:
     files = TableSpec(f"{root}/bronze/orders")
     given = options(given={"maxOffsetsPerTrigger": "1500", "ingest.dayColumn": "day"})
-    landing = plan_query(spark, options=given, table=files.uri, checkpoint=f"{root}/checkpoint", lane=lane)
+    landing = plan_query(spark, options=given, table=files.uri, run=QueryRun(f"{root}/checkpoint"), lane=lane)
     assert landing.lane is Lane(lane)
     query = landing.start()
     query.awaitTermination()

@@ -20,6 +20,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from tests.delta.table_readers import Rows, by_deltalake, by_duckdb, by_spark
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.errors import TieredStreamError
 
@@ -246,7 +247,7 @@ class Lane:
         try:
             landing = plan_query(
                 self.spark, options=topic_options(bucket, "orders", options), table=str(self.table),
-                checkpoint=str(self.folder / "checkpoint"), lane=lane,
+                run=QueryRun(str(self.folder / "checkpoint")), lane=lane,
             )  # fmt: skip
             self.chosen = landing.lane.value
             landing.start().awaitTermination()

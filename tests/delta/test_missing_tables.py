@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import ODD, everything, landed, options
 from tests.rigs.stack.spark import configured
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError, TableError
@@ -21,7 +22,7 @@ def planned(spark: SparkSession, folder: Path, lane: str = "auto", **given: str)
     """Of a query that Spark commits for."""
     settings = options(ODD, {"ingest.commit": "spark", **given})
     table, checkpoint = str(folder / "table"), str(folder / "checkpoint")
-    return plan_query(spark, options=settings, table=table, checkpoint=checkpoint, lane=lane)
+    return plan_query(spark, options=settings, table=table, run=QueryRun(checkpoint), lane=lane)
 
 
 @pytest.mark.parametrize("given", [{}, {"ingest.dayColumn": "day"}, {"ingest.clusterBy": "offset"}])

@@ -21,6 +21,7 @@ from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream import land, verify
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
@@ -93,7 +94,7 @@ def test_a_table_whose_objects_have_a_key_of_ones_own_is_landed_and_read(
     encryption = {"encryption_algorithm": "SSE-C", "encryption_key": KEY, "endpoint": f"http://127.0.0.1:{port}"}
     table, given = f"s3a://{bucket}/orders", options(given={"ingest.commit": commit})
     with configured(spark, s3a(lake, bucket, **encryption)):
-        landing = plan_query(spark, options=given, table=table, checkpoint=str(tmp_path / "checkpoint"))
+        landing = plan_query(spark, options=given, table=table, run=QueryRun(str(tmp_path / "checkpoint")))
         query = landing.start()
         query.awaitTermination()
         assert spark.read.format("delta").load(table).count() == everything(ODD).num_rows
@@ -156,7 +157,7 @@ def test_a_lane_that_the_store_refuses_is_not_left_for_the_other(
     (port,) = free_ports(1)
     for bucket, changed in (("no-such-bucket", {}), ("no-endpoint", {"endpoint": f"http://127.0.0.1:{port}"})):
         with configured(spark, s3a(lake, bucket, **changed)), pytest.raises(TableAccessError) as e:
-            plan_query(spark, options=options(), table=f"s3a://{bucket}/t", checkpoint=str(tmp_path))
+            plan_query(spark, options=options(), table=f"s3a://{bucket}/t", run=QueryRun(str(tmp_path)))
         assert ("NoSuchBucket" if not changed else "Connection refused") in str(e.value)
 
 
@@ -165,7 +166,7 @@ def planned(
 ) -> Landing:
     lake.client().create_bucket(Bucket=bucket)
     with configured(spark, s3a(lake, bucket, **changed)):
-        return plan_query(spark, options=options(given=given), table=f"s3a://{bucket}/t", checkpoint="/not/yet")
+        return plan_query(spark, options=options(given=given), table=f"s3a://{bucket}/t", run=QueryRun("/not/yet"))
 
 
 def test_what_tasks_cannot_do_is_left_to_spark_and_said(spark: SparkSession, lake: VersityGateway) -> None:
@@ -213,7 +214,11 @@ def test_a_store_that_goes_away_is_said_by_the_query(spark: SparkSession, tmp_pa
     # As it comes, Hadoop tries again for minutes.
     with configured(spark, s3a(lake, "goes-away", retry_limit="1", attempts_maximum="1")):
         landing = plan_query(
-            spark, options=options(), table="s3a://goes-away/t", checkpoint=str(tmp_path / "checkpoint"), lane="direct"
+            spark,
+            options=options(),
+            table="s3a://goes-away/t",
+            run=QueryRun(str(tmp_path / "checkpoint")),
+            lane="direct",
         )
         lake.stop()
         with pytest.raises(StreamingQueryException, match="s3a://goes-away/t cannot be opened by Spark"):

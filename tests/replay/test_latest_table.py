@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.delta.test_latest_state import PLAIN, Latest
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options
-from tiered_stream.delta.commit.landed_offsets import LandedOffsets
+from tiered_stream.delta.commit.table_log import LandedOffsets
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange

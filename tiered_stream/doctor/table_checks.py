@@ -16,8 +16,7 @@ from tiered_stream import errors
 from tiered_stream.delta.catalog.session_checks import GCS_CONNECTOR, GS_ADVICE, GS_SETTINGS
 from tiered_stream.delta.checkpoint.folder_without_spark import StoredFolder
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
-from tiered_stream.delta.commit.landed_offsets import landed_before
-from tiered_stream.delta.commit.table_log import TableLog
+from tiered_stream.delta.commit.table_log import TableLog, landed_before
 from tiered_stream.delta.requirements.lane import check_fit, columns_left_null, table_schema, why_not_direct
 from tiered_stream.delta.requirements.store_access import find_access
 from tiered_stream.delta.settings import ingest_settings as ingest

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tiered_stream.broker.broker_check import check_brokers
 from tiered_stream.delta.catalog.java_errors import own_error
 from tiered_stream.delta.catalog.session_checks import note_session
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.settings.ingest_settings import (
     METRICS_LINES,
@@ -113,10 +114,8 @@ class IngestQuery:
             spark,
             options={REPORT_ADDRESSES.name: addresses_option(self._receiver.report_to), **ingest.options},
             table=ingest.table,
-            checkpoint=ingest.checkpoint,
-            trigger=ingest.trigger,
+            run=QueryRun(ingest.checkpoint, ingest.trigger, self.name),
             lane=ingest.lane,
-            name=self.name,
         )
         console.print(f"{self.name}: {landing.lane.value} lane, {landing.reason}", markup=False)
         return landing.start()

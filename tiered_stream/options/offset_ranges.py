@@ -58,3 +58,10 @@ def ranges_between(starts: PartitionOffsets, ends: PartitionOffsets) -> dict[Top
 def ends_of(ranges: Ranges) -> dict[TopicPartition, int]:
     """Return the end offset (exclusive) of each range, by partition."""
     return {partition: offsets.end for partition, offsets in ranges.items()}
+
+
+def extend_ranges(ranges: dict[TopicPartition, OffsetRange], others: Ranges) -> None:
+    """Extend each range in `ranges` to cover the partition's range in `others`, too; add partitions that it lacks."""
+    for partition, offsets in others.items():
+        known = ranges.get(partition, offsets)
+        ranges[partition] = OffsetRange(min(known.start, offsets.start), max(known.end, offsets.end))

@@ -17,10 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tiered_stream.delta.catalog.address import TableAddress, find_address, table_location
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_delta
-from tiered_stream.delta.checkpoint.query_run import BoundedRun, limited
-from tiered_stream.delta.commit.commit_library import find_table
-from tiered_stream.delta.commit.landed_offsets import LandedOffsets, landed_offsets
-from tiered_stream.delta.commit.open_table import with_access
+from tiered_stream.delta.commit.commit_library import find_table, with_access
+from tiered_stream.delta.commit.table_log import LandedOffsets, landed_offsets
 from tiered_stream.delta.commit.transaction import DeltaTransaction
 from tiered_stream.delta.landing.land import Landing, plan_query
 from tiered_stream.delta.requirements.lane import check_fit
@@ -162,13 +160,11 @@ class DeltaTarget(Target):
         return landing.start(), f"{landing.lane.value} lane, {landing.reason}"
 
     def _landing(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Landing:
-        name, replaces = plan.transaction_id, plan.arguments.replace
-        replaced = replace_where(plan, record_columns(self._spec)) if replaces else None
-        records = replace_where(plan) if replaces else None
-        return plan_query(
-            self.spark, options=settings, table=self.place, checkpoint=checkpoint, lane=self.lane, name=name,
-            bounded=BoundedRun(name, replaced, records, self.tasks),
-        )  # fmt: skip
+        run = replace(self.run(plan, checkpoint), transaction_id=plan.transaction_id)
+        if plan.arguments.replace:
+            replaced = replace_where(plan, record_columns(self._spec))
+            run = replace(run, replace_where=replaced, replaced_records=replace_where(plan))
+        return plan_query(self.spark, options=settings, table=self.place, run=run, lane=self.lane)
 
     def _check_replaced(self, plan: ReplayPlan, source: Options) -> None:
         """Check that the table gets columns for topic, partition and offset: `--replace` selects rows by these columns.
@@ -269,7 +265,7 @@ class ParquetTarget(Target):
         register(self.spark)
         run = self.run(plan, checkpoint)
         rows = run.read(self.spark, "tiered_stream", settings)
-        writer = limited(rows, self.tasks).writeStream.format("parquet").option("path", self.place)
+        writer = rows.writeStream.format("parquet").option("path", self.place)
         return run.start(self.spark, writer), "by Spark's file sink"
 
 

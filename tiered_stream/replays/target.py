@@ -10,7 +10,7 @@ from typing import ClassVar
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.settings_files import gives
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
@@ -99,8 +99,8 @@ class Target(ABC):
         return in_batches(settings, self.tasks or self.spark.sparkContext.defaultParallelism)
 
     def run(self, plan: ReplayPlan, checkpoint: str) -> QueryRun:
-        """Return checkpoint, trigger and name of the query that writes the plan's records."""
-        return QueryRun(checkpoint, AVAILABLE_NOW, plan.transaction_id)
+        """Return checkpoint, trigger, name and tasks of the query that writes the plan's records."""
+        return QueryRun(checkpoint, name=plan.transaction_id, tasks=self.tasks)
 
 
 def in_batches(settings: dict[str, str], tasks: int) -> dict[str, str]:

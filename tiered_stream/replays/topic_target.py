@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
-from tiered_stream.delta.checkpoint.query_run import limited, started_without_idle_limit
+from tiered_stream.delta.checkpoint.query_run import started_without_idle_limit
 from tiered_stream.delta.write.data_files import totals
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.extras import check_installed
@@ -83,7 +83,7 @@ class TopicTarget(Target):
         run = self.run(plan, checkpoint)
         rows = run.read(self.spark, SOURCE, options)
         # Spark reports the sums of the tasks' metrics in each `StreamingQueryProgress`.
-        writer = limited(rows, self.tasks).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
+        writer = rows.observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
         guarantee = "in transactions" if writes.transactional else "idempotent, at least once"
         with started_without_idle_limit(self.spark):
             query = run.start(self.spark, writer)

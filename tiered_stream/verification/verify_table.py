@@ -10,11 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from tiered_stream.delta.catalog.address import find_address
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_delta, check_table
-from tiered_stream.delta.commit.commit_library import find_table
-from tiered_stream.delta.commit.landed_offsets import LandedOffsets, landed_offsets
-from tiered_stream.delta.commit.open_table import fitted_rows, with_access
+from tiered_stream.delta.commit.commit_library import find_table, with_access
+from tiered_stream.delta.commit.table_log import LandedOffsets, landed_offsets
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit
-from tiered_stream.delta.requirements.merge_requirements import merged_columns
+from tiered_stream.delta.requirements.merge_requirements import fitted_rows, merged_columns
 from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.schema.row_plan import plan_topics, record_columns
 from tiered_stream.delta.schema.row_schema import shared_columns, time_zone

@@ -14,12 +14,11 @@ from tests.rigs.stack.spark import configured
 from tiered_stream import land
 from tiered_stream.delta.checkpoint.query_run import (
     IDLE_LIMIT,
-    KILL_IDLE,
     started_without_idle_limit,
     without_idle_limit,
 )
 
-LIMITED = {IDLE_LIMIT: str(IDLE_SECONDS), KILL_IDLE: "true"}
+LIMITED = {IDLE_LIMIT: str(IDLE_SECONDS), "spark.sql.execution.pyspark.udf.killOnIdleTimeout": "true"}
 pytestmark = pytest.mark.skipif(SPARK == "4.0", reason="Spark 4.0 kills no Python workers")
 QUIET = {"kafka.remote.storage.fetcher.class": f"{QuietFetcher.__module__}.{QuietFetcher.__name__}"}
 

@@ -15,6 +15,7 @@ from tests.rigs.stack.s3_client import s3a_settings
 from tests.rigs.stack.spark import configured
 from tests.rigs.stack.versitygw import VersityGateway
 from tiered_stream import land
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.commit import commit_library
 from tiered_stream.delta.commit.commit_library import choose_committer
 from tiered_stream.delta.landing.land import Landing, plan_query
@@ -93,7 +94,7 @@ def test_a_table_whose_columns_may_become_wider_is_sparks_to_commit_to(spark: Sp
 
 
 def planned(spark: SparkSession, table: str, lane: str = "auto", **given: str) -> Landing:
-    return plan_query(spark, options=options(given=given), table=table, checkpoint="/not/yet", lane=lane)
+    return plan_query(spark, options=options(given=given), table=table, run=QueryRun("/not/yet"), lane=lane)
 
 
 @pytest.mark.parametrize("lane", ["direct", "spark"])

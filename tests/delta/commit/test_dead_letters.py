@@ -21,7 +21,6 @@ from tiered_stream.delta.catalog.address import path_address
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
 from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.dead_letters import (
-    dead_letter_columns,
     has_dead_letters,
     remove_dead_letters,
     update_dead_letters,
@@ -30,8 +29,10 @@ from tiered_stream.delta.landing import spark_lane
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter
 from tiered_stream.delta.redrive.redrive_run import redrive
 from tiered_stream.delta.redrive.redriven_table import RedrivenTable
+from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import TableError
+from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA
 
 pytestmark = pytest.mark.stack
 
@@ -324,7 +325,7 @@ def test_a_session_with_a_transaction_of_its_own_skips_no_change_of_dead_letters
     spark: SparkSession, tmp_path: Path
 ) -> None:
     folder = tmp_path / "dead"
-    target = TableSpec(folder.as_uri(), name=str(folder), columns=dead_letter_columns())
+    target = TableSpec(folder.as_uri(), name=str(folder), columns=spark_columns(DEAD_LETTER_SCHEMA, None))
     spark.range(4).write.format("delta").save(str(folder))
     with configured(spark, TRANSACTION):
         remove_dead_letters(spark, target, sql.col("id") == 0)
@@ -350,7 +351,7 @@ def test_no_setting_of_the_session_lets_letters_or_rows_be_left_out_where_they_a
     spark: SparkSession, tmp_path: Path, ignored: str
 ) -> None:
     folder = tmp_path / "dead"
-    target = TableSpec(folder.as_uri(), name=str(folder), columns=dead_letter_columns())
+    target = TableSpec(folder.as_uri(), name=str(folder), columns=spark_columns(DEAD_LETTER_SCHEMA, None))
     spark.range(10).write.format("delta").save(str(folder))
     damage(folder, ignored)
     which, rows = sql.col("id") == 3, spark.range(3, 4)

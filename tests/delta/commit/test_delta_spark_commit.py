@@ -25,7 +25,7 @@ from tiered_stream.delta.commit.commit_library import lock_for_deltalake
 from tiered_stream.delta.commit.compaction import MIN_SMALL_FILES, compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, add_columns, create_table, describe
-from tiered_stream.delta.commit.table_growth import growth_of
+from tiered_stream.delta.commit.open_table import growth_of
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TableSpec
@@ -308,9 +308,9 @@ def test_what_delta_spark_has_opened_is_compacted_by_delta_spark(
 def test_a_table_is_not_opened_for_a_lock_that_nobody_else_has(spark: SparkSession, files: TableSpec) -> None:
     by_delta = spark_table(spark, files)
     TableCommits(planned(files, DeltalakeTable(files, by_delta.lock)), fail_at_gap).commit(QUERY, 0, [])
-    assert not by_delta.is_opened()
+    assert by_delta.opened_lock() is None
     by_delta.begin()
-    assert by_delta.is_opened() and by_delta._opened_lock().equals(by_delta._log().snapshotLock())
+    assert by_delta.opened_lock().equals(by_delta._log().snapshotLock())
 
 
 @pytest.mark.parametrize("overwrites", [False, True])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tiered_stream.delta.commit.landed_offsets import committed_ranges
+from tiered_stream.delta.commit.table_log import committed_ranges
 from tiered_stream.model import OffsetRange, TopicPartition
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tiered_stream.delta.commit.deltalake_commit import create_table, delete_row
 from tiered_stream.delta.commit.many_tables import ManyTables
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.schema.routing import Route, Routing
-from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
+from tiered_stream.delta.settings.ingest_settings import FAIL, PARK, TableSpec, table_spec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
@@ -47,7 +48,9 @@ class Lake:
     def started(self) -> ManyTables:
         """As a query would that starts now."""
         books = QueryTablesLog(self.checkpoint)
-        tables = ManyTables(self.routing, self._open, self._open_dead_letters, books, self, park=self.parks)
+        spec = replace(self.routing.spec, on_table_error=PARK if self.parks else FAIL)
+        routing = replace(self.routing, spec=spec)
+        tables = ManyTables(routing, self._open, self._open_dead_letters, books, self)
         tables.begin(QUERY)
         return tables
 
@@ -61,9 +64,9 @@ class Lake:
                 refused.append(HeldRows(self.target(topic).uri, ends, f"no folder for {topic}"))
             else:
                 files += self.written(topic, count, first)
-        landed = tables.commit(QUERY, batch_id, files, refused)
+        tables.commit(QUERY, batch_id, files, refused)
         self.checkpoint.write(f"commits/{batch_id}", b"")
-        return landed
+        return tables.take_landed()
 
     def land_again(self, tables: ManyTables, batch_id: int, **counts: int) -> None:
         """A batch that was begun before."""

@@ -17,7 +17,7 @@ from tests.delta.archive import LONG, ODD, everything, landed, options
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.spark import configured
 from tiered_stream import land
-from tiered_stream.delta.checkpoint.query_run import BoundedRun
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
 from tiered_stream.delta.landing.land import Landing, plan_query
@@ -239,7 +239,7 @@ def test_a_driver_that_dies_at_any_point_of_a_batch_lands_every_record_once(
 
 
 def planned(spark: SparkSession, table: str, lane: str = "auto", **given: str) -> Landing:
-    return plan_query(spark, options=options(given=given), table=table, checkpoint="/not/yet", lane=lane)
+    return plan_query(spark, options=options(given=given), table=table, run=QueryRun("/not/yet"), lane=lane)
 
 
 COLUMNS = (
@@ -359,10 +359,8 @@ def test_a_replay_of_a_job_that_parks_tables_says_why_its_table_cannot_be_writte
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table, given = tmp_path / "table", {"ingest.onTableError": "park", **DAY}
-    replay = plan_query(
-        spark, options=options(LONG, given), table=str(table), checkpoint=str(tmp_path / "checkpoint"),
-        bounded=BoundedRun("replay"),
-    )  # fmt: skip
+    run = QueryRun(str(tmp_path / "checkpoint"), transaction_id="replay")
+    replay = plan_query(spark, options=options(LONG, given), table=str(table), run=run)
     for day in {time.date() for time in everything(LONG)["timestamp"].to_pylist()}:
         (table / f"day={day}").write_text("no folder")
     with pytest.raises(StreamingQueryException, match="TableError: the table's folder .* cannot be written to"):

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import options
 from tiered_stream import land
-from tiered_stream.delta.commit.landed_offsets import committed_ranges
+from tiered_stream.delta.commit.table_log import committed_ranges
 
 
 def landed(spark: SparkSession, folder: Path, checkpoint: str, lane: str, **given: str) -> None:

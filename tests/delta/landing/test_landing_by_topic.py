@@ -18,6 +18,7 @@ from tests.delta.landing.test_land import COLUMNS, DiedError, batches_in, forget
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
 from tiered_stream import land
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.landing.landing_by_topic import lands_in
@@ -229,7 +230,7 @@ def test_what_cannot_be_is_said_before_anything_starts(
     spark: SparkSession, tmp_path: Path, table: str, given: dict[str, str], message: str
 ) -> None:
     with pytest.raises((ConfigurationError, TableError), match=message):
-        plan_query(spark, options=options(given=given), table=table, checkpoint=str(tmp_path / "checkpoint"))
+        plan_query(spark, options=options(given=given), table=table, run=QueryRun(str(tmp_path / "checkpoint")))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_a_folder_is_known_as_one_of_a_querys_tables(
 
 def test_the_spark_lane_has_a_query_for_each_topic(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"direct lane: .*\{topic\}"):
-        plan_query(spark, options=options(), table="/lake/{topic}", checkpoint=str(tmp_path), lane="spark")
+        plan_query(spark, options=options(), table="/lake/{topic}", run=QueryRun(str(tmp_path)), lane="spark")
 
 
 # Tables that are parked

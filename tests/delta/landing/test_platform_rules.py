@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 from tests.delta.archive import options
 from tiered_stream.delta.catalog import session_checks
 from tiered_stream.delta.catalog.platforms import Platform
-from tiered_stream.delta.commit import commit_library, open_table
-from tiered_stream.delta.commit.open_table import with_access
+from tiered_stream.delta.checkpoint.query_run import QueryRun
+from tiered_stream.delta.commit import commit_library
+from tiered_stream.delta.commit.commit_library import with_access
 from tiered_stream.delta.landing import spark_lane
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError
@@ -37,7 +38,7 @@ def spec(uri: str, settings: dict[str, str]) -> TableSpec:
 
 def put(monkeypatch: pytest.MonkeyPatch, platform: Platform) -> None:
     """Put the session on a platform."""
-    for module in (commit_library, open_table, session_checks):
+    for module in (commit_library, session_checks):
         monkeypatch.setattr(module, "platform_of", lambda _: platform)
 
 
@@ -64,7 +65,7 @@ def test_a_session_without_credentials_has_them_only_on_some_platforms(
     def none_found(*_: object) -> None:
         raise NoCredentialsError("there are no credentials")
 
-    monkeypatch.setattr(open_table, "find_access", none_found)
+    monkeypatch.setattr(commit_library, "find_access", none_found)
     put(monkeypatch, DATABRICKS)
     assert with_access(spark, spec(IN_AZURE, {}))[1] == (
         "Databricks gives credentials to Spark alone: there are no credentials"
@@ -79,7 +80,7 @@ def test_a_query_logs_the_platform_before_its_lane(
 ) -> None:
     put(monkeypatch, DATABRICKS)
     checkpoint = str(tmp_path / "checkpoint")
-    landing = plan_query(spark, options=options(), table=str(tmp_path / "table"), checkpoint=checkpoint)
+    landing = plan_query(spark, options=options(), table=str(tmp_path / "table"), run=QueryRun(checkpoint))
     with caplog.at_level(logging.INFO, "tiered_stream"):
         landing.start().awaitTermination()
     platform, lane = [text for text in caplog.messages if " lane: " in text or "platform" in text]
@@ -97,7 +98,11 @@ def test_dead_letters_in_the_spark_lane_need_delta_spark(
         "ingest.deadLetterTable": str(tmp_path / "dead"),
     }
     landing = plan_query(
-        spark, options=options(given=given), table=str(tmp_path / "table"), checkpoint=str(tmp_path / "c"), lane="spark"
+        spark,
+        options=options(given=given),
+        table=str(tmp_path / "table"),
+        run=QueryRun(str(tmp_path / "c")),
+        lane="spark",
     )
     assert landing.lane is Lane.SPARK
     monkeypatch.setattr(spark_lane, "has_delta_spark", lambda _: False)

@@ -28,6 +28,7 @@ from tiered_stream.delta.requirements.session_requirements import (
     SESSION_TRANSACTION,
     STORE_ASSIGNMENT,
 )
+from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import ConfigurationError
 
 WITHOUT_EFFECT = {
@@ -111,7 +112,7 @@ def described(number: str = "long", time: str = "timestamp") -> TableDescription
 def checked(found: TableDescription, *, typed: bool = True, **given: str) -> None:
     names = {"stored": STORE_ASSIGNMENT, "times": OUTPUT_TIMESTAMPS}
     settings = {names[name]: value for name, value in given.items()}
-    check_spark_sink(settings.get, "lake", found, WRITTEN, None, typed=typed)
+    check_spark_sink(settings.get, TableSpec("", name="lake", columns=WRITTEN), found, typed=typed)
 
 
 def test_what_would_change_values_in_the_spark_lane_is_refused_by_name() -> None:
@@ -130,7 +131,7 @@ def test_what_changes_no_value_is_left_to_spark() -> None:
     checked(described(), typed=False, times="TIMESTAMP_MILLIS")
     text = StructType([StructField("s", StringType())])
     settings = {OUTPUT_TIMESTAMPS: "TIMESTAMP_MILLIS"}
-    check_spark_sink(settings.get, "lake", described(), text, None, typed=True)
+    check_spark_sink(settings.get, TableSpec("", name="lake", columns=text), described(), typed=True)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, Struc
 from tests.delta.test_typed_tables import Typed, same
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options, write_topic
+from tiered_stream.delta.checkpoint.query_run import QueryRun
 from tiered_stream.delta.landing.land import plan_query
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError, TableError
@@ -211,7 +212,7 @@ def test_columns_that_are_called_otherwise_by_case_only_take_the_spark_lane(
     spark.sql(f"CREATE TABLE delta.`{typed.table}` ({columns}) USING delta {layout}")
     given = {**JSON, "ingest.value.schema": schema, **({"ingest.dayColumn": day} if day else {})}
     options = topic_options(typed.bucket, "orders", given)
-    planned = plan_query(spark, options=options, table=str(typed.table), checkpoint=str(typed.checkpoint))
+    planned = plan_query(spark, options=options, table=str(typed.table), run=QueryRun(str(typed.checkpoint)))
     assert (planned.lane, planned.reason) == (Lane.SPARK, reason)
     typed.run("auto", **given, **typed.aside)
     rows = [row.asDict() for row in typed.read().collect()]
@@ -227,7 +228,7 @@ def test_a_field_that_delta_refuses_is_refused_before_a_table_is_made(
 ) -> None:
     options = topic_options(tmp_path, "orders", {**JSON, "ingest.value.schema": "l ARRAY<STRUCT<`a=b`: INT>>"})
     with pytest.raises(ConfigurationError, match=r"'l\.element\.a=b' "):
-        plan_query(spark, options=options, table=f"{tmp_path}/table", checkpoint=f"{tmp_path}/checkpoint", lane=lane)
+        plan_query(spark, options=options, table=f"{tmp_path}/table", run=QueryRun(f"{tmp_path}/checkpoint"), lane=lane)
     assert not list(tmp_path.glob("table/_delta_log/*.json"))
 
 
@@ -254,7 +255,7 @@ def test_the_manifest_of_symlinks_has_the_files_that_the_direct_lane_commits(
     assert {Path(each).name for each in manifest} == {Path(each).name for each in DeltaTable(typed.table).file_uris()}
     assert len(manifest) == 1
     options = topic_options(typed.bucket, "orders", {**given, "ingest.commit": "deltalake"})
-    planned = plan_query(spark, options=options, table=str(typed.table), checkpoint=str(typed.checkpoint))
+    planned = plan_query(spark, options=options, table=str(typed.table), run=QueryRun(str(typed.checkpoint)))
     name = "delta.compatibility.symlinkFormatManifest.enabled"
     assert planned.reason == f"the table has {name}, which ingest.commit=spark alone supports"
 

@@ -12,7 +12,7 @@ from tests.rigs.dead_letter_model.events import Lives
 from tests.rigs.dead_letter_model.execution import execute
 from tests.rigs.dead_letter_model.generator import draw_history
 from tests.rigs.dead_letter_model.without_spark import Session
-from tiered_stream.delta.commit import dead_letters
+from tiered_stream.delta.landing import landing_by_topic
 
 
 @pytest.mark.starts_spark
@@ -67,7 +67,7 @@ FIRST_FAULTY = 11
 def test_the_model_notices_dead_letters_that_an_unfinished_batch_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "remove_unfinished", lambda *_: None)
+    monkeypatch.setattr(landing_by_topic, "remove_unfinished", lambda *_: None)
     lives, session = Lives(), Session()
     with session.installed(), lives.watched():
         histories = (draw_history(f"1-{number}", with_spark=False) for number in range(FIRST_FAULTY, 201))

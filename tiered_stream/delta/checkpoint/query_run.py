@@ -31,7 +31,6 @@ from tiered_stream.spark.stream_reader import has_read_limits
 # limit.
 
 IDLE_LIMIT = "spark.sql.execution.pyspark.udf.idleTimeoutSeconds"
-KILL_IDLE = "spark.sql.execution.pyspark.udf.killOnIdleTimeout"
 _NO_LIMIT = "0"
 _starting = Lock()
 
@@ -84,15 +83,22 @@ _STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: 
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
-@dataclass(frozen=True)
-class BoundedRun:
-    """Settings of a run that has an end, such as a replay.
+@dataclass(frozen=True, slots=True)
+class QueryRun:
+    """Checkpoint, trigger, name and limits with which a streaming query is started, whichever sink the query has.
 
-    The application transactions of the run have `transaction_id` in place of the query's id. A new checkpoint changes
-    the query's id, but not `transaction_id`.
+    `checkpoint` is the checkpoint location. `trigger` is `AVAILABLE_NOW`, or an interval such as `10 seconds`. `name`
+    is None if the query has no name.
     """
 
-    transaction_id: str
+    checkpoint: str
+    trigger: str = AVAILABLE_NOW
+    name: str | None = None
+    transaction_id: str | None = None
+    """Id in place of the query's id in application transactions; None: the query's id.
+
+    A run that has an end, such as a replay, has such an id. A new checkpoint changes the query's id, but not this one.
+    """
     replace_where: str | None = None
     """SQL condition: the run removes the table's rows that meet it, in the commit that adds its rows; None: no rows.
 
@@ -106,21 +112,12 @@ class BoundedRun:
     tasks: int | None = None
     """Maximum number of tasks at once; None: as many as Spark runs."""
 
-
-@dataclass(frozen=True, slots=True)
-class QueryRun:
-    """Checkpoint, trigger and name with which a streaming query is started, whichever sink the query has.
-
-    `checkpoint` is the checkpoint location. `trigger` is `AVAILABLE_NOW`, or an interval such as `10 seconds`. `name`
-    is None if the query has no name.
-    """
-
-    checkpoint: str
-    trigger: str
-    name: str | None
+    def transaction(self, batch: DataFrame) -> str:
+        """Return the query id for the application transaction of the micro-batch `batch`."""
+        return self.transaction_id or query_id_of(batch)
 
     def read(self, spark: SparkSession, source: str, options: Mapping[str, str]) -> DataFrame:
-        """Return a streaming DataFrame of the data source `source` for this query.
+        """Return a streaming DataFrame of the data source `source` for this query, limited to `tasks`.
 
         If the session requires names of sources (`spark.sql.streaming.queryEvolution.enableSourceEvolution`), the
         source gets its name from the checkpoint. Its name is `NAME` if the checkpoint has no name yet, or with Spark
@@ -130,24 +127,25 @@ class QueryRun:
         reader = spark.readStream.format(source).options(**{**options, **ends})
         if (spark.conf.get(_NAMES_SOURCES, None) or "").strip().lower() == "true":
             reader = reader.name(NAME if is_connect(spark) else _source_name(spark, self.checkpoint))
-        return reader.load()
+        rows = reader.load()
+        return rows.coalesce(self.tasks) if self.tasks else rows
 
-    def start(
-        self,
-        spark: SparkSession,
-        writer: DataStreamWriter,
-        into: Callable[[DataStreamWriter], StreamingQuery] = lambda writer: writer.start(),
-    ) -> StreamingQuery:
+    def start(self, spark: SparkSession, writer: DataStreamWriter, table: str | None = None) -> StreamingQuery:
         """Start the query of `writer` with the run's checkpoint, trigger and name.
 
-        `into` gets the writer with these settings, and starts it.
+        If `table` is the name of a table in the catalog, the query writes to this table.
 
         Raises:
             TableError: another run begins with the same new checkpoint at the same moment.
         """
         must_be_stopped = self._must_be_stopped(spark)
+        trigger: dict[str, Any] = {"processingTime": self.trigger} if self.goes_on else {"availableNow": True}
+        if must_be_stopped:  # micro-batches without a pause, until the query is stopped
+            trigger = {"processingTime": "0 seconds"}
+        named = with_named_sink(writer.queryName(self.name) if self.name else writer)
         try:
-            query = into(self._configured(writer, at_once=must_be_stopped))
+            configured = named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
+            query = configured.start() if table is None else configured.toTable(table)
         except JAVA_ERRORS as error:
             if not any(sign in str(error) for sign in _BEGUN_TWICE):
                 raise
@@ -158,17 +156,6 @@ class QueryRun:
         if must_be_stopped:
             threading.Thread(target=_stop_at_end, args=(query,), name="end of a run", daemon=True).start()
         return query
-
-    def _configured(self, writer: DataStreamWriter, *, at_once: bool) -> DataStreamWriter:
-        """Return `writer` with the run's name, checkpoint and trigger.
-
-        If `at_once` is true, the query instead starts micro-batches without a pause, and does not end by itself.
-        """
-        trigger: dict[str, Any] = {"processingTime": self.trigger} if self.goes_on else {"availableNow": True}
-        if at_once:
-            trigger = {"processingTime": "0 seconds"}
-        named = with_named_sink(writer.queryName(self.name) if self.name else writer)
-        return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
 
     def _must_be_stopped(self, spark: SparkSession) -> bool:
         """Return whether the trigger is `availableNow`, but Spark would read all records in one micro-batch.
@@ -202,14 +189,6 @@ def _stop_at_end(query: StreamingQuery) -> None:
     with suppress(PySparkException, Py4JError):  # the query has failed, and whoever waits for it gets the error
         query.processAllAvailable()
         query.stop()
-
-
-def limited(rows: DataFrame, tasks: int | None) -> DataFrame:
-    """Return the rows in at most `tasks` of Spark's partitions, so that no more tasks run at once.
-
-    If `tasks` is None, the rows are returned unchanged.
-    """
-    return rows.coalesce(tasks) if tasks else rows
 
 
 def by_micro_batch(rows: DataFrame, write: Callable[[DataFrame, int], None]) -> DataStreamWriter:

@@ -19,6 +19,7 @@ import orjson
 from tiered_stream.delta.checkpoint.spark_checkpoint import ReadableFolder, SparkCheckpoint
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition, is_topic_name
+from tiered_stream.options.offset_ranges import extend_ranges
 
 FOLDER = "tables"
 _VERSION = 1
@@ -56,10 +57,8 @@ class Held:
         `later` belongs to later batches, and its batch id is the result's. The offsets between the two ranges of a
         partition hold no rows for the table.
         """
-        ranges = {**self.ranges, **later.ranges}
-        for partition in self.ranges.keys() & later.ranges.keys():
-            one, other = self.ranges[partition], later.ranges[partition]
-            ranges[partition] = OffsetRange(min(one.start, other.start), max(one.end, other.end))
+        ranges = dict(self.ranges)
+        extend_ranges(ranges, later.ranges)
         return Held(later.batch, ranges)
 
 

@@ -3,18 +3,16 @@
 Files that other packages import:
 
 - `commit_attempts`: the driver's commits into one table, each tried until it succeeds or is refused
-- `commit_library`: choice of the library that commits to a table, delta-spark or deltalake (`ingest.commit`)
+- `commit_library`: access to a table's storage, and the library that commits to it (`ingest.commit`)
 - `dead_letters`: commits of a query's dead letters to a table for dead letters
 - `delta_spark_commit`: commits by the session's own delta-spark, through py4j
 - `deltalake_commit`: access to Delta tables through the `deltalake` library, without a JVM
-- `key_order`: SQL that finds the last row of each key among staged rows (`latest_rows.STAGED`)
-- `landed_offsets`: offsets that a table has, as its commits name them
+- `key_order`: last row of each key among staged rows (`latest_rows.STAGED`), by Spark's SQL
 - `many_tables`: the driver's commits for a query that writes many tables
 - `merge`: commits to a table of the latest state
-- `open_table`: tables that are there, opened for commits in the direct lane, and created if they are missing
+- `open_table`: tables that are there, opened for commits in the direct lane, and created if they are missing, and grown
 - `query_commits`: the driver's commits for one query, to one table or to many
-- `table_growth`: commits that add columns and nested fields to a table, or widen columns
-- `table_log`: reader of single commit files in a table's log (Delta protocol: "Delta Log Entries")
+- `table_log`: commits of queries in a table's log, and the offsets that they name
 - `transaction`: interface of Delta transactions, independent of the library that commits: delta-spark or deltalake
 
 Files of this package alone:

@@ -26,14 +26,13 @@ from pyspark.sql import SparkSession
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_tables import Landed
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.landed_offsets import committed_ranges, landed_before, refuse_landed_before
 from tiered_stream.delta.commit.open_table import OpenTable
-from tiered_stream.delta.commit.table_log import QueryCommit, TableLog
+from tiered_stream.delta.commit.table_log import TableLog, landed_before, refuse_landed_before
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, UncertainCommitError, commit_metadata
 from tiered_stream.delta.requirements.lane import TableDescription, case_mismatch, check_fit
 from tiered_stream.delta.schema.row_schema import joined_columns, with_day
 from tiered_stream.delta.schema.sql_types import struct_of
-from tiered_stream.delta.settings.ingest_settings import DAY_COLUMN
+from tiered_stream.delta.settings.ingest_settings import DAY_COLUMN, FAIL
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
 from tiered_stream.delta.write.data_files import DataFile, grown_schemas, offset_ranges, rules_text
 from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError, UnsupportedDataError
@@ -124,11 +123,6 @@ class TableCommits:
                 raises the error.
         """
         return self._last_commit(query_id, batch_id).batch_id >= batch_id
-
-    @property
-    def table_id(self) -> str:
-        """Delta's id of the table, the same for every path or name by which it is opened."""
-        return self.planned.description.table_id
 
     def last_batch(self, query_id: str, batch_id: int) -> int:
         """Return the id of the query's newest batch in the table; -1: there is none.
@@ -256,14 +250,10 @@ class TableCommits:
         """
         if self._compared or not files or self.planned.spec.keys:
             return
-        commits: list[QueryCommit] = []
-        for commit in self._log.newest_commits(newest):
-            if commit.query_id == query_id and committed_ranges(commit.metadata):
-                break
-            commits.append(commit)
-        else:
+        commits = self._log.commits_before_first(query_id, newest)
+        if commits is not None:
             found = landed_before(commits, self._name, query_id, offset_ranges(files), self._topic_ids or {})
-            refuse_landed_before(found, fail=not self.planned.spec.lands_again)
+            refuse_landed_before(found, fail=self.planned.spec.on_landed_offsets == FAIL)
         self._compared = True
 
     def _begin_fitting(self, transaction: DeltaTransaction, files: Sequence[DataFile]) -> DeltaTransaction:
@@ -305,7 +295,7 @@ class TableCommits:
 
     def _begin(self) -> DeltaTransaction:
         transaction = self._table.begin()
-        table_id, planned = transaction.state.description.table_id, self.table_id
+        table_id, planned = transaction.state.description.table_id, self.planned.description.table_id
         if table_id != planned:
             raise TableError(
                 f"{self._name} is another one than when the query started: its id is {table_id}, and was {planned}. "

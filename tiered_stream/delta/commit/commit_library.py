@@ -1,4 +1,4 @@
-"""Choice of the library that commits to a table, delta-spark or deltalake (`ingest.commit`), and tables opened by it.
+"""Access to a table's storage, and the library that commits to it, delta-spark or deltalake (`ingest.commit`).
 
 Writers of one table have to exclude each other. Otherwise a writer may overwrite the commit of another writer.
 """
@@ -6,6 +6,7 @@ Writers of one table have to exclude each other. Otherwise a writer may overwrit
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -15,18 +16,23 @@ from pyspark.sql import SparkSession
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.catalog.session_checks import platform_of
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
+from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
 from tiered_stream.delta.requirements.lane import TableDescription, requirements_for_spark
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
 from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a import ACL, S3A_PREFIX, STORAGE_CLASS
 from tiered_stream.delta.requirements.session_requirements import settings_in_list
-from tiered_stream.delta.requirements.store_access import missing_connector
+from tiered_stream.delta.requirements.store_access import find_access, missing_connector
 from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableSpec, TableStorage
 from tiered_stream.delta.settings.row_settings import MODE, UPSERT
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.spark.session import is_connect
+
+_NO_JVM = (
+    "with Spark Connect, files that tasks have written cannot be committed, because the driver has no JVM of its own"
+)
 
 if TYPE_CHECKING:
     from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
@@ -51,8 +57,33 @@ def open_for_commits(
         return merged
     from tiered_stream.delta.commit.deltalake_merge import DeltalakeMergedTable
 
-    by_spark = spec.commit == ingest.AUTO and merges_by_spark(spark, spec)
+    by_spark = spec.commit == ingest.AUTO and _why_not_spark(spark, spec) is None
     return DeltalakeMergedTable(_by_deltalake(spark, address, spec), merged, by_spark)
+
+
+def with_access(spark: SparkSession, spec: TableSpec) -> tuple[TableSpec, str | None]:
+    """Return the table with the access to its folder (`spec.uri`), and a reason why tasks cannot write to the folder.
+
+    The reason is None if tasks can write to the folder.
+
+    Raises:
+        ConfigurationError: there are no credentials, or the session reaches another store than `ingest.storage.*`.
+        TableAccessError: the region of the table's bucket cannot be found.
+    """
+    if is_connect(spark):
+        return spec, _NO_JVM
+    if urlsplit(spec.uri).scheme == "file":
+        return spec, None
+    if (why_not := _why_no_committer(spark, spec)) is not None:
+        return spec, why_not
+    try:
+        storage, why_not = find_access(spec.storage, spec.uri, hadoop_settings(spark))
+    except NoCredentialsError as error:
+        platform = platform_of(spark)
+        if platform is None or not platform.gives_credentials:
+            raise
+        return spec, f"{platform.name} gives credentials to Spark alone: {error}"
+    return replace(spec, storage=storage), why_not
 
 
 def _by_deltalake(spark: SparkSession, address: TableAddress, spec: TableSpec) -> DeltalakeTable:
@@ -121,10 +152,10 @@ def choose_committer(spark: SparkSession, spec: TableSpec, description: TableDes
     if not spec.keys or by == ingest.COMMIT_BY_SPARK:
         return by, reason
     why_not = why_not_merged_by_deltalake(description, spec.merge_on)
-    why_not = why_not or next((each.reason for each in requirements_of_session(settings_in_list(spark))), None)
+    why_not = why_not or why_not_in_session(spark, *Handling)
     if why_not is None:
         return by, reason
-    if spec.commit == ingest.AUTO and merges_by_spark(spark, spec):
+    if spec.commit == ingest.AUTO and _why_not_spark(spark, spec) is None:
         return ingest.COMMIT_BY_SPARK, why_not
     raise ConfigurationError(
         f"{MODE.name}={UPSERT} needs Spark's MERGE, because {why_not}; but {reason}. Take a session with "
@@ -147,20 +178,20 @@ def _chosen(spark: SparkSession, spec: TableSpec, description: TableDescription)
         return ingest.COMMIT_BY_SPARK, "as the session's other queries do"
     if names := requirements_for_spark(description):
         return ingest.COMMIT_BY_SPARK, f"the table has {names}"
-    for requirement in requirements_of_session(settings_in_list(spark)):
-        if requirement.entry.handling is Handling.BY_SPARK:
-            return ingest.COMMIT_BY_SPARK, requirement.reason
+    if why_not_deltalake := why_not_in_session(spark, Handling.BY_SPARK):
+        return ingest.COMMIT_BY_SPARK, why_not_deltalake
     return (
         ingest.COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
     )  # fmt: skip
 
 
-def merges_by_spark(spark: SparkSession, spec: TableSpec) -> bool:
-    """Return whether the session's delta-spark can merge rows into the table."""
-    return _why_not_spark(spark, spec) is None
+def why_not_in_session(spark: SparkSession, *handlings: Handling) -> str | None:
+    """Return a text about the session's first setting that is handled in one of these ways, or None if it has none."""
+    requirements = requirements_of_session(settings_in_list(spark))
+    return next((each.reason for each in requirements if each.entry.handling in handlings), None)
 
 
-def why_no_committer(spark: SparkSession, spec: TableSpec) -> str | None:
+def _why_no_committer(spark: SparkSession, spec: TableSpec) -> str | None:
     """Return why no library may commit to the table, or None if one may commit.
 
     If `ingest.commit` is `deltalake`, the result is None, because the user then excludes the platform's writers.

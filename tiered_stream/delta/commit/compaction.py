@@ -67,9 +67,8 @@ def compaction_of(spark: SparkSession, address: TableAddress, spec: TableSpec, b
     """
     if spec.compact_every is None:
         return None
-    if by == COMMIT_BY_SPARK:
-        return Compaction(spec.uri, spec.compact_every, partial(_optimize, spark, address, spec))
-    return Compaction(spec.uri, spec.compact_every, partial(_compact, spark, address, spec))
+    compact = _optimize if by == COMMIT_BY_SPARK else _compact
+    return Compaction(spec.uri, spec.compact_every, partial(compact, spark, address, spec))
 
 
 class Compaction:
@@ -117,7 +116,7 @@ def _compact(spark: SparkSession, address: TableAddress, spec: TableSpec) -> Non
     would wait for the lock during the whole compaction. So delta-spark compacts the table, and Delta chooses the files.
     """
     excluded = excluded_delta_spark(spark, address, spec)
-    if excluded is None or not excluded.is_opened():
+    if excluded is None or excluded.opened_lock() is None:
         compact_crowded(spec, excluded.lock if excluded else nullcontext)
     else:
         _optimize(spark, address, spec)

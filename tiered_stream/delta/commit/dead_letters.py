@@ -19,18 +19,15 @@ from uuid import uuid4
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark, reading_all_rows
-from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.settings.row_settings import MAX_DEAD_LETTERS, DeadLetterLimit
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.errors import DeadLetterLimitError
-from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -43,15 +40,11 @@ id is higher than the id of the newest batch in the table.
 """
 
 
-def dead_letter_columns() -> StructType:
-    """Return the columns of a table for dead letters."""
-    return spark_columns(DEAD_LETTER_SCHEMA, None)
-
-
 def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: str) -> None:
     """Raise DeadLetterLimitError if `dead` dead letters among a micro-batch's `records` records exceed the limit.
 
-    A limit of None is never exceeded. `table` names the table for dead letters in the error.
+    A limit of None is never exceeded. `table` names the table for dead letters in the error. The caller checks all dead
+    letters of the micro-batch before its first commit.
     """
     if limit is not None and limit.is_exceeded(dead, records):
         raise DeadLetterLimitError(
@@ -59,16 +52,6 @@ def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: s
             f"{MAX_DEAD_LETTERS.name}={limit}: nothing of it is in any table, nor in {table}. Look at what the "
             "topics hold, correct the schema or raise the limit, and start the query again"
         )
-
-
-def check_files(limit: DeadLetterLimit | None, files: Sequence[DataFile], tables: Sequence[str], records: int) -> None:
-    """Raise DeadLetterLimitError if the dead letters among the `records` records of a micro-batch exceed the limit.
-
-    The caller checks all files of the micro-batch before the first commit. `tables` names the tables for dead letters
-    in the error.
-    """
-    dead = sum(file.records for file in files if file.dead_letters_for is not None)
-    check_limit(limit, dead, records, ", ".join(sorted(tables)))
 
 
 @dataclass(frozen=True)
@@ -84,10 +67,6 @@ class DeadLetterTable:
     """
     commits: TableCommits
 
-    def has_earlier(self, query_id: str, batch_id: int) -> bool:
-        """Return whether an earlier attempt at the batch has committed dead letters to this table."""
-        return self.commits.is_committed(query_id, batch_id)
-
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], unfinished: Unfinished) -> None:
         """Commit `files` as the batch's dead letters; without files, there is no commit.
 
@@ -98,7 +77,7 @@ class DeadLetterTable:
         Raises:
             TableError: the table for dead letters cannot be changed.
         """
-        if self.has_earlier(query_id, batch_id):
+        if self.commits.is_committed(query_id, batch_id):
             self.replace(query_id, files, unfinished)
         elif files:
             self.commits.commit(query_id, batch_id, files)

@@ -17,7 +17,7 @@ import orjson
 from py4j.java_gateway import JavaPackage
 from pyspark.sql import DataFrame, SparkSession
 
-from tiered_stream.delta.catalog.address import TableAddress, known_scheme, spark_path, table_uri
+from tiered_stream.delta.catalog.address import TableAddress, find_address, known_scheme, spark_path, table_uri
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_stopped, java_classes
 from tiered_stream.delta.catalog.session_checks import EXTENSION
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState, UncertainCommitError
@@ -25,7 +25,7 @@ from tiered_stream.delta.requirements.lane import TableDescription
 from tiered_stream.delta.requirements.session_requirements import OUTPUT_TIMESTAMPS, SESSION_TRANSACTION
 from tiered_stream.delta.write.data_files import log_path
 from tiered_stream.errors import TableError
-from tiered_stream.spark.session import activate, copied_session
+from tiered_stream.spark.session import activate, copied_session, is_connect
 
 ALL_ROWS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
@@ -61,9 +61,20 @@ def reading_all_rows(spark: SparkSession) -> SparkSession:
 
 
 def has_delta_spark(spark: SparkSession) -> bool:
-    """Return whether the session has delta-spark (extension and classes), and so can commit to Delta tables."""
+    """Return whether the session has delta-spark (extension and classes), and so can commit to Delta tables.
+
+    The result is false with Spark Connect, which gives no access to the classes.
+    """
+    if is_connect(spark):
+        return False
     has_extension = EXTENSION[1] in (spark.conf.get("spark.sql.extensions", None) or "")
     return has_extension and not isinstance(_delta(spark).DeltaLog, JavaPackage)
+
+
+def find_by_spark(spark: SparkSession, table: str) -> DeltaSparkTransaction | None:
+    """Begin a transaction on the newest version of a table, given by its path or name; return None if there is none."""
+    address = find_address(spark, table)
+    return None if address.uri is None else DeltaSparkTable(spark, address).find()
 
 
 class DeltaSparkTable:
@@ -132,7 +143,7 @@ class DeltaSparkTable:
                 table meanwhile. The query may have overwritten a commit that was made in the block.
             TableError: Spark cannot open the table.
         """
-        held = self._opened_lock()
+        held = self.opened_lock()
         if held is not None:
             with self._locked(held):
                 yield
@@ -140,7 +151,7 @@ class DeltaSparkTable:
         yield
         # delta-spark opens a table before it looks for the table's newest version. So if delta-spark has not opened the
         # table by now, any later commit of delta-spark sees the commit that was made in the block.
-        held = self._opened_lock()
+        held = self.opened_lock()
         if held is not None:
             with self._locked(held):
                 raise UncertainCommitError(
@@ -156,11 +167,7 @@ class DeltaSparkTable:
         finally:
             lock.unlock()
 
-    def is_opened(self) -> bool:
-        """Return whether a query of the session has opened the table with delta-spark, so that the table has a lock."""
-        return self._opened_lock() is not None
-
-    def _opened_lock(self) -> Any:
+    def opened_lock(self) -> Any:
         """Return delta-spark's Java lock of the table, or None if no query of the session has opened the table.
 
         If the table is named in the catalog, this method opens it.

@@ -314,7 +314,7 @@ class DeltalakeTransaction:
         return [str(path) for path in pa.table(self._table.get_add_actions()).column("path").to_pylist()]
 
     def commit(self, batch: BatchCommit) -> int:
-        return self.write(batch, partial(_append, batch), _append_info(self.state.version, batch))
+        return self.write(batch, partial(append, batch), _append_info(self.state.version, batch))
 
     def write(
         self, batch: BatchCommit, write: Callable[[DeltaTable, CommitProperties], None], info: Mapping[str, Any]
@@ -345,7 +345,11 @@ class DeltalakeTransaction:
         return self.state.version + 1
 
 
-def _append(batch: BatchCommit, table: DeltaTable, properties: CommitProperties) -> None:
+def append(batch: BatchCommit, table: DeltaTable, properties: CommitProperties) -> None:
+    """Write a version of the table that adds the batch's files, if any, without a checkpoint.
+
+    `properties` has the metadata and the application transaction of the commit.
+    """
     actions: list[AddAction | RemoveAction] = [
         AddAction(
             file.path, file.size, batch.partition_values(file), file.modification_time,
@@ -353,25 +357,11 @@ def _append(batch: BatchCommit, table: DeltaTable, properties: CommitProperties)
         )
         for file in batch.files
     ]  # fmt: skip
-    write_actions(table, actions, [batch.day_column] if batch.day_column else None, properties)
-
-
-def write_actions(
-    table: DeltaTable,
-    actions: list[AddAction | RemoveAction],
-    partition_by: list[str] | None,
-    properties: CommitProperties,
-) -> None:
-    """Write a version of the table with `actions`, which may be empty, and without a checkpoint.
-
-    `partition_by` names the table's partition columns. `properties` has the metadata and the application transaction of
-    the commit.
-    """
     table.create_write_transaction(
         actions,
         "append",
         table.schema(),
-        partition_by,
+        [batch.day_column] if batch.day_column else None,
         commit_properties=properties,
         post_commithook_properties=NO_CHECKPOINT,
     )

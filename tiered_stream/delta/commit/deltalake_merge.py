@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from urllib.parse import unquote
 
@@ -20,19 +20,15 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.commit.deltalake_commit import (
-    NO_CHECKPOINT,
-    DeltalakeTable,
-    DeltalakeTransaction,
-    write_actions,
-)
+from tiered_stream.delta.commit.deltalake_commit import NO_CHECKPOINT, DeltalakeTable, DeltalakeTransaction, append
 from tiered_stream.delta.commit.deltalake_statistics import UnsafeTimes, find_unsafe_times, writer_properties
-from tiered_stream.delta.commit.merge import UNORDERED_KEY, MergeClauses, MergedTable, unordered_error
+from tiered_stream.delta.commit.key_order import UNORDERED_KEY
+from tiered_stream.delta.commit.merge import INSERTS, MergeClauses, MergedTable, unordered_error
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState
-from tiered_stream.delta.requirements.lane import table_rules
+from tiered_stream.delta.requirements.lane import case_mismatch, table_rules
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
-from tiered_stream.delta.schema.row_schema import struct_type
-from tiered_stream.delta.schema.sql_types import arrow_schema
+from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
+from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields
 from tiered_stream.delta.write.data_files import DataFile
 from tiered_stream.delta.write.file_systems import open_folder
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED, UnorderedKeyError, last_rows
@@ -123,15 +119,61 @@ class DeltalakeMerge:
         # deltalake distinguishes upper and lower case in names.
         keys = [named_column(staged.schema, name) or name for name in spec.keys]
         order_by = spec.order_by and named_column(staged.schema, spec.order_by)
-        known = merged.known(self.state.description, batch.files)
-        clauses = merged.clauses(self.state.description, keys, order_by, known)
+        clauses = merged.clauses(self.state.description, batch.files, keys, order_by)
         try:
-            source = last_rows(staged, keys, order_by, known, table_rules(self.state.description).not_null)
-            source = source.select([*columns.names, DELETES, DELETED_AT, *known.values()])
-            write = partial(_write, source, clauses, self._of.by_spark, spec.codec, with_times)
+            source = last_rows(staged, keys, order_by, clauses.known, table_rules(self.state.description).not_null)
+            source = source.select([*columns.names, DELETES, DELETED_AT, *clauses.known.values()])
+            write = partial(self._write, batch, source, clauses, with_times)
             return self._transaction.write(batch, write, {"userMetadata": batch.metadata()})
         except UnorderedKeyError as error:
             raise unordered_error(str(merged.address), str(error)) from None
+
+    def _write(
+        self,
+        batch: BatchCommit,
+        rows: pa.Table,
+        clauses: MergeClauses,
+        with_times: bool,
+        table: DeltaTable,
+        properties: CommitProperties,
+    ) -> None:
+        """Merge `rows`, the rows of `batch`, into `table` by the MERGE in `clauses`, in one commit with `properties`.
+
+        If Spark could merge the rows instead, the join gets at most `MAX_JOIN_BYTES` of memory. `with_times` must be
+        false if a date or a time of the rows or of the table can be outside of the years 1 to 9999.
+
+        Raises:
+            _SparkNeededError: the join needs more memory.
+            UnorderedKeyError: a key has records in two partitions, and no column orders them.
+        """
+        version = table.version()
+        merger = table.merge(
+            rows.to_reader(),
+            clauses.matched,
+            source_alias="source",
+            target_alias="target",
+            max_spill_size=MAX_JOIN_BYTES if self._of.by_spark else None,
+            writer_properties=writer_properties(table, self._of.merged.spec.codec, with_times=with_times),
+            commit_properties=properties,
+            post_commithook_properties=NO_CHECKPOINT,
+        )
+        if clauses.unordered:
+            merger = merger.when_matched_delete(_if_unordered(clauses))
+        merger = merger.when_matched_delete(clauses.delete)
+        if clauses.own:
+            merger = merger.when_matched_update({**clauses.updates, **clauses.own}, clauses.replace)
+        merger = merger.when_matched_update(dict(clauses.updates), clauses.update)
+        try:
+            merger.when_not_matched_insert(dict(clauses.values), INSERTS).execute()
+        except DeltaError as error:
+            if _EXHAUSTED in str(error):
+                raise _SparkNeededError("rows and table need more memory than one process may take") from None
+            if found := _UNORDERED.search(str(error)):
+                raise UnorderedKeyError(found[1]) from None
+            raise
+        if table.version() == version:
+            # deltalake writes no version if no row has changed, but the table must have the micro-batch's transaction.
+            append(replace(batch, files=()), table, properties)
 
     def _are_times_in_years(self, folder: fs.FileSystem, files: Sequence[DataFile]) -> bool:
         """Return whether all dates and times of the table and of the staged files are in the years 1 to 9999.
@@ -139,7 +181,7 @@ class DeltalakeMerge:
         If only Spark can rewrite some of the values, `_SparkNeededError` is raised.
         """
         of = self._of
-        if not any(_has_days_or_times(each.type) for each in arrow_schema(_schema(self.state))):
+        if not any(_has_days_or_times(each.type) for each in arrow_schema(struct_type(self.state.description.fields))):
             return True
         paths = {unquote(path) for path in self._transaction.paths()}
         odd = of.unsafe_times | find_unsafe_times(folder, [*(paths - of.searched), *(file.path for file in files)])
@@ -147,54 +189,6 @@ class DeltalakeMerge:
             raise _SparkNeededError("there are dates before 1582 or times before 1900")
         of.searched, of.unsafe_times = paths, odd
         return UnsafeTimes.BEYOND_YEARS not in odd
-
-
-def _write(
-    rows: pa.Table,
-    clauses: MergeClauses,
-    is_bounded: bool,
-    compression: str,
-    with_times: bool,
-    table: DeltaTable,
-    properties: CommitProperties,
-) -> None:
-    """Merge `rows` into `table` by the MERGE in `clauses`, in one commit with `properties`.
-
-    If `is_bounded` is true, the join gets at most `MAX_JOIN_BYTES` of memory. `with_times` must be false if a date or a
-    time of the rows or of the table can be outside of the years 1 to 9999.
-
-    Raises:
-        _SparkNeededError: the join needs more memory.
-        UnorderedKeyError: a key has records in two partitions, and no column orders them.
-    """
-    version = table.version()
-    merger = table.merge(
-        rows.to_reader(),
-        clauses.matched,
-        source_alias="source",
-        target_alias="target",
-        max_spill_size=MAX_JOIN_BYTES if is_bounded else None,
-        writer_properties=writer_properties(table, compression, with_times=with_times),
-        commit_properties=properties,
-        post_commithook_properties=NO_CHECKPOINT,
-    )
-    if clauses.unordered:
-        merger = merger.when_matched_delete(_if_unordered(clauses))
-    merger = merger.when_matched_delete(clauses.delete)
-    if clauses.own:
-        merger = merger.when_matched_update({**clauses.updates, **clauses.own}, clauses.replace)
-    merger = merger.when_matched_update(dict(clauses.updates), clauses.update)
-    try:
-        merger.when_not_matched_insert(dict(clauses.values), clauses.insert).execute()
-    except DeltaError as error:
-        if _EXHAUSTED in str(error):
-            raise _SparkNeededError("rows and table need more memory than one process may take") from None
-        if found := _UNORDERED.search(str(error)):
-            raise UnorderedKeyError(found[1]) from None
-        raise
-    if table.version() == version:
-        # deltalake writes no version if no row has changed, but the table must have the micro-batch's transaction.
-        write_actions(table, [], None, properties)
 
 
 def _if_unordered(clauses: MergeClauses) -> str:
@@ -211,7 +205,8 @@ def _if_unordered(clauses: MergeClauses) -> str:
 def _staged(folder: fs.FileSystem, files: Sequence[DataFile], columns: StructType) -> pa.Table:
     """Return the rows of the staged files, with the columns `columns` and `STAGED`.
 
-    If the rows have more than `MAX_ROWS_BYTES`, `_SparkNeededError` is raised.
+    If the rows have more than `MAX_ROWS_BYTES`, or the name of a nested field has another case in the rows than in
+    `columns`, `_SparkNeededError` is raised.
     """
     schema = pa.schema([*arrow_schema(columns), *STAGED])
     tables, size = [], 0
@@ -219,6 +214,10 @@ def _staged(folder: fs.FileSystem, files: Sequence[DataFile], columns: StructTyp
         size += rows.nbytes
         if size > MAX_ROWS_BYTES:
             raise _SparkNeededError(f"its rows have more than {MAX_ROWS_BYTES >> 20} MiB")
+        # Arrow casts structs by exact names, so a field whose name has another case would become null.
+        for known, own in common_fields(columns.jsonValue(), spark_columns(rows.schema, None).jsonValue()):
+            if reason := case_mismatch(known["type"], own["type"], f"{known['name']}."):
+                raise _SparkNeededError(reason)
         tables.append(_fitted(rows, schema))
     return pa.concat_tables(tables)
 
@@ -234,10 +233,6 @@ def _row_groups(folder: fs.FileSystem, files: Sequence[DataFile]) -> Iterator[pa
 def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with the columns of `schema`; a column that they lack is null."""
     known = {name.lower(): name for name in rows.column_names}
-    for each in schema:
-        own = known.get(each.name.lower())
-        if own is not None and (path := _case_mismatch(rows.schema.field(own).type, each.type, each.name)):
-            raise _SparkNeededError(f"the table's field {path} has another case in the rows")
     columns = [
         rows.column(known[each.name.lower()]).cast(each.type)
         if each.name.lower() in known
@@ -245,28 +240,6 @@ def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         for each in schema
     ]
     return pa.table(columns, schema=schema)
-
-
-def _case_mismatch(rows: pa.DataType, table: pa.DataType, path: str) -> str | None:
-    """Return the path of the first nested field whose name differs between the two types only by case, or None.
-
-    Arrow casts structs by exact names, so such a field would become null. `path` is the path of the type `table`.
-    """
-    if pa.types.is_struct(rows) and pa.types.is_struct(table):
-        own = {field.name.lower(): field for field in rows}
-        shared = [(own[field.name.lower()], field) for field in table if field.name.lower() in own]
-        if other := next((field.name for known, field in shared if known.name != field.name), None):
-            return f"{path}.{other}"
-        inner = [(known.type, field.type, f"{path}.{field.name}") for known, field in shared]
-    else:  # items of lists, and keys and values of maps, whose own names differ between Arrow and Parquet
-        inner = [
-            (rows.field(at).type, table.field(at).type, path) for at in range(min(rows.num_fields, table.num_fields))
-        ]
-    return next(filter(None, (_case_mismatch(*each) for each in inner)), None)
-
-
-def _schema(state: TableState) -> StructType:
-    return struct_type(state.description.fields)
 
 
 def _has_days_or_times(kind: pa.DataType) -> bool:

@@ -1,22 +1,62 @@
-"""SQL that finds the last row of each key among staged rows (`latest_rows.STAGED`)."""
+"""Last row of each key among staged rows (`latest_rows.STAGED`), by Spark's SQL."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
-from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
-from tiered_stream.delta.write.latest_rows import DELETES, PARTITION, PLACEHOLDERS, POSITION, known_at
+from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, PARTITION, PLACEHOLDERS, POSITION, known_at
 
+UNORDERED_KEY = "tiered_stream: a key occurs in several partitions"
+"""Beginning of the error that Spark raises for a key with records in two partitions, whose names follow."""
+_RANK, _MIXED = "__staged_rank", "__staged_mixed"
 _HIGHEST = "__staged_highest"
 """Name of a column: the largest `ingest.orderBy` among the rows of the same key up to a row, without deletes."""
-
-
 _WITH_PLACEHOLDERS = StringType, BinaryType, ArrayType, MapType
 """Types of columns that can have placeholders (`change_records.UnavailableValues`)."""
+
+
+def last_rows(
+    rows: DataFrame,
+    columns: StructType,
+    keys: Sequence[str],
+    order_by: str | None,
+    known: Mapping[str, str],
+    not_null: Collection[str],
+    *,
+    one: bool,
+    resets: bool,
+) -> DataFrame:
+    """Return the last row of each key among staged rows, with the table's `columns` and the column `DELETES`.
+
+    Args:
+        rows: staged rows, with all of the columns `columns`.
+        columns: columns of the table that a MERGE sets.
+        keys: columns that identify a row.
+        order_by: column that orders the rows of a key; None: the offset orders them.
+        known: names of further columns of the result, as in `with_known_values`.
+        not_null: as in `with_known_values`.
+        one: true if all rows of a key are of one partition. If it is false and `order_by` is None, Spark raises an
+            error (`UNORDERED_KEY`) for a key with rows in several partitions, because Kafka gives them no order.
+        resets: true if the result has the column `DELETED_AT`, too.
+    """
+    ranked, last = [f"{rank_sql(keys, order_by)} AS {_RANK}"], [sql_name([name]) for name in columns.names]
+    if one or order_by is not None:
+        last.append(DELETES)
+    else:
+        ranked.append(f"{two_partitions_sql(keys)} AS {_MIXED}")
+        error = f"raise_error(concat({sql_text(UNORDERED_KEY + ': ')}, {_MIXED}))"
+        last.append(f"CASE WHEN {_MIXED} IS NULL THEN {DELETES} ELSE CAST({error} AS BOOLEAN) END AS {DELETES}")
+    if resets:
+        rows = _with_deleted_at(rows, keys, order_by)
+        last.append(DELETED_AT)
+    rows = with_known_values(rows, keys, order_by, known, not_null).selectExpr("*", *ranked)
+    return _with_not_null(rows.where(f"{_RANK} = 1").selectExpr(*last, *known.values()), columns)
 
 
 def rank_sql(keys: Sequence[str], order_by: str | None) -> str:
@@ -40,18 +80,16 @@ def two_partitions_sql(keys: Sequence[str]) -> str:
     return f"CASE WHEN {lowest} <> {highest} THEN concat({lowest}, ' and ', {highest}) END"
 
 
-def deleted_at_sql(keys: Sequence[str], order_by: str | None) -> tuple[list[str], str]:
-    """Return SQL expressions of helper columns, and the SQL expression of `DELETED_AT`, which reads these columns.
-
-    The caller must add the helper columns to the rows first.
-    """
+def _with_deleted_at(rows: DataFrame, keys: Sequence[str], order_by: str | None) -> DataFrame:
+    """Return staged rows with the column `DELETED_AT`, and with a helper column from which it is computed."""
     if order_by is None:
-        return [], f"max(CASE WHEN {DELETES} THEN true END) {_of_key(keys)})"
+        return rows.selectExpr("*", f"max(CASE WHEN {DELETES} THEN true END) {_of_key(keys)}) AS {DELETED_AT}")
     by = sql_name([order_by])
     before = f"ORDER BY {PARTITION}, {POSITION} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
     highest = f"max(CASE WHEN NOT {DELETES} THEN {by} END) {_of_key(keys)} {before}) AS {_HIGHEST}"
     counts = f"{DELETES} AND ({_HIGHEST} IS NULL OR {by} >= {_HIGHEST})"
-    return [highest], f"max(CASE WHEN {counts} THEN {by} END) {_of_key(keys)})"
+    deleted_at = f"max(CASE WHEN {counts} THEN {by} END) {_of_key(keys)}) AS {DELETED_AT}"
+    return rows.selectExpr("*", highest).selectExpr("*", deleted_at)
 
 
 def with_known_values(
@@ -77,6 +115,24 @@ def with_known_values(
         values[name] = sql.expr(f"CASE WHEN {knows} THEN {own} ELSE {known_value} END")
         values[column] = sql.expr(f"{found}.at")
     return rows.selectExpr("*", *last).withColumns(values) if known else rows
+
+
+def _with_not_null(rows: DataFrame, columns: StructType) -> DataFrame:
+    """Return the rows with NOT NULL for each field of a struct that is NOT NULL in `columns`, the table's columns.
+
+    Spark reads all fields of files as nullable, and refuses to write a nullable field to a NOT NULL field. The values
+    are not null, because tasks have checked the rows.
+    """
+    if not any(_has_not_null(column.dataType) for column in columns):
+        return rows
+    session: Any = rows.sparkSession._jsparkSession
+    kind = session.parseDataType(StructType([*columns, *list(rows.schema)[len(columns) :]]).json())
+    plan: Any = rows._jdf
+    return DataFrame(session.internalCreateDataFrame(plan.queryExecution().toRdd(), kind, False), rows.sparkSession)
+
+
+def _has_not_null(kind: DataType) -> bool:
+    return isinstance(kind, StructType) and any(not each.nullable or _has_not_null(each.dataType) for each in kind)
 
 
 def columns_with_placeholders(columns: StructType, keys: Sequence[str], order_by: str | None) -> dict[str, str]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from tiered_stream.delta.checkpoint.query_tables import Held, Landed, Parked, QueryTables, QueryTablesLog
@@ -23,13 +23,14 @@ from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile, HeldRows, offset_ranges
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError, some_of
 from tiered_stream.model import PartitionRanges
-from tiered_stream.observe.landed_rows import LandedRows
 
 log = logging.getLogger(__name__)
 
 COMMITS_AT_ONCE = 8
 BATCHES_BETWEEN_TRIES = 10
 """Number of batches between two attempts of the driver to catch up parked tables, which could not be written."""
+Work = Callable[[Share], Any]
+"""Work of a thread for one share of a batch."""
 
 
 class ParkedRowsReader(Protocol):
@@ -59,15 +60,13 @@ class ParkedRowsReader(Protocol):
 class ManyTables(QueryCommits):
     """Object that commits the batches of one query to the tables for which they have files, one batch at a time.
 
-    If `park` is true, a table that cannot be written is parked: the query continues without the table, and catches it
-    up later. If `park` is false, the query fails.
+    With `ingest.onTableError=park`, a table that cannot be written is parked: the query continues without the table,
+    and catches it up later. Otherwise, the query fails.
     """
 
     tables_log: QueryTablesLog
     rows_reader: ParkedRowsReader
-    _: KW_ONLY
-    park: bool
-    in_thread: Callable[[Callable[[str], Any]], Callable[[str], Any]] = lambda do: do
+    in_thread: Callable[[Work], Work] = lambda do: do
     """Function that wraps a function for another thread, such as pyspark's `inheritable_thread_target`.
 
     Spark's jobs of the wrapped function then belong to the query, and end when the query is stopped.
@@ -79,8 +78,8 @@ class ManyTables(QueryCommits):
         self._first_topics: dict[str, str] = {}
         """The first topic that had rows for a table in this run, by table key; the table is opened by its settings."""
 
-    def _begin(self, do: Callable[[str], Result], keys: Iterable[str]) -> dict[str, Callable[[], Result]]:
-        return {key: self._threads.submit(self.in_thread(do), key).result for key in keys}
+    def _begin(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> dict[str, Callable[[], Result]]:
+        return {key: self._threads.submit(self.in_thread(do), share).result for key, share in shares.items()}
 
     def begin(self, query_id: str) -> None:
         """Catch up the tables that an earlier run has parked, and report to the planner the tables that stay parked.
@@ -90,30 +89,24 @@ class ManyTables(QueryCommits):
 
         Raises:
             DataLossError: records that a parked table lacks are gone.
-            TableError: a parked table still cannot be written, and `park` is false.
+            TableError: a parked table still cannot be written, and tables are not parked.
         """
         last = self.tables_log.last_done()
         tables = self._caught_up(query_id, self.tables_log.before(last + 1))
         if last >= 0:
             self.tables_log.after(last, tables)
-        if tables.parked and not self.park:
+        if tables.parked and not self.routing.spec.parks:
             first = next(iter(tables.parked.values()))
             raise TableError(f"the table {first.name}, which is parked, cannot be caught up: {first.reason}")
         self.rows_reader.report_parked(list(tables.parked))
 
-    def commit(
-        self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()
-    ) -> list[LandedRows]:
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         """Commit a batch's files to their tables, except tables that already have the batch or are parked.
 
-        A parked table is one that could not be written; the query's state has the offset ranges that it lacks. If
-        `park` is true, tables that cannot be written now are parked, and their errors are not raised. If a table raises
-        DataLossError, the errors are raised even then. `held` describes records that tasks wrote to no file. The tables
-        of these records are parked, too.
-
-        Returns:
-            Numbers of the rows and dead letters that were committed, one item for each commit, also for parked tables
-                that were caught up now or by `begin`.
+        A parked table is one that could not be written; the query's state has the offset ranges that it lacks. With
+        `ingest.onTableError=park`, tables that cannot be written now are parked, and their errors are not raised. If a
+        table raises DataLossError, the errors are raised even then. `held` describes records that tasks wrote to no
+        file. The tables of these records are parked, too.
 
         Raises:
             TableError: some tables, which the error names, could not be written; the other tables have the batch.
@@ -126,7 +119,8 @@ class ManyTables(QueryCommits):
         ranges, reasons = _held_ranges(files, held, tables.parked)
         shares = self._shares([file for file in files if file.share not in ranges], tables.landed)
         landed, failed = self.commit_all(shares, query_id, batch_id)
-        if failed and (not self.park or any(isinstance(error, DataLossError) for error in failed.values())):
+        parks = self.routing.spec.parks and not any(isinstance(error, DataLossError) for error in failed.values())
+        if failed and not parks:
             raise _failure({shares[key].spec.name: error for key, error in failed.items()}, batch_id)
         for key, error in failed.items():
             ranges[key], reasons[key] = offset_ranges(shares[key].files), str(error)
@@ -139,7 +133,6 @@ class ManyTables(QueryCommits):
             _warn(tables.parked)
             self.rows_reader.report_parked(list(tables.parked))
         self.tables_log.after(batch_id, tables)
-        return self.take_landed()
 
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, Share]:
         """Group a batch's files by the table that they belong to; return the groups by table key.
@@ -151,22 +144,23 @@ class ManyTables(QueryCommits):
         for file in files:
             by_table[file.share].append(file)
         return {
-            key: self._share(_topics(of_table), of_table, landed.get(key, Landed()), self.open_commits.get(key))
+            key: self._share(offset_ranges(of_table), of_table, landed.get(key, Landed()), self.open_commits.get(key))
             for key, of_table in by_table.items()
         }
 
     def _share(
-        self, topics: Sequence[str], files: Sequence[DataFile], landed: Landed, commits: TableCommits | None
+        self, ranges: PartitionRanges, files: Sequence[DataFile], landed: Landed, commits: TableCommits | None
     ) -> Share:
-        targets = (self.routing.dead_letters(self.routing.target(topic)) for topic in topics)
+        targets = (self.routing.dead_letters(self.routing.target(partition.topic)) for partition in sorted(ranges))
         dead_letters = {target.key: target for target in targets if target is not None}
-        return Share(self._target(topics), files, landed, commits, list(dead_letters.values()))
+        return Share(self._target(ranges), files, landed, commits, list(dead_letters.values()))
 
     def _dead_letters_failed(self, error: TieredStreamError) -> TieredStreamError:
         return error_like(error, f"its dead letters were not committed: {error}")
 
-    def _target(self, topics: Sequence[str]) -> TableSpec:
-        """Return the table to which all of the topics go; raise ConfigurationError if their settings for it differ."""
+    def _target(self, ranges: PartitionRanges) -> TableSpec:
+        """Return the table to which all topics in `ranges` go; raise ConfigurationError if their settings differ."""
+        topics = sorted({partition.topic for partition in ranges})
         topic = self._first_topics.setdefault(self.routing.target(topics[0]).key, topics[0])
         first = self.routing.target(topic)
         for other in topics:
@@ -191,7 +185,7 @@ class ManyTables(QueryCommits):
         parked = dict(tables.parked)
         for key, of_table in ranges.items():
             held, before = Held(batch_id, of_table), parked.get(key)
-            name = self._target(sorted({partition.topic for partition in of_table})).name
+            name = self._target(of_table).name
             parked[key] = Parked(name, reasons[key], held) if before is None else before.holding(held)
         return replace(tables, parked=parked)
 
@@ -228,8 +222,7 @@ class ManyTables(QueryCommits):
                 whose `tried` has all the ranges that the table lacks.
         """
         before = tables.landed.get(key, Landed())
-        topics = sorted({partition.topic for partition in parked.tried.ranges})
-        commits = self.open_commits[key] = self.open_table(self._target(topics), before)
+        commits = self.open_commits[key] = self.open_table(self._target(parked.tried.ranges), before)
         held = [held_batch for held_batch in (parked.tried, parked.since) if held_batch is not None]
         lacks = [held_batch for held_batch in held if not commits.is_committed(query_id, held_batch.batch)]
         if not lacks:
@@ -241,8 +234,7 @@ class ManyTables(QueryCommits):
     def _catch_up(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> Landed:
         lacks, commits = parked.tried, self.open_commits[key]
         files = self.rows_reader.files(key, lacks.ranges, query_id, lacks.batch)
-        topics = sorted({partition.topic for partition in lacks.ranges})
-        share = self._share(topics, files, tables.landed.get(key, Landed()), commits)
+        share = self._share(lacks.ranges, files, tables.landed.get(key, Landed()), commits)
         commits.check(query_id, lacks.batch, files)
         has = max(share.landed.batch, commits.last_batch(query_id, lacks.batch))
         for spec in share.dead_letters:
@@ -267,10 +259,6 @@ def _held_ranges(
     for rows in held:
         by_table[rows.table].append(rows)
     return {key: offset_ranges(of_table) for key, of_table in by_table.items() if key in without}, reasons
-
-
-def _topics(files: Sequence[DataFile]) -> list[str]:
-    return sorted({partition.topic for file in files for partition in file.offsets})
 
 
 def _warn(parked: Mapping[str, Parked]) -> None:

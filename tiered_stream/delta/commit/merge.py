@@ -19,8 +19,8 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import USER_METADATA, TableAddress, known_scheme
 from tiered_stream.delta.catalog.java_errors import (
@@ -31,23 +31,18 @@ from tiered_stream.delta.catalog.java_errors import (
     java_classes,
     raised_text,
 )
-from tiered_stream.delta.commit.delta_spark_commit import (
-    ALL_ROWS,
-    FINAL,
-    DeltaSparkTable,
-    DeltaSparkTransaction,
-)
-from tiered_stream.delta.commit.key_order import deleted_at_sql, rank_sql, two_partitions_sql, with_known_values
+from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, FINAL, DeltaSparkTable, DeltaSparkTransaction
+from tiered_stream.delta.commit.key_order import UNORDERED_KEY, last_rows
 from tiered_stream.delta.commit.transaction import BatchCommit, DeltaTransaction, TableState, UncertainCommitError
-from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, case_mismatch, table_rules
+from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, table_rules
 from tiered_stream.delta.requirements.merge_requirements import merged_columns
 from tiered_stream.delta.requirements.session_requirements import CODEC
 from tiered_stream.delta.schema.row_plan import record_columns
 from tiered_stream.delta.schema.row_schema import spark_columns, struct_type
-from tiered_stream.delta.schema.sql_types import sql_name, sql_text, struct_of
+from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.settings.row_settings import MERGE_ON, ORDER_BY, OWN_COLUMNS
-from tiered_stream.delta.write.data_files import DataFile, grown_schemas, offset_ranges
+from tiered_stream.delta.write.data_files import DataFile, offset_ranges
 from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES, STAGED, known_at
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.spark.session import copied_session
@@ -58,6 +53,8 @@ MERGE_SETTINGS = {
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
     # Delta's MERGE does not find a CHAR column that Spark pads as it reads the table. The texts in files are padded.
     "spark.sql.readSideCharPadding": "false",
+    # Columns of staged files may have names in another case than in the table; Spark would read nulls.
+    "spark.sql.caseSensitive": "false",
     # Errors of `raise_error` have an error class, by which they are recognized.
     "spark.sql.legacy.raiseErrorWithoutErrorClass": "false",
     **ALL_ROWS,
@@ -68,18 +65,17 @@ _SETTINGS = {
     # Delta would copy the source before it reads the source twice; staged files never change.
     "spark.databricks.delta.merge.materializeSource": "none",
 }
-_CASE_SENSITIVE = "spark.sql.caseSensitive"
 _NO_GLOBS = {"__globPaths__": "false"}
 """Option by which Spark's readers take `[`, `{` and `*` in a path literally."""
-_SOURCE, _RANK, _MIXED = "tiered_stream_upserts", "__staged_rank", "__staged_mixed"
+_SOURCE = "tiered_stream_upserts"
 _FAILED = {
     "org.apache.spark.SparkException",
     "org.apache.spark.SparkRuntimeException",
     "org.apache.spark.sql.delta.schema.DeltaInvariantViolationException",
 }
 """Java classes of errors in Spark's work on the rows, which another attempt would raise again."""
-UNORDERED_KEY = "tiered_stream: a key occurs in several partitions"
-"""Beginning of the error that a MERGE itself raises for a key with records in two partitions, whose names follow."""
+INSERTS = f"NOT source.{DELETES}"
+"""SQL condition of a MERGE for a new row without a row of the table with the same key to be inserted."""
 PLACE = ("topic", "partition")
 """Kafka's columns that say in which partition a record is."""
 _NOT_EMPTY = "tiered_stream: the table has rows"
@@ -117,28 +113,19 @@ class MergedTable:
         return merged_columns(description, self.spec.own_columns)
 
     def clauses(
-        self, description: TableDescription, keys: Sequence[str], order_by: str | None, known: Mapping[str, str]
+        self, description: TableDescription, files: Sequence[DataFile], keys: Sequence[str], order_by: str | None
     ) -> MergeClauses:
-        """Return the parts of a MERGE of rows that have the columns `columns(description)`.
+        """Return the parts of a MERGE of the rows in the staged `files`, which have the columns `columns(description)`.
 
-        `keys` and `order_by` are names of columns; for deltalake, in the same case as in the table. `known` is the
-        result of the method `known`.
+        `keys` and `order_by` are names of columns; for deltalake, in the same case as in the table.
         """
         columns, kafka = self.columns(description).names, record_columns(self.spec)
         written = {name.lower(): name for name in columns}
         names = (written.get(kafka.get(each, "").lower()) for each in PLACE) if order_by is None else ()
         places = [name for name in names if name is not None]
         own = own_columns(description, columns)
+        known = known_at(columns, {name for file in files for name in file.placeholders})
         return merge_clauses(columns, keys, order_by, self.spec.merge_on, places, own, known)
-
-    def known(self, description: TableDescription, files: Sequence[DataFile]) -> dict[str, str]:
-        """Return the names of helper columns, by the table's column that has placeholders in the staged files `files`.
-
-        A helper column says whether a row of the key knows the value of the column, and how new this row is
-        (`latest_rows.known_at`).
-        """
-        names = {name for file in files for name in file.placeholders}
-        return known_at(self.columns(description).names, names)
 
     def check(self, description: TableDescription) -> None:
         """Check that `ingest.ownColumns` and `ingest.mergeOn` suit the table's columns.
@@ -189,7 +176,6 @@ class MergeTransaction:
     def commit(self, batch: BatchCommit) -> int:
         if not batch.files:
             return self._transaction.commit(batch)
-        self._check_case(batch.files)
         table, session = self._table, self._table.session
         settings = {
             **_SETTINGS, CODEC: table.spec.codec, _APPLICATION: batch.query_id, _VERSION: str(batch.batch_id),
@@ -198,12 +184,17 @@ class MergeTransaction:
         for name, value in settings.items():
             session.conf.set(name, value)
         columns = table.columns(self.state.description)
-        known = table.known(self.state.description, batch.files)
-        clauses = table.clauses(self.state.description, table.spec.keys, table.spec.order_by, known)
+        clauses = table.clauses(self.state.description, batch.files, table.spec.keys, table.spec.order_by)
         only_insert = not self._transaction.has_rows()
+        schema = StructType([*columns, *spark_columns(STAGED, None)])
+        paths = [f"{table.folder}/{file.path}" for file in batch.files]
         try:
-            rows = self._last_rows(batch.files, columns, known, resets=bool(clauses.own))
-            rows.createOrReplaceTempView(_SOURCE)
+            staged = session.read.schema(schema).options(**_NO_GLOBS).parquet(*paths)
+            last_rows(
+                staged, columns, table.spec.keys, table.spec.order_by, clauses.known,
+                table_rules(self.state.description).not_null,
+                one=len(offset_ranges(batch.files)) == 1, resets=bool(clauses.own),
+            ).createOrReplaceTempView(_SOURCE)  # fmt: skip
             session.sql(merge_sql(table.address.sql_name, _SOURCE, clauses, only_insert=only_insert))
         except JAVA_ERRORS as error:
             if is_stopped(error):
@@ -211,39 +202,6 @@ class MergeTransaction:
             raise _table_error(table, error) from error
         table.remove(batch.files)
         return self.state.version + 1
-
-    def _check_case(self, files: Sequence[DataFile]) -> None:
-        """Raise TableError if Spark would read columns of staged files as null, because its session heeds case."""
-        if (self._table.spark.conf.get(_CASE_SENSITIVE, None) or "").lower() != "true":
-            return
-        fields = struct_of(self.state.description.fields)
-        for schema in (self._table.spec.schema, *grown_schemas(files)):
-            if reason := case_mismatch(fields, schema.jsonValue()):
-                raise TableError(
-                    f"rows cannot be merged into the table {self._table.address} by Spark's Delta: {reason}, and "
-                    f"{_CASE_SENSITIVE} is true, by which Spark would read nulls. Set it to false"
-                )
-
-    def _last_rows(
-        self, files: Sequence[DataFile], columns: StructType, known: Mapping[str, str], *, resets: bool
-    ) -> DataFrame:
-        """Return the last row of each key among the rows of the staged files, with the columns that `known` names.
-
-        The rows have the column `DELETED_AT` if `resets` is true, because the table has columns of the user's own.
-        """
-        table = self._table
-        schema = StructType([*columns, *spark_columns(STAGED, None)])
-        paths = [f"{table.folder}/{file.path}" for file in files]
-        rows = table.session.read.schema(schema).options(**_NO_GLOBS).parquet(*paths)
-        one = len(offset_ranges(files)) == 1
-        keys, order_by = table.spec.keys, table.spec.order_by
-        ranked, last = last_rows_sql(columns.names, keys, order_by, one=one)
-        if resets:
-            rows = with_deleted_at(rows, keys, order_by)
-            last = [*last, DELETED_AT]
-        rows = with_known_values(rows, keys, order_by, known, table_rules(self.state.description).not_null)
-        last = [*last, *known.values()]
-        return _with_not_null(rows.selectExpr("*", *ranked).where(f"{_RANK} = 1").selectExpr(*last), columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,10 +214,11 @@ class MergeClauses:
     - `matched` is the condition by which a row of the table and a new row are a pair.
     - `delete`, `update` and `replace` are conditions on a pair: the table's row is deleted, is updated, or becomes a
       new row, because its key was deleted meanwhile.
-    - `insert` is the condition for a new row without a pair to be inserted.
     - `values` has the values of an inserted row, by column.
     - `updates` has the new values of the table's row in a pair, by column.
     - `own` has the columns that records never set, with their values in a new row.
+    - `known` has the names of helper columns of the new rows, by the column that has placeholders in some of them
+      (`latest_rows.known_at`).
     - `unordered` is a condition on a pair: its records are in two partitions, so that Kafka gives them no order.
       `partitions` is a text with the two partitions. Both are empty if a column orders records.
     """
@@ -268,11 +227,11 @@ class MergeClauses:
     matched: str
     delete: str
     update: str
-    insert: str
     values: Mapping[str, str]
     unordered: str
     partitions: str
     own: Mapping[str, str]
+    known: Mapping[str, str]
     replace: str
     updates: Mapping[str, str]
 
@@ -316,11 +275,11 @@ def merge_clauses(
         " AND ".join([*same, *([f"({merge_on})"] if merge_on else [])]),
         f"source.{DELETES}{only}",
         f"NOT source.{DELETES}{only}",
-        f"NOT source.{DELETES}",
         values,
         " OR ".join(f"target.{name} <> source.{name}" for name in names),
         " || ' and ' || ".join(texts) if names else "",
         own,
+        known,
         f"{_is_newer_sql(f'source.{DELETED_AT}', order_by)} AND NOT source.{DELETES}{only}",
         {**values, **updates},
     )
@@ -370,7 +329,7 @@ def merge_sql(table: str, source: str, merged: MergeClauses, *, only_insert: boo
     clauses = [
         f"MERGE INTO {table} AS target USING {source} AS source ON {merged.matched}",
         *([f"AND {is_empty}"] if only_insert else changes),
-        f"WHEN NOT MATCHED AND {merged.insert} THEN INSERT ({', '.join(merged.values)})",
+        f"WHEN NOT MATCHED AND {INSERTS} THEN INSERT ({', '.join(merged.values)})",
         f"VALUES ({', '.join(merged.values.values())})",
     ]
     return " ".join(clauses)
@@ -383,47 +342,6 @@ def _if_unordered(merged: MergeClauses) -> str:
     """
     error = f"raise_error({sql_text(UNORDERED_KEY + ': ')} || {merged.partitions})"
     return f"CASE WHEN {merged.unordered} THEN CAST({error} AS BOOLEAN) ELSE false END"
-
-
-def last_rows_sql(
-    columns: Sequence[str], keys: Sequence[str], order_by: str | None, *, one: bool
-) -> tuple[list[str], list[str]]:
-    """Return two lists of SQL expressions: columns that rank the rows of a key, and the columns of the last rows.
-
-    The last row of a key has rank 1. `one` is true if all rows are of one partition. If it is false and `order_by` is
-    None, Spark raises an error for a key with rows in several partitions, because Kafka gives these rows no order.
-    """
-    ranked = [f"{rank_sql(keys, order_by)} AS {_RANK}"]
-    deletes = DELETES
-    if not one and order_by is None:
-        ranked.append(f"{two_partitions_sql(keys)} AS {_MIXED}")
-        error = f"raise_error(concat({sql_text(UNORDERED_KEY + ': ')}, {_MIXED}))"
-        deletes = f"CASE WHEN {_MIXED} IS NULL THEN {DELETES} ELSE CAST({error} AS BOOLEAN) END AS {DELETES}"
-    return ranked, [*(sql_name([name]) for name in columns), deletes]
-
-
-def with_deleted_at(rows: DataFrame, keys: Sequence[str], order_by: str | None) -> DataFrame:
-    """Return staged rows with the column `DELETED_AT`, and with the helper columns from which it is computed."""
-    first, deleted_at = deleted_at_sql(keys, order_by)
-    return rows.selectExpr("*", *first).selectExpr("*", f"{deleted_at} AS {DELETED_AT}")
-
-
-def _with_not_null(rows: DataFrame, columns: StructType) -> DataFrame:
-    """Return the rows with NOT NULL for each field of a struct that is NOT NULL in `columns`, the table's columns.
-
-    Spark reads all fields of files as nullable, and refuses to write a nullable field to a NOT NULL field. The values
-    are not null, because tasks have checked the rows.
-    """
-    if not any(_has_not_null(column.dataType) for column in columns):
-        return rows
-    session: Any = rows.sparkSession._jsparkSession
-    kind = session.parseDataType(StructType([*columns, *list(rows.schema)[len(columns) :]]).json())
-    plan: Any = rows._jdf
-    return DataFrame(session.internalCreateDataFrame(plan.queryExecution().toRdd(), kind, False), rows.sparkSession)
-
-
-def _has_not_null(kind: DataType) -> bool:
-    return isinstance(kind, StructType) and any(not each.nullable or _has_not_null(each.dataType) for each in kind)
 
 
 def _table_error(table: MergedTable, error: Py4JJavaError | CapturedException) -> TableError:

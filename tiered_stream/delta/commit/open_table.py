@@ -1,4 +1,4 @@
-"""Tables that are there, opened for commits in the direct lane, and created if they are missing.
+"""Tables that are there, opened for commits in the direct lane, created if they are missing, and grown.
 
 A table is opened only if it suits the direct lane, and if tasks can reach its storage.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -16,51 +16,34 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from tiered_stream.delta.catalog.address import CREATION_WAITS, TableAddress, replace_columns
-from tiered_stream.delta.catalog.session_checks import platform_of
+from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.commit.commit_library import (
     choose_committer,
     lock_for_creation,
+    lock_for_deltalake,
     open_for_commits,
-    why_no_committer,
+    why_not_in_session,
 )
 from tiered_stream.delta.commit.compaction import Compaction, compaction_of
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
-from tiered_stream.delta.commit.table_growth import Grow, growth_of
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import CatalogManagedError, CommitTable
-from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
-from tiered_stream.delta.requirements.lane import (
-    TableDescription,
-    check_fit,
-    table_rules,
-    unmet_requirements,
-    why_not_direct,
-)
-from tiered_stream.delta.requirements.merge_requirements import (
-    check_merge,
-    merge_rules,
-    merged_fields,
-    rules_before_merge,
-)
+from tiered_stream.delta.requirements.lane import TableDescription, check_fit, unmet_requirements, why_not_direct
+from tiered_stream.delta.requirements.merge_requirements import check_merge, fitted_rows, rules_for_tasks
 from tiered_stream.delta.requirements.requirement import Handling
-from tiered_stream.delta.requirements.session_requirements import (
-    is_created_by_spark,
-    new_table_properties,
-    settings_in_list,
-)
-from tiered_stream.delta.requirements.store_access import find_access
-from tiered_stream.delta.requirements.table_requirements import CLUSTERING
-from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
-from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
+from tiered_stream.delta.requirements.session_requirements import is_created_by_spark, new_table_properties
+from tiered_stream.delta.requirements.table_requirements import CLUSTERING, is_wider
+from tiered_stream.delta.schema.row_schema import check_new_columns, shared_columns, struct_type
+from tiered_stream.delta.schema.sql_types import sql_name, sql_type
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TYPE_WIDENING, TableSpec
-from tiered_stream.delta.settings.row_settings import MODE, SCHEMA_EVOLUTION, UPSERT
+from tiered_stream.delta.settings.row_settings import SCHEMA_EVOLUTION
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import RowFormat
-from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules, certain_rules
-from tiered_stream.spark.session import is_connect
+from tiered_stream.formats.rows.table_rules import NO_RULES, FieldPath, TableRules
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -73,9 +56,12 @@ _creation = threading.Lock()
 
 Two names may lead to one folder, and there Spark overwrites the table that another thread has just created.
 """
-_NO_JVM = (
-    "with Spark Connect, files that tasks have written cannot be committed, because the driver has no JVM of its own"
-)
+_TypedPath = tuple[FieldPath, DataType]
+Grow = Callable[[Sequence[Mapping[str, Any]], StructType], bool]
+"""Function that adds the columns and nested fields of a schema that a table lacks, or widens columns of the table.
+
+Arguments are the table's columns in Spark's JSON, and the schema. The function returns whether it changed the table.
+"""
 NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stream[delta]')"
 
 
@@ -110,39 +96,6 @@ class OpenTable:
         if self.spec.keys:  # Delta itself checks the rows that it merges, and a MERGE finds out what the table requires
             return None
         return why_not_direct(description, self.spec.day_column, self.spec.schema, checked_rules, self.by)
-
-
-def with_access(spark: SparkSession, spec: TableSpec) -> tuple[TableSpec, str | None]:
-    """Return the table with the access to its folder (`spec.uri`), and a reason why tasks cannot write to the folder.
-
-    The reason is None if tasks can write to the folder.
-
-    Raises:
-        ConfigurationError: there are no credentials, or the session reaches another store than `ingest.storage.*`.
-        TableAccessError: the region of the table's bucket cannot be found.
-    """
-    if is_connect(spark):
-        return spec, _NO_JVM
-    if urlsplit(spec.uri).scheme == "file":
-        return spec, None
-    if (why_not := why_no_committer(spark, spec)) is not None:
-        return spec, why_not
-    try:
-        storage, why_not = find_access(spec.storage, spec.uri, hadoop_settings(spark))
-    except NoCredentialsError as error:
-        platform = platform_of(spark)
-        if platform is None or not platform.gives_credentials:
-            raise
-        return spec, f"{platform.name} gives credentials to Spark alone: {error}"
-    return replace(spec, storage=storage), why_not
-
-
-def check_merges(spark: SparkSession) -> None:
-    """Raise ConfigurationError if the session cannot merge rows into tables of the latest state."""
-    if is_connect(spark):
-        raise ConfigurationError(
-            f"{MODE.name}={UPSERT} does not work with Spark Connect: run the job with a session of its own"
-        )
 
 
 def open_or_create(
@@ -180,10 +133,10 @@ def open_or_create(
         return why_not
     from tiered_stream.delta.commit.deltalake_commit import describe
 
-    found = _opened(spark, address, spec, create)
-    if isinstance(found, str):
-        return found
-    table, description = found
+    table = _opened(spark, address, spec, create)
+    if isinstance(table, str):
+        return table
+    description = describe(table)
     by, reason = choose_committer(spark, spec, description)
     if rows:
         rows = fitted_rows(rows, description, spec)
@@ -196,21 +149,15 @@ def open_or_create(
     check_fit(spec.uri, description, spec.schema, spec.day_column)
     if spec.keys:
         check_merge(str(address), description, spec)
-    commits, rules = open_for_commits(spark, address, spec, by, description), _rules_of(spec, description)
+    commits, rules = open_for_commits(spark, address, spec, by, description), rules_for_tasks(description, spec)
     compaction = compaction_of(spark, address, spec, by)
     opened = OpenTable(spec, commits, description, by, reason, rules, rows or {}, grow, compaction)
     return opened.accepts(description, None if rows or checked else NO_RULES) or opened
 
 
-def _rules_of(spec: TableSpec, description: TableDescription) -> TableRules:
-    if spec.keys and spec.row_format:
-        return rules_before_merge(description, spec.row_format, spec)
-    return table_rules(description)
-
-
 def _opened(
     spark: SparkSession, address: TableAddress, spec: TableSpec, create: Callable[[TableAddress], None]
-) -> tuple[DeltaTable, TableDescription] | str:
+) -> DeltaTable | str:
     """Return the table, which is created if it is missing, or a text that says why Spark must write to it.
 
     `create` is a function by which Spark creates the table at an address.
@@ -219,13 +166,10 @@ def _opened(
 
     try:
         known = open_table(spec)
-        if known is not None:
-            description = describe(known)
-            if not replace_unused(spark, address, spec, description):
-                return known, description
+        if known is not None and not replace_unused(spark, address, spec, describe(known)):
+            return known
         with _creation if urlsplit(spec.uri).scheme == "file" else nullcontext():
-            table = open_table(spec) or _create(spark, address, spec, create)
-        return table if isinstance(table, str) else (table, describe(table))
+            return open_table(spec) or _create(spark, address, spec, create)
     except CatalogManagedError as error:
         if address.path is None:
             return str(error)
@@ -293,7 +237,9 @@ def _create(
     from tiered_stream.delta.commit.deltalake_commit import create_table, open_table
 
     properties = new_table_properties(spark, spec)
-    expected = _expected_description(spec, properties)
+    check_new_columns(spec.schema, properties)
+    features = frozenset([CLUSTERING] if spec.cluster_by else [])
+    expected = replace(_planned_description(spec), configuration=properties, writer_features=features)
     by, _ = choose_committer(spark, spec, expected)
     if not spec.keys and (why_not := unmet_requirements(expected, by)):
         return why_not
@@ -323,37 +269,13 @@ def _why_session_needs_spark(spark: SparkSession, spec: TableSpec) -> str | None
     """
     if find_spec("deltalake") is None:
         return NO_DELTALAKE
-    if spec.keys:
-        return None
-    requirements = requirements_of_session(settings_in_list(spark))
-    left = (requirement.reason for requirement in requirements if requirement.entry.handling is Handling.SPARK_LANE)
-    return next(left, None)
-
-
-def _expected_description(spec: TableSpec, properties: Mapping[str, str]) -> TableDescription:
-    """Return the description that a new table will have, before it is created."""
-    check_new_columns(spec.schema, properties)
-    features = frozenset([CLUSTERING] if spec.cluster_by else [])
-    return replace(_planned_description(spec), configuration=properties, writer_features=features)
+    return None if spec.keys else why_not_in_session(spark, Handling.SPARK_LANE)
 
 
 def _planned_description(spec: TableSpec) -> TableDescription:
     """Return the columns and partition columns of the planned rows as a table's description."""
     partition_columns = (spec.day_column,) if spec.day_column else ()
     return TableDescription(tuple(spec.schema.jsonValue()["fields"]), partition_columns)
-
-
-def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription, spec: TableSpec) -> dict[str, RowFormat]:
-    """Return the row formats, by topic, fitted to the table's types and with the table's rules.
-
-    For a table of the latest state, rules that tasks cannot check are left out, because Delta checks them.
-    """
-    if not spec.keys:
-        rules = table_rules(table)
-        return {topic: replace(fit_to_table(each, table.fields), rules=rules) for topic, each in rows.items()}
-    rules, fields = merge_rules(table), merged_fields(table, spec.own_columns)
-    fitted = {topic: fit_to_table(each, fields) for topic, each in rows.items()}
-    return {topic: replace(each, rules=certain_rules(rules, each.written)) for topic, each in fitted.items()}
 
 
 def _check_widening(address: TableAddress, spec: TableSpec, description: TableDescription) -> None:
@@ -365,3 +287,88 @@ def _check_widening(address: TableAddress, spec: TableSpec, description: TableDe
             f"ALTER TABLE {address.sql_name} SET TBLPROPERTIES ('{TYPE_WIDENING}' = 'true'), where all of its "
             f"readers know that feature of Delta; or set {SCHEMA_EVOLUTION.name}={Evolution.ADD}"
         )
+
+
+# Schema evolution: commits that add columns and nested fields to a table, or widen columns, before rows are committed.
+#
+# New columns are null in rows of older files. If two queries need the same new column, only the first query adds it.
+
+
+def growth_of(spark: SparkSession, address: TableAddress, spec: TableSpec, by: str) -> Grow | None:
+    """Return a function that adds columns to the table, and widens columns, as `ingest.schemaEvolution` allows.
+
+    The library `by`, which commits, adds columns. Spark widens columns, whichever library commits. The function raises
+    TableError if the table refuses the columns. None is returned if the columns never change.
+    """
+    evolution = spec.rows.schema_evolution
+
+    def grow(fields: Sequence[Mapping[str, Any]], schema: StructType) -> bool:
+        table = struct_type(fields)
+        paths = list(_missing_or_leaf_fields(table, schema, ()))
+        missing = [(path, kind) for path, old, kind in paths if old is None]
+        widens = evolution is Evolution.WIDEN
+        wider = [(path, kind) for path, old, kind in paths if widens and old is not None and is_wider(kind, old)]
+        if missing:
+            _check_names(address, missing)
+            log.info("%s: new columns: %s", address, _names(missing))
+            _add(missing, schema)
+        if wider:
+            log.info("%s: wider columns: %s", address, _names(wider))
+            with spark_errors(str(address), "changed"):
+                for path, kind in wider:
+                    spark.sql(f"ALTER TABLE {address.sql_name} ALTER COLUMN {sql_name(path)} TYPE {sql_type(kind)}")
+        return bool(missing or wider)
+
+    def _add(missing: Sequence[_TypedPath], schema: StructType) -> None:
+        if by == COMMIT_BY_SPARK:
+            columns = ", ".join(f"{sql_name(path)} {sql_type(kind)}" for path, kind in missing)
+            with spark_errors(str(address), "changed"):
+                spark.sql(f"ALTER TABLE {address.sql_name} ADD COLUMNS ({columns})")
+        else:
+            from tiered_stream.delta.commit.deltalake_commit import add_columns
+
+            tops = {path[0].lower() for path, _ in missing}
+            added = StructType([field for field in schema if field.name.lower() in tops])
+            add_columns(spec, added, lock_for_deltalake(spark, address, spec))
+
+    return None if evolution is Evolution.NONE else grow
+
+
+def _check_names(address: TableAddress, missing: Sequence[_TypedPath]) -> None:
+    """Raise TableError if Delta refuses one of the new fields `missing`; deltalake would add the field anyway."""
+    try:
+        for path, kind in missing:
+            check_new_columns(StructType().add(path[-1], kind), path=".".join(path[:-1]))
+    except ConfigurationError as error:
+        raise TableError(f"the table {address} cannot be changed: {error}") from error
+
+
+def _missing_or_leaf_fields(
+    table: DataType, schema: DataType, path: FieldPath
+) -> Iterator[tuple[FieldPath, DataType | None, DataType]]:
+    """Yield the path and both types of each field of `schema` that `table` lacks, or that has no inner fields in both.
+
+    The first type is the field's type in `table`, or None if `table` lacks the field. The second type is the field's
+    type in `schema`. In a path, `element` stands for the elements of a list, and `value` for the values of a map, as in
+    Delta. Inner fields of a missing field are not yielded.
+    """
+    match table, schema:
+        case StructType(), StructType():
+            known = {field.name.lower(): field for field in table}
+            for field in schema:
+                if (old := known.get(field.name.lower())) is None:
+                    yield (*path, field.name), None, field.dataType
+                else:
+                    yield from _missing_or_leaf_fields(old.dataType, field.dataType, (*path, old.name))
+        case ArrayType(), ArrayType():
+            yield from _missing_or_leaf_fields(table.elementType, schema.elementType, (*path, "element"))
+        case MapType(), MapType():
+            yield from _missing_or_leaf_fields(table.valueType, schema.valueType, (*path, "value"))
+        case (StructType() | ArrayType() | MapType(), _) | (_, StructType() | ArrayType() | MapType()):
+            pass
+        case _:
+            yield path, table, schema
+
+
+def _names(fields: Sequence[_TypedPath]) -> str:
+    return ", ".join(".".join(path) for path, _ in fields)

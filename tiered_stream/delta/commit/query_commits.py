@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -58,10 +58,6 @@ class Share:
     has_batch: bool = False
     """True if the table already has the batch."""
 
-    @property
-    def rows(self) -> list[DataFile]:
-        return [file for file in self.files if file.dead_letters_for is None]
-
 
 Failed = dict[str, TieredStreamError]
 """Errors of the tables that could not be written, by table key."""
@@ -98,15 +94,10 @@ class QueryCommits(ABC):
         return
 
     @abstractmethod
-    def commit(
-        self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()
-    ) -> list[LandedRows]:
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         """Commit a batch's files to their tables, except tables that already have the batch.
 
-        `held` describes records that tasks wrote to no file.
-
-        Returns:
-            Numbers of the rows and dead letters that were committed, one item for each table.
+        `held` describes records that tasks wrote to no file. `take_landed` returns what was committed.
 
         Raises:
             TieredStreamError: a table could not be written.
@@ -115,7 +106,7 @@ class QueryCommits(ABC):
     def take_landed(self) -> list[LandedRows]:
         """Return the numbers of rows and dead letters committed since the last call, one item for each commit.
 
-        They are also known if another table of the batch failed.
+        They are also known if another table of the batch failed. Rows of parked tables count when they are caught up.
         """
         committed, self._landed = self._landed, []
         return committed
@@ -133,9 +124,7 @@ class QueryCommits(ABC):
         dead_letters, failed = self._dead_letter_tables(shares, query_id, batch_id)
         opening = {key: share for key, share in shares.items() if key not in failed}
         checked = {key for keys_of_table in dead_letters.values() for key in keys_of_table}
-        opened, refused = self._run_for_tables(
-            lambda key: self._open_share(shares[key], query_id, batch_id, checked=key in checked), opening
-        )
+        opened, refused = self._run_all(lambda each: self._open_share(each, query_id, batch_id, checked), opening)
         failed |= refused
         self.open_commits.update({key: share.commits for key, share in opened.items() if share.commits})
         self._check_names(opened)
@@ -145,54 +134,54 @@ class QueryCommits(ABC):
             going_on = [key for key in keys if key in ready and key not in failed]
             failed |= self._commit_dead_letters(table, going_on, ready, query_id, batch_id)
         committing = {key: share for key, share in ready.items() if key not in failed}
-        committed, refused = self._run_for_tables(
-            lambda key: self.commit_share(ready[key], query_id, batch_id), committing
-        )
+        committed, refused = self._run_all(lambda each: self.commit_share(each, query_id, batch_id), committing)
         failed |= refused
         for key in failed:
             self.open_commits.pop(key, None)
         self._first_batch = False
         return {**landed, **committed}, failed
 
-    def _run_for_tables(self, do: Callable[[str], Result], keys: Iterable[str]) -> tuple[dict[str, Result], Failed]:
-        """Call `do` with each table key.
+    def _run_all(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> tuple[dict[str, Result], Failed]:
+        """Call `do` with each share.
 
         Returns:
             Two mappings by table key: the results, and the errors of calls that raised TieredStreamError.
         """
         done: dict[str, Result] = {}
         failed: Failed = {}
-        for key, result in self._begin(do, keys).items():
+        for key, result in self._begin(do, shares).items():
             try:
                 done[key] = result()
             except TieredStreamError as error:
                 failed[key] = error
         return done, failed
 
-    def _begin(self, do: Callable[[str], Result], keys: Iterable[str]) -> dict[str, Callable[[], Result]]:
-        """Return, by table key, a function that returns the result of `do` for the key, or raises its error.
+    def _begin(self, do: Callable[[Share], Result], shares: Mapping[str, Share]) -> dict[str, Callable[[], Result]]:
+        """Return, by table key, a function that returns the result of `do` for the share, or raises its error.
 
         A subclass may begin the calls of `do` in threads.
         """
-        return {key: partial(do, key) for key in keys}
+        return {key: partial(do, share) for key, share in shares.items()}
 
-    def _open_share(self, share: Share, query_id: str, batch_id: int, *, checked: bool) -> Share:
+    def _open_share(self, share: Share, query_id: str, batch_id: int, checked: Collection[str]) -> Share:
         """Open the table of `share` if it is not open yet; return `share` with `commits` and `has_batch` set.
 
-        If `checked` is true and the table does not have the batch, also check that the table would accept the files.
+        If the table's key is in `checked` and the table does not have the batch, also check that the table would accept
+        the files.
         """
         commits = share.commits or self.open_table(share.spec, share.landed)
         has_batch = commits.is_committed(query_id, batch_id)
         if has_batch:
             log.info("%s: batch %d is in the table already", share.spec.name, batch_id)
-        elif checked:
+        elif share.spec.key in checked:
             commits.check(query_id, batch_id, share.files)
         return replace(share, commits=commits, has_batch=has_batch)
 
     def commit_share(self, share: Share, query_id: str, batch_id: int) -> Landed:
         """Commit the rows of a batch to the table of `share`, which is open; return the batch as the table's newest."""
         assert share.commits
-        version = share.commits.commit(query_id, batch_id, share.rows)
+        rows = [file for file in share.files if file.dead_letters_for is None]
+        version = share.commits.commit(query_id, batch_id, rows)
         landed = landed_rows(share.spec.name, share.spec.rows.dead_letter_table or "", share.files)
         self._landed.append(share.commits.with_keys(landed, query_id, batch_id, version))
         return Landed(batch_id, share.landed.version if version is None else version)
@@ -209,10 +198,11 @@ class QueryCommits(ABC):
         tables = {key: share.commits for key, share in opened.items() if share.commits}
         tables |= {key: table.commits for key, table in self._dead_letters.items()}
         for key, commits in tables.items():
-            other = self._keys.setdefault(commits.table_id, key)
+            table_id = commits.planned.description.table_id
+            other = self._keys.setdefault(table_id, key)
             if other != key:
                 raise ConfigurationError(
-                    f"{other} and {key} are one table (its id is {commits.table_id}): name it the same way in "
+                    f"{other} and {key} are one table (its id is {table_id}): name it the same way in "
                     "ingest.table, ingest.route and ingest.deadLetterTable. Nothing of the batch was committed to it"
                 )
 
@@ -240,7 +230,7 @@ class QueryCommits(ABC):
                     if not (has_files or self._first_batch):
                         continue
                     table = self.dead_letter_table(spec)
-                    if has_files or table.has_earlier(query_id, batch_id):
+                    if has_files or table.commits.is_committed(query_id, batch_id):
                         shares_of_table.setdefault(spec.key, []).append(key)
             except TieredStreamError as error:
                 failed[key] = error
@@ -303,14 +293,11 @@ class OneTable(QueryCommits):
     def prepare(self) -> None:
         self._commits.prepare()
 
-    def commit(
-        self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()
-    ) -> list[LandedRows]:
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
         assert not held, "tasks hold rows only for tables that may be parked"
         _, failed = self.commit_all({self._share.spec.key: replace(self._share, files=files)}, query_id, batch_id)
         for error in failed.values():
             raise error
-        return self.take_landed()
 
 
 def dead_letters_in(files: Iterable[DataFile], key: str) -> list[DataFile]:

@@ -20,12 +20,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from tiered_stream.delta.requirements.lane import TableDescription, table_rules
-from tiered_stream.delta.requirements.merge_requirements import merged_fields, rules_before_merge
+from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.requirements.merge_requirements import merged_fields, rules_for_tasks
 from tiered_stream.delta.schema.routing import Routing, TaskSettings
 from tiered_stream.delta.schema.row_schema import fit_to_table
-from tiered_stream.delta.settings import ingest_settings as ingest
-from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.settings.ingest_settings import TableSpec, source_options
 from tiered_stream.delta.write.data_files import file_rows, rules_text
 from tiered_stream.errors import TableError
 from tiered_stream.formats.rows.row_format import RowFormat
@@ -99,10 +98,8 @@ def _look_up(spec: TableSpec) -> tuple[TableRules | None, Sequence[Mapping[str, 
         table = open_table(spec)
         description = describe(table) if table else TableDescription(tuple(spec.schema.jsonValue()["fields"]))
         fields = merged_fields(description, spec.own_columns)
-        if spec.keys:
-            rules = rules_before_merge(description, spec.row_format, spec)
-        else:
-            rules = table_rules(description)
+        rules = rules_for_tasks(description, spec)
+        if not spec.keys:
             RowRules(rules, spec.row_format.written)
             if not set(rules.not_null) <= set(spec.row_format.written.names):
                 return None, fields
@@ -229,7 +226,7 @@ class FilesReader(StreamReader):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """`options` are the query's options. Raises ConfigurationError if options are invalid."""
-        super().__init__(parse_options(ingest.source_options(options), streaming=True))
+        super().__init__(parse_options(source_options(options), streaming=True))
         self._tasks = TasksWrite(TaskSettings.of(options))
         self._rules = KnownRules()
 
@@ -249,7 +246,7 @@ class FilesBatchReader(BatchReader):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """`options` are the query's options. Raises ConfigurationError if options are invalid."""
-        super().__init__(parse_options(ingest.source_options(options), streaming=False))
+        super().__init__(parse_options(source_options(options), streaming=False))
         self._tasks = TasksWrite(TaskSettings.of(options))
 
     def partitions(self) -> Sequence[InputPartition]:

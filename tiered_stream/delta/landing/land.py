@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,28 +13,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
 from tiered_stream.delta.catalog.session_checks import check_file_system, check_table, log_platform
-from tiered_stream.delta.checkpoint.query_run import (
-    AVAILABLE_NOW,
-    BoundedRun,
-    QueryRun,
-    by_micro_batch,
-    limited,
-    query_id_of,
-)
-from tiered_stream.delta.commit.commit_library import find_table
-from tiered_stream.delta.commit.dead_letters import check_files
-from tiered_stream.delta.commit.open_table import (
-    OpenTable,
-    check_merges,
-    fitted_rows,
-    open_or_create,
-    replace_unused,
-    with_access,
-)
+from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun, by_micro_batch, query_id_of
+from tiered_stream.delta.commit.commit_library import find_table, with_access
+from tiered_stream.delta.commit.dead_letters import check_limit
+from tiered_stream.delta.commit.open_table import OpenTable, open_or_create, replace_unused
 from tiered_stream.delta.landing import landing_by_topic as by_topic
 from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.landing.spark_lane import SparkLane, check_spark_sink
 from tiered_stream.delta.requirements.lane import Lane, TableDescription, columns_left_null
+from tiered_stream.delta.requirements.merge_requirements import fitted_rows
 from tiered_stream.delta.requirements.session_requirements import with_session_codec
 from tiered_stream.delta.schema.routing import Route, Routing, TaskSettings
 from tiered_stream.delta.schema.row_plan import plan_topics
@@ -43,15 +30,15 @@ from tiered_stream.delta.settings.ingest_settings import FAIL, TableSpec
 from tiered_stream.delta.settings.query_settings import QuerySettings, check_settings
 from tiered_stream.delta.settings.row_settings import MODE, UPSERT
 from tiered_stream.delta.write.data_files import data_files, held_rows, observed, record_count
-from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError
+from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.observe.landed_rows import note_landed
-from tiered_stream.options.parsing import Options
+from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.remote_options import SETTINGS_FILE
 from tiered_stream.options.settings_files import naming_lines
 from tiered_stream.spark.executor_python import register_source
 from tiered_stream.spark.report_addresses import reporting_options, with_reporting
-from tiered_stream.spark.session import is_connect
+from tiered_stream.spark.session import is_connect, refuse_connect
 
 log = logging.getLogger(__name__)
 
@@ -86,35 +73,25 @@ def land(
         DataLossError: records no longer exist that an earlier run could not write to a table (a parked table).
     """
     with naming_lines(options.get(SETTINGS_FILE.name)):
-        return plan_query(
-            spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
-        ).start()
+        run = QueryRun(checkpoint, trigger, name)
+        return plan_query(spark, options=options, table=table, run=run, lane=lane).start()
 
 
 def plan_query(
-    spark: SparkSession,
-    *,
-    options: Mapping[str, str],
-    table: str,
-    checkpoint: str,
-    trigger: str = AVAILABLE_NOW,
-    lane: str = "auto",
-    name: str | None = None,
-    bounded: BoundedRun | None = None,
+    spark: SparkSession, *, options: Mapping[str, str], table: str, run: QueryRun, lane: str = "auto"
 ) -> Landing:
     """Return the query that `land` would start, planned but not started.
 
-    The arguments and errors are the same as in `land`. `bounded` has the settings of a run that has an end, such as a
-    replay; such a run has one table. None: the query is not such a run. If the query has one table and the table is
-    missing, the table is created. If the query has many tables, no table is opened or created yet.
+    The arguments and errors are the same as in `land`, which has the fields of `run` as arguments. A run with a
+    `transaction_id`, such as a replay, has one table. If the query has one table and the table is missing, the table is
+    created. If the query has many tables, no table is opened or created yet.
     """
     query, source = check_settings(options, lane)
-    run = QueryRun(checkpoint, trigger, name)
-    if bounded is not None or not by_topic.is_by_topic(query, table):
-        return _plan_table(spark, query, source, table, run, lane, bounded)
+    if run.transaction_id is not None or not by_topic.is_by_topic(query, table):
+        return _plan_table(spark, query, source, table, run, lane)
     if any(spec.is_upsert for spec in (query.spec, *query.topics.values())):
-        check_merges(spark)
-    check_file_system(spark, "the checkpoint", checkpoint)
+        refuse_connect(spark, f"{MODE.name}={UPSERT}")
+    check_file_system(spark, "the checkpoint", run.checkpoint)
     routing = by_topic.plan_routing(spark, with_session_codec(spark, query), table, lane)
     tables = ", ".join(dict.fromkeys(route.table for route in routing.routes))
     reason = f"one query for all of {tables}; each table is opened when its first rows come"
@@ -134,8 +111,6 @@ class Landing:
     options: Mapping[str, str] = field(repr=False)  # it may have secrets
     """Options of the source of records."""
     reason: str
-    bounded: BoundedRun | None = None
-    """Settings of a run that has an end, such as a replay; None: the query is not such a run."""
     by_spark: SparkLane | None = None
     routing: Routing | None = None
     """Routing from topics to tables, in the direct lane."""
@@ -163,47 +138,41 @@ class Landing:
     def _start_direct(self) -> StreamingQuery:
         assert self.routing is not None
         register_source(self.spark, FilesDataSource)
-        bounded = self.bounded
-        tasks = (bounded and bounded.tasks) or self.spark.sparkContext.defaultParallelism
+        run = self.run
+        tasks = run.tasks or self.spark.sparkContext.defaultParallelism
         routing = replace(self.routing, spec=replace(self.routing.spec, tasks=tasks))
-        settings = TaskSettings(routing, transaction=(bounded.transaction_id if bounded else "", None))
+        settings = TaskSettings(routing, transaction=(run.transaction_id or "", None))
         options = with_reporting(reporting_options(self.spark), self.options)
-        options, tables = by_topic.open_query(self.spark, options, settings, self.run.checkpoint, self.opened)
-        most_dead = routing.spec.rows.max_dead_letters
+        fail_on_data_loss = parse_options(options, streaming=True).fail_on_data_loss
+        opener = by_topic.TopicTables(self.spark, run.checkpoint, fail_on_data_loss)
+        options, tables = opener.commits_of(options, settings, self.opened)
+        dead_letter_tables = ", ".join(sorted(routing.dead_letter_folders))
 
         def commit(batch: DataFrame, batch_id: int) -> None:
-            micro_batch = query_id_of(batch), batch_id
-            query_id = bounded.transaction_id if bounded else micro_batch[0]
+            micro_batch, query_id = (query_id_of(batch), batch_id), run.transaction(batch)
             if tables.has_batch(query_id, batch_id):
                 note_landed(micro_batch, tables.take_landed())
                 return
             tables.prepare()
             rows = batch.collect()
             files = data_files(rows)
-            check_files(most_dead, files, list(routing.dead_letter_folders), record_count(rows))
+            dead = sum(file.records for file in files if file.dead_letters_for is not None)
+            check_limit(routing.spec.rows.max_dead_letters, dead, record_count(rows), dead_letter_tables)
             try:
-                landed = tables.commit(query_id, batch_id, files, held_rows(rows))
-            except TieredStreamError:
+                tables.commit(query_id, batch_id, files, held_rows(rows))
+            finally:
                 note_landed(micro_batch, tables.take_landed())
-                raise
-            note_landed(micro_batch, landed)
-            if self.run.goes_on:
+            if run.goes_on:
                 tables.prepare()
 
-        rows = limited(self.run.read(self.spark, SOURCE, options), bounded.tasks if bounded else None)
-        return self.run.started_interpreted(self.spark, by_micro_batch(observed(rows), commit))
+        rows = run.read(self.spark, SOURCE, options)
+        return run.started_interpreted(self.spark, by_micro_batch(observed(rows), commit))
 
 
 def _plan_table(
-    spark: SparkSession,
-    query: QuerySettings,
-    source: Options,
-    table: str,
-    run: QueryRun,
-    lane: str,
-    bounded: BoundedRun | None,
+    spark: SparkSession, query: QuerySettings, source: Options, table: str, run: QueryRun, lane: str
 ) -> Landing:
-    replaces = bounded is not None and bounded.replace_where is not None
+    replaces = run.replace_where is not None
     if replaces and lane == "direct":
         raise ConfigurationError(
             "the direct lane only appends: rows are replaced (--replace) in the Spark lane. Use lane auto or spark."
@@ -212,7 +181,7 @@ def _plan_table(
     # A replay has the settings of its job, but no table without which it could go on.
     spec = replace(with_session_codec(spark, query).spec, on_table_error=FAIL)
     if spec.is_upsert:
-        check_merges(spark)
+        refuse_connect(spark, f"{MODE.name}={UPSERT}")
     address = find_address(spark, table)
     if spec.rows.infers:
         spec = _with_inferred(spark, spec, query.options, address, include_headers=source.include_headers)
@@ -235,13 +204,13 @@ def _plan_table(
         routing = Routing(opened.spec, (route,), rows=opened.rows, dead_letter_folders=folders, has_rules=True)
         reason = f"nothing in the table forbids it; {opened.by} commits ({opened.reason})"
         reason += _null_columns(opened.description, opened.spec)
-        return Landing(spark, run, query.options, reason, bounded, routing=routing, opened=opened, table=str(address))
+        return Landing(spark, run, query.options, reason, routing=routing, opened=opened, table=str(address))
     _check_spark_lane(spec, lane, address, opened)
     reads_log = not (unreachable or is_connect(spark))
-    spec, fitted, known = _prepare_spark_lane(spark, address, spec, rows, create, reads_log=reads_log)
-    by_spark = SparkLane(spark, address, spec, fitted, query.options, run, bounded, reachable=unreachable is None)
+    spec, fitted, known = _prepare_spark_lane(spark, address, spec, rows, reads_log=reads_log)
+    by_spark = SparkLane(spark, address, spec, fitted, query.options, run, reachable=unreachable is None)
     reason = opened + (_null_columns(known, spec) if known else "")
-    return Landing(spark, run, query.options, reason, bounded, by_spark, table=str(address))
+    return Landing(spark, run, query.options, reason, by_spark, table=str(address))
 
 
 def _null_columns(description: TableDescription, spec: TableSpec) -> str:
@@ -252,13 +221,7 @@ def _null_columns(description: TableDescription, spec: TableSpec) -> str:
 
 
 def _prepare_spark_lane(
-    spark: SparkSession,
-    address: TableAddress,
-    spec: TableSpec,
-    rows: Mapping[str, RowFormat],
-    create: Callable[[TableAddress], None],
-    *,
-    reads_log: bool,
+    spark: SparkSession, address: TableAddress, spec: TableSpec, rows: Mapping[str, RowFormat], *, reads_log: bool
 ) -> tuple[TableSpec, Mapping[str, RowFormat], TableDescription | None]:
     """Create the table if it is missing; return `spec` and the row formats `rows` with the table's types and rules.
 
@@ -268,14 +231,15 @@ def _prepare_spark_lane(
     check_table(spark, address.path)
     known = _description(spark, address, spec) if reads_log else None
     if known is None or not replace_unused(spark, address, spec, known):
-        create(address)
-    known, day = _description(spark, address, spec), spec.day_column
+        create_by_spark(spark, address, spec)
+    known = _description(spark, address, spec)
     if known is not None:
         rows = fitted_rows(rows, known, spec)
+    spec = replace(spec, columns=shared_columns(rows.values(), spec.day_column))
+    if known is not None:
         typed = not all(row_format.is_plain for row_format in rows.values())
-        get = partial(spark.conf.get, default=None)
-        check_spark_sink(get, spec.name, known, shared_columns(rows.values(), day), day, typed=typed)
-    return replace(spec, columns=shared_columns(rows.values(), day)), rows, known
+        check_spark_sink(partial(spark.conf.get, default=None), spec, known, typed=typed)
+    return spec, rows, known
 
 
 def _check_spark_lane(spec: TableSpec, lane: str, address: TableAddress, why_not: str) -> None:
@@ -307,11 +271,6 @@ def _description(spark: SparkSession, address: TableAddress, spec: TableSpec) ->
     None: there is no table, or the library cannot read the table, or deltalake is needed and not installed.
     """
     with suppress(TableError, ImportError):
-        if is_connect(spark):
-            from tiered_stream.delta.commit.deltalake_commit import describe, open_table
-
-            table = open_table(spec)
-            return describe(table) if table else None
         transaction = find_table(spark, address, spec)
         return transaction.state.description if transaction else None
     return None

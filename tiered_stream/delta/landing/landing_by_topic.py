@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -27,8 +26,12 @@ from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import without_idle_limit
 from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.commit.commit_library import lock_for_creation
-from tiered_stream.delta.commit.open_table import OpenTable, open_or_create, with_access
+from tiered_stream.delta.commit.commit_attempts import TableCommits, on_gap
+from tiered_stream.delta.commit.commit_library import lock_for_creation, with_access
+from tiered_stream.delta.commit.dead_letters import DeadLetterTable, remove_unfinished
+from tiered_stream.delta.commit.many_tables import ManyTables, Work
+from tiered_stream.delta.commit.open_table import OpenTable, open_or_create
+from tiered_stream.delta.commit.query_commits import OneTable, QueryCommits
 from tiered_stream.delta.landing.data_files_source import SOURCE
 from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.delta.requirements.session_requirements import CREATED_WELL, new_table_properties
@@ -42,17 +45,8 @@ from tiered_stream.errors import ConfigurationError, DataLossError, TableError, 
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.model import PartitionRanges
 from tiered_stream.options.offset_ranges import batch_options
-from tiered_stream.options.parsing import parse_options
-
-if TYPE_CHECKING:
-    from tiered_stream.delta.commit.commit_attempts import TableCommits
-    from tiered_stream.delta.commit.dead_letters import DeadLetterTable
-    from tiered_stream.delta.commit.query_commits import QueryCommits
 
 log = logging.getLogger(__name__)
-
-Work = Callable[[str], Any]
-"""Work of a thread for one table, whose key is the argument."""
 
 _ONE_QUERY_PER_TOPIC = (
     f"to land each topic by a query of its own, in whichever lane, put {TOPIC} into ingest.checkpointLocation too, and "
@@ -204,6 +198,32 @@ class TopicTables:
     checkpoint: str
     fail_on_data_loss: bool
 
+    def commits_of(
+        self, options: Mapping[str, str], settings: TaskSettings, opened: OpenTable | None
+    ) -> tuple[dict[str, str], QueryCommits]:
+        """Return the options for the source of files, and the object that commits.
+
+        Tables that an earlier run has parked are caught up. An earlier run parked a table if it could not write the
+        table, and continued without it. If the checkpoint has no query id, there was no earlier run.
+
+        Args:
+            options: options of the source of records.
+            settings: settings for the tasks of the query.
+            opened: the query's only table; None: the query has many tables.
+        """
+        routing = settings.routing
+        if opened is not None:
+            one = OneTable(routing, opened.spec, self.commits(opened), self.open_dead_letters)
+            return settings.added_to(options), one
+        folder = CheckpointFolder(self.spark, self.checkpoint)
+        parked = ParkedRows(self.spark, options, settings)
+        log, in_thread = QueryTablesLog(folder), _in_thread_of(self.spark)
+        tables = ManyTables(routing, self.open, self.open_dead_letters, log, parked, in_thread)
+        query_id = SparkCheckpoint(folder).query_id()
+        if query_id:
+            tables.begin(query_id)
+        return parked.settings.added_to(options), tables
+
     def open(self, spec: TableSpec, landed: Landed) -> TableCommits:
         """Open the table `spec` for commits, and create it if it is missing.
 
@@ -225,8 +245,6 @@ class TopicTables:
 
     def commits(self, opened: OpenTable, landed: Landed | None = None, *, rules_by_file: bool = False) -> TableCommits:
         """Return the commits of an open table; the arguments are the same as in `TableCommits`."""
-        from tiered_stream.delta.commit.commit_attempts import TableCommits, on_gap
-
         gap = on_gap(self.spark, self.checkpoint, opened.spec.name, fail=self.fail_on_data_loss)
         return TableCommits(opened, gap, landed, fail_on_data_loss=self.fail_on_data_loss, rules_by_file=rules_by_file)
 
@@ -239,8 +257,6 @@ class TopicTables:
             ConfigurationError: the table does not fit.
             TableError: the table cannot be reached or created, or the direct lane cannot write to it.
         """
-        from tiered_stream.delta.commit.dead_letters import DeadLetterTable, remove_unfinished
-
         opened = partial(self.open, spec, Landed())
         return DeadLetterTable(opened, partial(remove_unfinished, self.spark, spec), opened())
 
@@ -281,46 +297,6 @@ def _in_thread_of(spark: SparkSession) -> Callable[[Work], Work]:
     if not isinstance(spark.sparkContext._gateway, ClientServer):
         return lambda work: work
     return lambda work: inheritable_thread_target(spark)(work)
-
-
-def open_query(
-    spark: SparkSession,
-    options: Mapping[str, str],
-    settings: TaskSettings,
-    checkpoint: str,
-    opened: OpenTable | None = None,
-) -> tuple[dict[str, str], QueryCommits]:
-    """Return the options for the source of files, and the object that commits.
-
-    Tables that an earlier run has parked are caught up. An earlier run parked a table if it could not write the table,
-    and continued without it. If the checkpoint has no query id, there was no earlier run.
-
-    Args:
-        spark: the session.
-        options: options of the source of records.
-        settings: settings for the tasks of the query.
-        checkpoint: checkpoint location of the query.
-        opened: the query's only table; None: the query has many tables.
-    """
-    # Imported late, because the imports load the modules that plan micro-batches, which most drivers do not need.
-    from tiered_stream.delta.commit.many_tables import ManyTables
-    from tiered_stream.delta.commit.query_commits import OneTable
-
-    fail, routing = parse_options(options, streaming=True).fail_on_data_loss, settings.routing
-    tables_of_query = TopicTables(spark, checkpoint, fail)
-    if opened is not None:
-        one = OneTable(routing, opened.spec, tables_of_query.commits(opened), tables_of_query.open_dead_letters)
-        return settings.added_to(options), one
-    folder = CheckpointFolder(spark, checkpoint)
-    parked = ParkedRows(spark, options, settings)
-    tables = ManyTables(
-        routing, tables_of_query.open, tables_of_query.open_dead_letters, QueryTablesLog(folder), parked,
-        park=routing.spec.parks,        in_thread=_in_thread_of(spark),
-    )  # fmt: skip
-    query_id = SparkCheckpoint(folder).query_id()
-    if query_id:
-        tables.begin(query_id)
-    return parked.settings.added_to(options), tables
 
 
 # Reader of rows for parked tables, which are tables that could not be written.

@@ -8,17 +8,14 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, spark_path
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, by_micro_batch, limited, query_id_of
+from tiered_stream.delta.checkpoint.query_run import QueryRun, by_micro_batch, query_id_of
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
 from tiered_stream.delta.commit import dead_letters as letters
 from tiered_stream.delta.commit.delta_spark_commit import ALL_ROWS, DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.commit.landed_offsets import landed_before, refuse_landed_before
-from tiered_stream.delta.commit.table_log import TableLog
+from tiered_stream.delta.commit.table_log import TableLog, landed_before, refuse_landed_before
 from tiered_stream.delta.commit.transaction import commit_metadata
 from tiered_stream.delta.landing.spark_rows import classify_records, dead_letters, good_rows
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit
@@ -45,9 +42,8 @@ from tiered_stream.spark.source import register
 class SparkLane:
     """Query of the Spark lane that is ready to start.
 
-    `rows` are the row formats by topic; '' stands for all other topics. `options` are the source's options. `bounded`
-    has the settings of a run that has an end, such as a replay; None: the query is not such a run. `reachable` is true
-    if this process can read the table's log without Spark.
+    `rows` are the row formats by topic; '' stands for all other topics. `options` are the source's options. `reachable`
+    is true if this process can read the table's log without Spark.
     """
 
     spark: SparkSession
@@ -56,7 +52,6 @@ class SparkLane:
     rows: Mapping[str, RowFormat]
     options: Mapping[str, str] = field(repr=False)  # it may have secrets
     run: QueryRun
-    bounded: BoundedRun | None
     reachable: bool
 
     def start(self) -> StreamingQuery:
@@ -70,7 +65,7 @@ class SparkLane:
         if dead_letter_table:
             return self._start_with_dead_letters(dead_letter_table, records)
         rows = self._table_rows(records)
-        if is_connect(self.spark) or not (self.bounded or has_delta_spark(self.spark)):
+        if is_connect(self.spark) or not (self.run.transaction_id or has_delta_spark(self.spark)):
             return self._start_sink(rows)
         return self._start_batches(rows)
 
@@ -79,18 +74,16 @@ class SparkLane:
         writer = rows.writeStream.format("delta").outputMode("append").options(**self._options)
         if self.spec.day_column:
             writer = writer.partitionBy(self.spec.day_column)
-        return self.run.start(self.spark, writer, self._into_table)
-
-    def _into_table(self, writer: DataStreamWriter) -> StreamingQuery:
-        return writer.start(self.address.path) if self.address.path else writer.toTable(str(self.address))
+        if self.address.path is not None:
+            writer = writer.option("path", self.address.path)
+        return self.run.start(self.spark, writer, self.address.name)
 
     @property
     def _options(self) -> dict[str, str]:
         """Options of Delta's writer: compression, whether it adds columns, and the condition on replaced rows."""
         growth = {} if self.spec.rows.schema_evolution is Evolution.NONE else {"mergeSchema": "true"}
-        replaced = self.bounded.replace_where if self.bounded else None
-        options = growth | codec_option(self.spark, self.spec)
-        return options if replaced is None else options | {"replaceWhere": replaced}
+        replaced = {} if self.run.replace_where is None else {"replaceWhere": self.run.replace_where}
+        return growth | codec_option(self.spark, self.spec) | replaced
 
     def _classified(self, records: DataFrame) -> DataFrame:
         """Decode the records to rows and dead letters; return both in the form of `classify_records`.
@@ -134,17 +127,12 @@ class SparkLane:
         offsets = self._offsets()
 
         def write(batch: DataFrame, batch_id: int) -> None:
-            transaction = self._transaction(batch)
+            transaction = self.run.transaction(batch)
             if has_delta_spark(self.spark) and _has(self.spark, self.address, transaction, batch_id):
                 return
             _append(batch, self.address, transaction, batch_id, self._options | offsets(transaction, batch_id))
 
-        tasks = self.bounded.tasks if self.bounded else None
-        return self.run.start(self.spark, by_micro_batch(limited(rows, tasks), write))
-
-    def _transaction(self, batch: DataFrame) -> str:
-        """Return the query id for the application transaction: a bounded run's own one, or the id of Spark's query."""
-        return self.bounded.transaction_id if self.bounded else query_id_of(batch)
+        return self.run.start(self.spark, by_micro_batch(rows, write))
 
     def _offsets(self) -> Callable[[str, int], dict[str, str]]:
         """Return a function that returns the user metadata of a micro-batch's commit, which names the batch's offsets.
@@ -170,7 +158,7 @@ class SparkLane:
                 if opened.last_batch(transaction) is None:
                     name, newest = f"the table {self.address}", opened.state.version
                     found = landed_before(log.newest_commits(newest), name, transaction, offsets.ranges, ids)
-                    refuse_landed_before(found, fail=not self.spec.lands_again)
+                    refuse_landed_before(found, fail=self.spec.on_landed_offsets == ingest.FAIL)
                 log = None
             return {"userMetadata": commit_metadata(offsets.ranges, ids)}
 
@@ -183,13 +171,14 @@ class SparkLane:
                 "a table for dead letters needs delta-spark, but the session has another build of Delta: remove "
                 f"{DEAD_LETTER_TABLE.name} and {ON_DECODE_ERROR.name}"
             )
-        bounded = self.bounded
+        replaced_records = self.run.replaced_records
         dead_letter_table = self._dead_letter_table(name)
         limit = self.spec.rows.max_dead_letters
+        filters = self._query is not None and self._query.where is not None
         offsets = self._offsets()
 
         def write(batch: DataFrame, batch_id: int) -> None:
-            transaction = self._transaction(batch)
+            transaction = self.run.transaction(batch)
             landed = LandedRows(str(self.address), 0)
             if not _has(self.spark, self.address, transaction, batch_id):
                 options = self._options | offsets(transaction, batch_id)
@@ -199,28 +188,22 @@ class SparkLane:
                     dead_count, count = dead_letter_rows.count(), classified.count()
                     letters.check_limit(limit, dead_count, count, name)
                     dead_letter_table.commit(dead_letter_rows, dead_count, transaction, batch_id)
-                    if bounded and bounded.replaced_records is not None:
-                        dead_letter_table.claim_replaced(transaction, bounded.replaced_records)
+                    if replaced_records is not None:
+                        dead_letter_table.claim_replaced(transaction, replaced_records)
                     rows = self._good_rows(classified)
                     _append(rows, self.address, transaction, batch_id, options)
-                    count = (
-                        rows.count()
-                        if self._query is not None and self._query.where is not None
-                        else count - dead_count
-                    )
+                    count = rows.count() if filters else count - dead_count
                     landed = LandedRows(str(self.address), count, dead_count, name if dead_count else "")
                 finally:
                     classified.unpersist()
-            if bounded and bounded.replaced_records is not None:
+            if replaced_records is not None:
                 dead_letter_table.remove_claimed(transaction)
             note_landed((query_id_of(batch), batch_id), [landed])
 
-        limited_records = limited(records, bounded.tasks if bounded else None)
-        return self.run.start(self.spark, by_micro_batch(limited_records, write))
+        return self.run.start(self.spark, by_micro_batch(records, write))
 
     def _dead_letter_table(self, name: str) -> _DeadLetters:
-        address = find_address(self.spark, name)
-        create_by_spark(self.spark, address, dead_letters_of(self.spec, ""))
+        create_by_spark(self.spark, find_address(self.spark, name), dead_letters_of(self.spec, ""))
         address = find_address(self.spark, name)
         return _DeadLetters(self.spark, address, dead_letters_of(self.spec, address.uri or ""), self.spec.key)
 
@@ -312,39 +295,28 @@ _LEGACY, _MILLIS = "LEGACY", "TIMESTAMP_MILLIS"
 
 
 def check_spark_sink(
-    setting: GetSetting,
-    table: str,
-    description: TableDescription,
-    written: StructType,
-    day_column: str | None,
-    *,
-    typed: bool,
+    setting: GetSetting, spec: ingest.TableSpec, description: TableDescription, *, typed: bool
 ) -> None:
     """Check that Spark's Delta sink would store the written values unchanged.
 
     Args:
         setting: function that returns the value of a session setting, or None if it is not set.
-        table: name of the table, for errors.
+        spec: specification of the table, with the columns of the rows.
         description: the table's metadata and protocol.
-        written: columns of the rows, with the day column if there is one.
-        day_column: name of the day column; None: there is none.
         typed: true if the rows have columns other than Kafka's columns.
     """
-    check_times(table, description.fields, written)
-    if typed and _is(setting, OUTPUT_TIMESTAMPS, _MILLIS) and "timestamp" in parts_of(written.jsonValue()):
+    check_times(spec.name, description.fields, spec.schema)
+    has_instants = "timestamp" in parts_of(spec.schema.jsonValue())
+    if typed and has_instants and (setting(OUTPUT_TIMESTAMPS) or "").upper() == _MILLIS:
         raise ConfigurationError(
             f"{OUTPUT_TIMESTAMPS} is {_MILLIS}, by which Spark's Delta sink would cut microseconds off the times in "
-            f"{table}: set it to TIMESTAMP_MICROS, or remove it"
+            f"{spec.name}: set it to TIMESTAMP_MICROS, or remove it"
         )
-    if _is(setting, STORE_ASSIGNMENT, _LEGACY):
+    if (setting(STORE_ASSIGNMENT) or "").upper() == _LEGACY:
         try:
-            check_fit(table, description, written, day_column)
+            check_fit(spec.name, description, spec.schema, spec.day_column)
         except ConfigurationError as error:
             raise ConfigurationError(
                 f"{error}. {STORE_ASSIGNMENT} is {_LEGACY}, by which Spark would cut values until they fit: set it "
                 "to ANSI to let Spark cast what can be cast"
             ) from error
-
-
-def _is(setting: GetSetting, name: str, value: str) -> bool:
-    return (setting(name) or "").upper() == value

@@ -23,17 +23,17 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
 from tiered_stream.delta.catalog.java_errors import spark_errors
-from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, reading_all_rows
+from tiered_stream.delta.commit.delta_spark_commit import find_by_spark, reading_all_rows
 from tiered_stream.delta.landing.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_folder
 from tiered_stream.delta.landing.spark_rows import RECORD_KEYS, Batches, decoded_batches, with_day
 from tiered_stream.delta.redrive import dead_letter_marks
 from tiered_stream.delta.redrive.job_dead_letters import DeadLetterFilter, JobDeadLetters, UnmarkedDeadLetters
 from tiered_stream.delta.redrive.redriven_table import KEY, KeyedRows, RedrivenTable, is_shared
-from tiered_stream.delta.requirements.lane import check_fit, table_rules
-from tiered_stream.delta.requirements.merge_requirements import merge_rules, merged_fields
+from tiered_stream.delta.requirements.lane import check_fit
+from tiered_stream.delta.requirements.merge_requirements import fitted_rows
 from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
 from tiered_stream.delta.schema.routing import Route, Routing
-from tiered_stream.delta.schema.row_schema import fit_to_table, spark_columns
+from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.schema.sql_types import sql_type
 from tiered_stream.delta.settings.ingest_settings import TableSpec, table_spec
 from tiered_stream.delta.settings.query_settings import query_settings
@@ -99,21 +99,16 @@ def redrive(
     """
     check_installed("pandas", "a redrive")  # Spark needs it to plan a query with mapInArrow
     _check_session(spark)
-    run = _begin(reading_all_rows(spark), settings, table, dry_run=dry_run)
+    spark, name = reading_all_rows(spark), dead_letter_table(settings)
+    transaction = find_by_spark(spark, name)
+    if transaction is None:
+        raise TableError(f"the table {name} for dead letters is not there")
+    marks = dead_letter_marks.DeadLetterMarks(spark, find_address(spark, name))
+    table_id, routing = transaction.state.description.table_id, _routing(spark, settings, table)
+    run = _Redrive(spark, marks, table_id, routing, parse_subscription(settings), dry_run)
     report = run.run(chosen)
     run.raise_first()
     return report
-
-
-def _begin(spark: SparkSession, settings: Mapping[str, str], table: str, *, dry_run: bool) -> _Redrive:
-    name = dead_letter_table(settings)
-    address = find_address(spark, name)
-    transaction = None if address.uri is None else DeltaSparkTable(spark, address).find()
-    if transaction is None:
-        raise TableError(f"the table {name} for dead letters is not there")
-    marks = dead_letter_marks.DeadLetterMarks(spark, address)
-    table_id = transaction.state.description.table_id
-    return _Redrive(spark, marks, table_id, _routing(spark, settings, table), parse_subscription(settings), dry_run)
 
 
 def dead_letter_table(settings: Mapping[str, str]) -> str:
@@ -225,7 +220,8 @@ class _Redrive:
             if keyed is not None:
                 session = table.merging_session(number, topic)
                 records = marks.within(session).dead_letters().where(which)
-                rows = records.mapInArrow(_converted(row_format, _staged), _staged_columns(row_format))
+                columns = StructType([*spark_columns(row_format.written, None), *spark_columns(STAGED, None)])
+                rows = records.mapInArrow(_converted(row_format, _staged), columns)
                 count = rows.count()
                 return count if table.merge(session, rows, keyed) else 0
             # Each record once, because two queries may have written the same record.
@@ -247,12 +243,6 @@ class _Redrive:
         `raise_first`.
         """
         unmarked = self._job.unmarked(self.marks.dead_letters(), chosen)
-        for topic in unmarked.topics:
-            if topic not in self._failed:
-                try:
-                    self.row_format(topic)
-                except (ConfigurationError, TableError) as error:
-                    self._failed[topic] = error
         row_formats = self._row_formats(unmarked)
         left, ready = Counter[tuple[str, str]](), Counter[str]()
         tried = self._tried(unmarked.of(row_formats), row_formats).groupBy("topic", "reason").count()
@@ -264,15 +254,20 @@ class _Redrive:
         return RedriveReport(self.dry_run, ready, dict(sorted(left.items())), unmarked.pending)
 
     def _row_formats(self, unmarked: UnmarkedDeadLetters) -> dict[str, RowFormat]:
-        """Return, by topic, the row formats that `attempt` has made for topics of `unmarked` that have not failed."""
-        topics = (topic for topic in unmarked.topics if topic in self._rows and topic not in self._failed)
-        return {topic: self._rows[topic] for topic in topics}
+        """Return, by topic, the row formats of the topics of `unmarked` that have not failed, now or before."""
+        row_formats: dict[str, RowFormat] = {}
+        for topic in unmarked.topics:
+            if topic not in self._failed:
+                try:
+                    row_formats[topic] = self.row_format(topic)
+                except (ConfigurationError, TableError) as error:
+                    self._failed[topic] = error
+        return row_formats
 
     def mark(self, chosen: DeadLetterFilter) -> None:
         """Set the column `redrive` of the dead letters that pass the filter `chosen` and decode.
 
-        All dead letters whose rows go to one table get the same new number in this column. Only dead letters of topics
-        for which `attempt` has a row format are marked.
+        All dead letters whose rows go to one table get the same new number in this column.
         """
 
         def ready() -> DataFrame:
@@ -326,20 +321,17 @@ class _Redrive:
         return RedrivenTable(self.spark, spec.name, self.table_id)
 
     def _fitted(self, row_format: RowFormat, spec: TableSpec) -> RowFormat:
-        address, day = find_address(self.spark, spec.name), spec.day_column
+        day = spec.day_column
         if not self.dry_run:
-            create_by_spark(self.spark, address, spec)
-            address = find_address(self.spark, spec.name)
-        transaction = None if address.uri is None else DeltaSparkTable(self.spark, address).find()
+            create_by_spark(self.spark, find_address(self.spark, spec.name), spec)
+        transaction = find_by_spark(self.spark, spec.name)
         if transaction is None:
             return row_format
         table = transaction.state.description
-        is_merged = bool(row_format.keys)
-        row_format = fit_to_table(row_format, merged_fields(table, spec.own_columns) if is_merged else table.fields)
+        row_format = fitted_rows({"": row_format}, table, spec)[""]
         check_fit(spec.name, table, spark_columns(row_format.written, day), day)
         # Delta itself enforces the rules that cannot be checked here.
-        rules = merge_rules(table) if is_merged else table_rules(table)
-        return replace(row_format, rules=certain_rules(rules, row_format.written))
+        return replace(row_format, rules=certain_rules(row_format.rules, row_format.written))
 
 
 def _try_to_decode(
@@ -376,10 +368,6 @@ def _staged(records: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
     partition = TopicPartition(records.column("topic")[0].as_py(), records.column("partition")[0].as_py())
     with_marks = staged(partition, rows)
     return with_marks.select(table_columns(with_marks.schema).names)
-
-
-def _staged_columns(row_format: RowFormat) -> StructType:
-    return StructType([*spark_columns(row_format.written, None), *spark_columns(STAGED, None)])
 
 
 def _check_decoded(decoded: DecodedRows) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,17 +18,9 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.catalog.address import find_address, table_location
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, raised_text, spark_errors
 from tiered_stream.delta.commit.commit_attempts import drops_transactions
-from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
-from tiered_stream.delta.commit.key_order import columns_with_placeholders, rank_sql, with_known_values
-from tiered_stream.delta.commit.merge import (
-    MERGE_SETTINGS,
-    PLACE,
-    UNORDERED_KEY,
-    merge_clauses,
-    merge_sql,
-    own_columns,
-    with_deleted_at,
-)
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, find_by_spark
+from tiered_stream.delta.commit.key_order import UNORDERED_KEY, columns_with_placeholders, last_rows
+from tiered_stream.delta.commit.merge import MERGE_SETTINGS, PLACE, merge_clauses, merge_sql, own_columns
 from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.delta.redrive.dead_letter_marks import Outcome
 from tiered_stream.delta.requirements.lane import table_rules
@@ -38,7 +30,6 @@ from tiered_stream.delta.schema.routing import Routing
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.delta.settings.ingest_settings import TOPIC, TableSpec
 from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS, ORDER_BY
-from tiered_stream.delta.write.latest_rows import DELETED_AT, DELETES
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.options.parsing import Subscription
@@ -55,7 +46,6 @@ SOURCE = "tiered_stream_redriven"
 """Name of the view with the rows that a MERGE reads."""
 KEY = "__staged_key"
 """Name of the column with the key columns of a dead letter's row, in a struct; null: the letter does not decode."""
-_RANK = "__staged_rank"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +84,8 @@ class KeyedRows:
         Raises:
             ConfigurationError: no column orders the records, and the table lacks a column with a record's position.
         """
-        missing = [each for each in ("topic", "partition", "offset") if each not in self.kafka]
-        if not shared and "topic" in missing:
-            missing.remove("topic")
+        needed = ("topic", "partition", "offset") if shared else ("partition", "offset")
+        missing = [each for each in needed if each not in self.kafka]
         if self.order_by is None and missing:
             raise ConfigurationError(
                 f"a dead letter may be older than the row of its key, and the table {name} does not show it: it has no "
@@ -123,17 +112,11 @@ class KeyedRows:
         `known_at` is the result of the method `known_at`, and the returned rows also have the columns that it names.
         `not_null` are the table's columns that are NOT NULL.
         """
-        ranked = with_deleted_at(staged, self.keys, self._compared).selectExpr(
-            "*", f"{rank_sql(self.keys, self.order_by)} AS {_RANK}"
+        names = {name.lower() for name in staged.columns}
+        missing = {each.name: sql.lit(None).cast(each.dataType) for each in table if each.name.lower() not in names}
+        return last_rows(
+            staged.withColumns(missing), table, self.keys, self._compared, known_at, not_null, one=True, resets=True
         )
-        ranked = with_known_values(ranked, self.keys, self._compared, known_at, not_null)
-        known = {name.lower() for name in staged.columns}
-        columns = (
-            sql.col(sql_name([each.name])) if each.name.lower() in known else sql.lit(None).cast(each.dataType)
-            for each in table
-        )
-        named = (column.alias(each.name) for column, each in zip(columns, table, strict=True))
-        return ranked.where(f"{_RANK} = 1").select(*named, DELETES, DELETED_AT, *known_at.values())
 
     @property
     def _compared(self) -> str:
@@ -209,7 +192,7 @@ class RedrivenTable:
             The batch id. If the table does not exist, or has no application transaction of the query: -1. But if the
                 table drops old application transactions: `NEWEST`, so that all batches count as finished.
         """
-        begun = self._begin()
+        begun = find_by_spark(self._spark, self._name)
         if begun is None:
             return -1
         last = begun.last_batch(query)
@@ -224,7 +207,7 @@ class RedrivenTable:
         Raises:
             TableError: the table cannot be read.
         """
-        begun = self._begin()
+        begun = find_by_spark(self._spark, self._name)
         last = None if begun is None else begun.last_batch(self._transaction(topic, number))
         return None if last is None else Outcome(last)
 
@@ -241,14 +224,7 @@ class RedrivenTable:
         writer = writer.option("txnVersion", Outcome.APPENDED.value)
         with spark_errors(self._name, "appended to"):
             folder = table_location(self._spark, find_address(self._spark, self._name))
-            try:
-                writer.save(folder)
-            except JAVA_ERRORS as error:
-                if not is_conflict(error):
-                    raise
-                log.info("%s: another commit came first: %s", self._name, first_line(error))
-                return False
-        return True
+            return self._comes_first(lambda: writer.save(folder))
 
     def merging_session(self, number: int, topic: str) -> SparkSession:
         """Return a copy of the session in which a MERGE gives the topic's dead letters the outcome `APPENDED`.
@@ -280,13 +256,18 @@ class RedrivenTable:
             known_at, own = keyed.known_at(staged, columns), own_columns(description, columns.names)
             rows = keyed.last_rows(staged, columns, known_at, table_rules(description).not_null)
             rows.createOrReplaceTempView(SOURCE)
-            try:
-                session.sql(keyed.merge_sql(address.sql_name, columns.names, own, known_at))
-            except JAVA_ERRORS as error:
-                if not is_conflict(error) and not (raised_text(error) or "").startswith(UNORDERED_KEY):
-                    raise
-                log.info("%s: another commit came first: %s", self._name, first_line(error))
-                return False
+            statement = keyed.merge_sql(address.sql_name, columns.names, own, known_at)
+            return self._comes_first(lambda: session.sql(statement))
+
+    def _comes_first(self, commit: Callable[[], object]) -> bool:
+        """Return whether `commit` succeeds; false: another commit came first, or gave a key no order."""
+        try:
+            commit()
+        except JAVA_ERRORS as error:
+            if not is_conflict(error) and not (raised_text(error) or "").startswith(UNORDERED_KEY):
+                raise
+            log.info("%s: another commit came first: %s", self._name, first_line(error))
+            return False
         return True
 
     def give_up(self, number: int, topic: str) -> None:
@@ -307,10 +288,6 @@ class RedrivenTable:
             begun.commit(BatchCommit(transaction, Outcome.GIVEN_UP.value, []))
         except UncertainCommitError as error:
             log.info("%s: another commit came first: %s", self._name, error)
-
-    def _begin(self) -> DeltaSparkTransaction | None:
-        address = find_address(self._spark, self._name)
-        return None if address.uri is None else DeltaSparkTable(self._spark, address).find()
 
     def _transaction(self, topic: str, number: int) -> str:
         return f"tiered-stream redrive {self._letters_id} {topic} {number}"

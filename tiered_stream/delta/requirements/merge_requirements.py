@@ -62,14 +62,30 @@ def merge_rules(description: TableDescription) -> TableRules:
     )
 
 
-def rules_before_merge(description: TableDescription, rows: RowFormat, spec: TableSpec) -> TableRules:
-    """Return the rules of the table by which tasks check rows of the format `rows`, before a MERGE gets the rows.
+def rules_for_tasks(description: TableDescription, spec: TableSpec) -> TableRules:
+    """Return the rules of the table `spec` by which tasks check its rows.
 
-    Rules that tasks cannot check are left out, because Delta checks them.
+    For a table of the latest state, rules that tasks cannot check are left out, because Delta checks them.
     """
+    rows = spec.row_format
+    if not spec.keys or rows is None:
+        return table_rules(description)
     if rows.value.registered:  # values of older schemas have more columns
         rows = fit_to_table(rows, merged_fields(description, spec.own_columns))
     return certain_rules(merge_rules(description), rows.written)
+
+
+def fitted_rows(rows: Mapping[str, RowFormat], table: TableDescription, spec: TableSpec) -> dict[str, RowFormat]:
+    """Return the row formats, by topic, fitted to the table's types and with the table's rules.
+
+    For a table of the latest state, rules that tasks cannot check are left out, because Delta checks them.
+    """
+    if not spec.keys:
+        rules = table_rules(table)
+        return {topic: replace(fit_to_table(each, table.fields), rules=rules) for topic, each in rows.items()}
+    rules, fields = merge_rules(table), merged_fields(table, spec.own_columns)
+    fitted = {topic: fit_to_table(each, fields) for topic, each in rows.items()}
+    return {topic: replace(each, rules=certain_rules(rules, each.written)) for topic, each in fitted.items()}
 
 
 _DELETION_VECTORS = "delta.enableDeletionVectors"

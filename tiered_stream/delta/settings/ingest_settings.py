@@ -143,8 +143,8 @@ S3_SCHEMES = ("s3", "s3a", "s3n")
 BUCKET_SCHEMES = (*S3_SCHEMES, GOOGLE_SCHEME, *AZURE_SCHEMES, HDFS_SCHEME)
 """URI schemes of the object stores to which tasks write, and of HDFS."""
 
-_SOURCE_PREFIXES = "kafka.", "remote.", "rsm.", "rlmm."
-_PREFIXES = (PROPERTY_PREFIX.lower(), row.REGISTRY_PREFIX)
+_PREFIXES = (PROPERTY_PREFIX.lower(), row.REGISTRY_PREFIX, "kafka.", "remote.", "rsm.", "rlmm.")
+"""Prefixes, in lower case, of settings whose names are checked elsewhere, or not at all."""
 _SEGMENTS_PREFIX = "remote.storage."
 
 
@@ -271,11 +271,6 @@ class TableSpec:
         return self.on_table_error == PARK
 
     @property
-    def lands_again(self) -> bool:
-        """True if records that another query has landed are landed again."""
-        return self.on_landed_offsets == LAND
-
-    @property
     def codec(self) -> str:
         """Name of the compression of the table's data files, as `ingest.compression` takes it.
 
@@ -341,7 +336,7 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
     ours = [option.name for option in INGEST_OPTIONS] + [option.name for option in row.ROW_OPTIONS]
     known = {name.lower(): name for name in (*ours, *own, *storage, row.REGISTRY_PREFIX + "url")}
-    prefixes = (*_PREFIXES, *_SOURCE_PREFIXES, GivenOptions(settings).plugin_prefix)
+    prefixes = (*_PREFIXES, GivenOptions(settings).plugin_prefix)
     for name in settings:
         lower = name.lower()
         if lower in known or is_known(lower) or lower.startswith(prefixes):
@@ -442,7 +437,4 @@ def _split_topic_setting(name: str) -> tuple[str, str]:
 
 def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) -> Mapping[str, str]:
     """Return the settings with `overrides` in place of settings of the same name; names are compared without case."""
-    if not overrides:
-        return settings
-    taken = {name.lower() for name in overrides}
-    return {**{name: value for name, value in settings.items() if name.lower() not in taken}, **overrides}
+    return {**without(settings, overrides), **overrides} if overrides else settings

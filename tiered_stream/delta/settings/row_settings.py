@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
@@ -55,16 +55,6 @@ class PartSettings:
     id_place: SchemaIdsIn | None = None
 
     @property
-    def has_schema(self) -> bool:
-        """True if the format needs a schema: JSON, Avro and protobuf do."""
-        return self.format in (Format.JSON, Format.AVRO, Format.PROTOBUF)
-
-    @property
-    def is_named_by_record(self) -> bool:
-        """True if the subject's name contains the record's name (`RecordNameStrategy`, `TopicRecordNameStrategy`)."""
-        return self.strategy in (SubjectNames.RECORD, SubjectNames.TOPIC_RECORD)
-
-    @property
     def subject_name(self) -> str:
         """Name of the schema's subject in the registry, in which `{topic}` stands for the topic.
 
@@ -75,50 +65,44 @@ class PartSettings:
         return self.subject or by_strategy.get(self.strategy or SubjectNames.TOPIC, f"{{topic}}-{self.name}")
 
 
-def check_part(part: PartSettings) -> None:
-    """Raise ConfigurationError if two settings in `part` contradict each other, or a required setting is missing."""
-    _check_schema(part)
-    _check_subject(part)
-    if part.id_place and (not part.has_schema or part.schema == INFER):
-        prefix = f"ingest.{part.name}."
-        raise ConfigurationError(
-            f"{prefix}schema.id.deserializer is for json, avro and protobuf with a schema that is given or registered: "
-            f"remove it, or set {prefix}format and {prefix}schema"
-        )
-
-
 def _check_schema(settings: PartSettings) -> None:
-    part, kind, schema, needs = settings.name, settings.format, settings.schema, settings.has_schema
-    if needs and schema is None:
-        raise ConfigurationError(f"ingest.{part}.format is {kind.value}: set ingest.{part}.schema, too")
-    if schema == REGISTRY and not needs:
+    """Raise ConfigurationError if the schema in `settings` is missing, or contradicts the format."""
+    part, kind, schema = settings.name, settings.format, settings.schema
+    needs_schema = kind in (Format.JSON, Format.AVRO, Format.PROTOBUF)
+    if needs_schema and schema is None:
+        raise ConfigurationError(f"ingest.{part}.format is {kind}: set ingest.{part}.schema, too")
+    if schema == REGISTRY and not needs_schema:
         raise ConfigurationError(
-            f"ingest.{part}.schema is registry, which is for json, avro and protobuf, not for {kind.value}"
+            f"ingest.{part}.schema is registry, which is for json, avro and protobuf, not for {kind}"
         )
     if schema == INFER and kind is not Format.JSON:
-        raise ConfigurationError(f"ingest.{part}.schema is infer, which is for json alone, not for {kind.value}")
-    if schema is not None and not needs:
+        raise ConfigurationError(f"ingest.{part}.schema is infer, which is for json alone, not for {kind}")
+    if schema is not None and not needs_schema:
+        raise ConfigurationError(f"ingest.{part}.schema is set, but ingest.{part}.format is {kind}, which has none")
+    if settings.id_place and (not needs_schema or schema == INFER):
         raise ConfigurationError(
-            f"ingest.{part}.schema is set, but ingest.{part}.format is {kind.value}, which has none"
+            f"ingest.{part}.schema.id.deserializer is for json, avro and protobuf with a schema that is given or "
+            f"registered: remove it, or set ingest.{part}.format and ingest.{part}.schema"
         )
 
 
 def _check_subject(part: PartSettings) -> None:
-    prefix = f"ingest.{part.name}."
+    """Raise ConfigurationError if settings in `part` that name the schema's subject do not go together."""
+    prefix, named_by_record = f"ingest.{part.name}.", part.strategy in (SubjectNames.RECORD, SubjectNames.TOPIC_RECORD)
     for name, value in (("subject", part.subject), ("subject.name.strategy", part.strategy)):
         if value is not None and part.schema != REGISTRY:
             raise ConfigurationError(f"{prefix}{name} is set, but {prefix}schema is not registry: set both, or neither")
     if part.subject and part.strategy:
         raise ConfigurationError(f"{prefix}subject and {prefix}subject.name.strategy exclude each other: set one")
-    if part.is_named_by_record and not part.message:
+    if named_by_record and not part.message:
         raise ConfigurationError(
             f"{prefix}subject.name.strategy is {part.strategy}: set {prefix}message to the record's full name, or name "
             f"the subject by {prefix}subject"
         )
-    if part.message and part.format is not Format.PROTOBUF and not part.is_named_by_record:
+    if part.message and part.format is not Format.PROTOBUF and not named_by_record:
         raise ConfigurationError(
-            f"{prefix}message is set, but {prefix}format is {part.format.value}, and no {prefix}subject.name.strategy "
-            "names a subject by it: remove it"
+            f"{prefix}message is set, but {prefix}format is {part.format}, and no {prefix}subject.name.strategy names "
+            "a subject by it: remove it"
         )
 
 
@@ -133,22 +117,17 @@ _LIMIT = re.compile(r"\s*(\d{1,18}|\d{1,3}(?:\.\d{1,6})?\s*%)\s*")
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLimit:
-    """Maximum number of dead letters in a micro-batch: a `count`, or a `percent` of the micro-batch's records.
+    """Maximum number of dead letters in a micro-batch, or their maximum percentage of the micro-batch's records."""
 
-    One of the two is None.
-    """
-
-    count: int | None = None
-    percent: float | None = None
+    maximum: float
+    is_percentage: bool = False
 
     def is_exceeded(self, dead: int, records: int) -> bool:
         """Return whether `dead` dead letters of a micro-batch with `records` records are more than the limit."""
-        if self.count is not None:
-            return dead > self.count
-        return self.percent is not None and dead * 100 > self.percent * records
+        return dead * 100 > self.maximum * records if self.is_percentage else dead > self.maximum
 
     def __str__(self) -> str:
-        return str(self.count) if self.percent is None else f"{self.percent:g}%"
+        return f"{self.maximum:g}%" if self.is_percentage else str(self.maximum)
 
 
 def _dead_letter_limit(text: str) -> DeadLetterLimit:
@@ -160,7 +139,7 @@ def _dead_letter_limit(text: str) -> DeadLetterLimit:
         return DeadLetterLimit(int(number))
     if float(number) > 100:
         raise ValueError("must be at most 100%")
-    return DeadLetterLimit(percent=float(number))
+    return DeadLetterLimit(float(number), is_percentage=True)
 
 
 NAMED_TIMES = (("schema", ""),)
@@ -210,53 +189,48 @@ def _class_in(package: str, names: type[E]) -> Callable[[str], E]:
 
 
 _FORMATS = types.choice(Format)
-_STRATEGIES = _class_in("io.confluent.kafka.serializers.subject.", SubjectNames)
-_ID_PLACES = _class_in("io.confluent.kafka.serializers.schema.id.", SchemaIdsIn)
-KEY_FORMAT = option(
-    "ingest.key.format", _FORMATS, Format.BINARY, "Format of keys: `binary`, `string`, `json`, `avro` or `protobuf`."
-)
-KEY_SCHEMA = optional("ingest.key.schema", types.text, "Schema of keys, as `ingest.value.schema`.")
-KEY_MESSAGE = optional("ingest.key.message", types.text, "As `ingest.value.message`.")
-KEY_SUBJECT = optional("ingest.key.subject", types.text, "As `ingest.value.subject`.")
-KEY_STRATEGY = optional(
-    "ingest.key.subject.name.strategy", _STRATEGIES, "As `ingest.value.subject.name.strategy`.",
-    shown=SubjectNames.TOPIC,
+_VALUE: tuple[Option[Any], ...] = (
+    option(
+        "ingest.value.format", _FORMATS, Format.BINARY,
+        "Format of values: `binary`, `string`, `json`, `avro` or `protobuf`. Each field becomes a column.",
+    ),
+    optional(
+        "ingest.value.schema", types.text,
+        "Schema of values: a Spark DDL string, an Avro schema as JSON, a file (`.ddl`, `.json`, `.avsc`, `.proto`, "
+        "`.desc`), `registry`, or for JSON `infer`.",
+    ),
+    optional(
+        "ingest.value.message", types.text,
+        "Full name of the protobuf message. For a subject that is named by it: full name of the Avro record, or title "
+        "of the JSON Schema.",
+    ),
+    optional(
+        "ingest.value.subject", types.text,
+        "Subject of the schema in the registry, if no strategy names it; `{topic}` stands for the topic.",
+    ),
+    optional(
+        "ingest.value.subject.name.strategy", _class_in("io.confluent.kafka.serializers.subject.", SubjectNames),
+        "Strategy by which writers name the subject: `TopicNameStrategy` (`TOPIC-value`), `RecordNameStrategy` (the "
+        "record's name), or `TopicRecordNameStrategy` (`TOPIC-RECORD`).",
+        shown=SubjectNames.TOPIC,
+    ),
+    optional(
+        "ingest.value.schema.id.deserializer", _class_in("io.confluent.kafka.serializers.schema.id.", SchemaIdsIn),
+        "Place of the schema's id: `DualSchemaIdDeserializer` (the header `__value_schema_id`, or in front of the "
+        "value without that header), or `PrefixSchemaIdDeserializer` (in front of the value). With a given schema, "
+        "values are read without an id unless this is set.",
+        shown=f"{SchemaIdsIn.DUAL}, with a registry",
+    ),
 )  # fmt: skip
-KEY_ID_PLACE = optional(
-    "ingest.key.schema.id.deserializer", _ID_PLACES, "As `ingest.value.schema.id.deserializer`.",
-    shown=f"{SchemaIdsIn.DUAL}, with a registry",
+"""Options for the fields of `PartSettings` in their order, without `name`, for values."""
+_KEY: tuple[Option[Any], ...] = (
+    option(
+        "ingest.key.format", _FORMATS, Format.BINARY,
+        "Format of keys: `binary`, `string`, `json`, `avro` or `protobuf`.",
+    ),
+    *(replace(each, name=each.name.replace(".value.", ".key."), doc=f"As `{each.name}`.") for each in _VALUE[1:]),
 )  # fmt: skip
-VALUE_FORMAT = option(
-    "ingest.value.format", _FORMATS, Format.BINARY,
-    "Format of values: `binary`, `string`, `json`, `avro` or `protobuf`. Each field becomes a column.",
-)  # fmt: skip
-VALUE_SCHEMA = optional(
-    "ingest.value.schema", types.text,
-    "Schema of values: a Spark DDL string, an Avro schema as JSON, a file (`.ddl`, `.json`, `.avsc`, `.proto`, "
-    "`.desc`), `registry`, or for JSON `infer`.",
-)  # fmt: skip
-VALUE_MESSAGE = optional(
-    "ingest.value.message", types.text,
-    "Full name of the protobuf message. For a subject that is named by it: full name of the Avro record, or title of "
-    "the JSON Schema.",
-)  # fmt: skip
-VALUE_SUBJECT = optional(
-    "ingest.value.subject", types.text,
-    "Subject of the schema in the registry, if no strategy names it; `{topic}` stands for the topic.",
-)  # fmt: skip
-VALUE_STRATEGY = optional(
-    "ingest.value.subject.name.strategy", _STRATEGIES,
-    "Strategy by which writers name the subject: `TopicNameStrategy` (`TOPIC-value`), `RecordNameStrategy` (the "
-    "record's name), or `TopicRecordNameStrategy` (`TOPIC-RECORD`).",
-    shown=SubjectNames.TOPIC,
-)  # fmt: skip
-VALUE_ID_PLACE = optional(
-    "ingest.value.schema.id.deserializer", _ID_PLACES,
-    "Place of the schema's id: `DualSchemaIdDeserializer` (the header `__value_schema_id`, or in front of the value "
-    "without that header), or `PrefixSchemaIdDeserializer` (in front of the value). With a given schema, values are "
-    "read without an id unless this is set.",
-    shown=f"{SchemaIdsIn.DUAL}, with a registry",
-)  # fmt: skip
+"""The same options for keys."""
 VALUE_COLUMNS = option(
     "ingest.value.columns", types.text, FLAT,
     "`flat`: a column for each field of the value. Any other text: name of one column for the whole value.",
@@ -309,7 +283,7 @@ WHERE = optional(
     "ingest.where", types.text, "Condition in SQL for the rows to land, such as `amount > 0 AND kind <> 'ping'`.",
     shown="all rows",
 )  # fmt: skip
-ROW_OPTIONS = types.declared_in(globals())
+ROW_OPTIONS: tuple[Option[Any], ...] = (*_KEY, *_VALUE, *types.declared_in(globals()))
 
 
 # Settings for tables of the latest state (`ingest.mode=upsert`).
@@ -369,12 +343,6 @@ UPSERT_OPTIONS: tuple[Option[Any], ...] = (MODE, KEYS, ORDER_BY, MERGE_ON, OWN_C
 
 # Parsed settings.
 
-_KEY: tuple[Option[Any], ...] = (KEY_FORMAT, KEY_SCHEMA, KEY_MESSAGE, KEY_SUBJECT, KEY_STRATEGY, KEY_ID_PLACE)
-_VALUE: tuple[Option[Any], ...] = (
-    VALUE_FORMAT, VALUE_SCHEMA, VALUE_MESSAGE, VALUE_SUBJECT, VALUE_STRATEGY, VALUE_ID_PLACE,
-)  # fmt: skip
-"""Options for the fields of `PartSettings` in their order, without `name`."""
-
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
@@ -425,7 +393,8 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
     registry = tuple(options.with_prefix(REGISTRY_PREFIX).items())
     rows = RowSettings(key, value, **read_fields(RowSettings, options), registry=registry)
     for part in (rows.key, rows.value):
-        check_part(part)
+        _check_schema(part)
+        _check_subject(part)
     dead = rows.on_decode_error is OnDecodeError.DEAD_LETTER
     if dead != (rows.dead_letter_table is not None):
         raise ConfigurationError(
@@ -436,7 +405,7 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
         raise ConfigurationError(f"{MAX_DEAD_LETTERS.name} needs {ON_DECODE_ERROR.name}=deadLetter")
     if rows.envelope is not Envelope.NONE and rows.value.format in (Format.BINARY, Format.STRING):
         raise ConfigurationError(
-            f"{ENVELOPE.name} needs a value that is json, avro or protobuf: set {VALUE_FORMAT.name}"
+            f"{ENVELOPE.name} needs a value that is json, avro or protobuf: set ingest.value.format"
         )
     if rows.envelope is Envelope.FLATTENED and rows.value_columns.lower() != FLAT:
         raise ConfigurationError(f"{ENVELOPE.name}={Envelope.FLATTENED} needs {VALUE_COLUMNS.name}={FLAT}")

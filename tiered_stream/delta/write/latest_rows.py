@@ -190,7 +190,7 @@ def last_rows(
     known: Mapping[str, str] = MappingProxyType({}),
     not_null: Collection[str] = (),
 ) -> pa.Table:
-    """Return the last row of each key among staged rows of all tasks; the SQL of `commit/merge.py` gives the same rows.
+    """Return the last row of each key among staged rows of all tasks, as the SQL of `commit/key_order.py` does.
 
     `rows` have the columns `STAGED`, and the columns `keys` and `order_by` under exactly these names. `known` is the
     result of `known_at`. The returned rows also have the column `DELETED_AT`, and the helper columns in `known`. In the
