@@ -17,9 +17,8 @@ from tests.spark import abilities
 from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES
 from tiered_stream.delta.requirements.abfs import ABFS_PREFIX
 from tiered_stream.delta.requirements.gs import GS_PREFIX
-from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a import S3A_PREFIX
-from tiered_stream.delta.requirements.writer_requirements import WRITER_REQUIREMENTS
+from tiered_stream.delta.requirements.writer_requirements import WRITER_REQUIREMENTS, Handling
 from tiered_stream.delta.settings.ingest_settings import INGEST_OPTIONS
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS
 from tiered_stream.formats.sql.functions import FUNCTIONS, Function

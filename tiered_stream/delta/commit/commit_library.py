@@ -18,11 +18,9 @@ from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_d
 from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
 from tiered_stream.delta.requirements.lane import TableDescription, requirements_for_spark
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
-from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a import ACL, S3A_PREFIX, STORAGE_CLASS
-from tiered_stream.delta.requirements.session_requirements import settings_in_list
 from tiered_stream.delta.requirements.store_access import missing_connector
-from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
+from tiered_stream.delta.requirements.writer_requirements import Handling, requirements_of_session
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableSpec, TableStorage
 from tiered_stream.delta.settings.row_settings import MODE, UPSERT
@@ -121,7 +119,7 @@ def choose_committer(spark: SparkSession, spec: TableSpec, description: TableDes
     if not spec.keys or by == ingest.COMMIT_BY_SPARK:
         return by, reason
     why_not = why_not_merged_by_deltalake(description, spec.merge_on)
-    why_not = why_not or next((each.reason for each in requirements_of_session(settings_in_list(spark))), None)
+    why_not = why_not or next((each.reason for each in requirements_of_session(spark)), None)
     if why_not is None:
         return by, reason
     if spec.commit == ingest.AUTO and merges_by_spark(spark, spec):
@@ -147,7 +145,7 @@ def _chosen(spark: SparkSession, spec: TableSpec, description: TableDescription)
         return ingest.COMMIT_BY_SPARK, "as the session's other queries do"
     if names := requirements_for_spark(description):
         return ingest.COMMIT_BY_SPARK, f"the table has {names}"
-    for requirement in requirements_of_session(settings_in_list(spark)):
+    for requirement in requirements_of_session(spark):
         if requirement.entry.handling is Handling.BY_SPARK:
             return ingest.COMMIT_BY_SPARK, requirement.reason
     return (

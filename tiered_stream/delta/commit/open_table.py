@@ -44,15 +44,13 @@ from tiered_stream.delta.requirements.merge_requirements import (
     merged_fields,
     rules_before_merge,
 )
-from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.session_requirements import (
     is_created_by_spark,
     new_table_properties,
-    settings_in_list,
 )
 from tiered_stream.delta.requirements.store_access import find_access
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING
-from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
+from tiered_stream.delta.requirements.writer_requirements import Handling, requirements_of_session
 from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TYPE_WIDENING, TableSpec
 from tiered_stream.delta.settings.row_settings import MODE, SCHEMA_EVOLUTION, UPSERT
@@ -325,7 +323,7 @@ def _why_session_needs_spark(spark: SparkSession, spec: TableSpec) -> str | None
         return NO_DELTALAKE
     if spec.keys:
         return None
-    requirements = requirements_of_session(settings_in_list(spark))
+    requirements = requirements_of_session(spark)
     left = (requirement.reason for requirement in requirements if requirement.entry.handling is Handling.SPARK_LANE)
     return next(left, None)
 

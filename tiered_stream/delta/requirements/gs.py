@@ -4,17 +4,14 @@
 same way as Spark. So this module follows `HadoopCredentialsConfiguration` of Google's connector 3.0 and 4.0, and of
 hadoop-gcp 3.5.
 
-`GS_REQUIREMENTS` are the requirements that these settings can set for a writer, for Google's connector and Hadoop's
-own: a part of the list in `writer_requirements.py`. Names there are without `fs.gs.`. Settings of credentials, of the
-proxy and of HTTP may also have the prefix `google.cloud.`, which `fs.gs.` overrides. Sources: `CONFIGURATION.md` of
-gcs-connector 2.2, 3.0 and 4.0, and `GoogleHadoopFileSystemConfiguration` of hadoop-gcp 3.5.
+Settings of credentials, of the proxy and of HTTP may also have the prefix `google.cloud.`, which `fs.gs.` overrides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from tiered_stream.delta.requirements.hadoop_settings import (
@@ -24,64 +21,22 @@ from tiered_stream.delta.requirements.hadoop_settings import (
     SessionStore,
     check_same_store,
 )
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
+from tiered_stream.delta.requirements.writer_requirements import GOOGLES_CONNECTOR, HADOOPS_CONNECTOR
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage
 from tiered_stream.errors import StorageAccessError
 
 GS_PREFIX, CLOUD_PREFIX = "fs.gs.", "google.cloud."
 AUTH_TYPE, KEY_FILE, ROOT_URL = "auth.type", "auth.service.account.json.keyfile", "storage.root.url"
-GOOGLES_CONNECTOR = "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
-HADOOPS_CONNECTOR = "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem"
 SHARED_PREFIXES = ("auth.", "http.", "proxy.", "token.")
 """Beginnings of the names that may also have the prefix `google.cloud.`."""
-_entries = partial(entries, Kind.SESSION, prefix=GS_PREFIX)
-
-GS_REQUIREMENTS: tuple[Requirement, ...] = (
-    *_entries(
-        Handling.SPARK_LANE, "impl", note="Other than Google's connector and Hadoop's own.",
-        off=OFF | {GOOGLES_CONNECTOR.lower(), HADOOPS_CONNECTOR.lower()},
-    ),
-    *_entries(
-        Handling.SPARK_LANE, "storage.service.path", note="Other than `storage/v1/`.", off=OFF | {"storage/v1/"}
-    ),
-    *_entries(
-        Handling.SPARK_LANE, "token.server.url", note="Other than Google's.",
-        off=OFF | {"https://oauth2.googleapis.com/token"},
-    ),
-    *_entries(
-        Handling.SPARK_LANE, "requester.pays.mode", note="Other than `DISABLED`.", off=OFF | {"disabled"}
-    ),
-    *_entries(
-        Handling.SPARK_LANE,
-        "auth.access.token.provider", "auth.access.token.provider.impl", "auth.impersonation.*", "auth.null.enable",
-        "auth.service.account.email", "auth.service.account.keyfile", "auth.service.account.private.key",
-        "auth.service.account.private.key.id", "authorization.handler.impl", "config.override.file",
-        "delegation.token.binding", "encryption.algorithm", "encryption.key", "encryption.key.hash", "proxy.address",
-        "storage.http.headers.*",
-    ),
-    *_entries(
-        Handling.SPARK_LANE, "auth.service.account.enable", note="Other than `true`.", off=OFF - {"false"} | {"true"}
-    ),
-    *_entries(
-        Handling.NOTHING, "requester.pays.buckets", "requester.pays.project.id",
-        note="It goes with the setting that takes it.",
-    ),
-    *_entries(
-        Handling.NOTHING, "checksum.type", "grpc.checksums.enable", "write.rolling.checksum.enable",
-        note="It is Spark's own check.",
-    ),
-    *_entries(
-        Handling.NOTHING,
-        "block.size", "client.upload.type", "grpc.*", "inputstream.*", "outputstream.direct.upload.enable",
-        "outputstream.upload.*", "write.parallel.composite.upload.*",
-    ),
-)  # fmt: skip
-
-
 _GOOGLE = "https://storage.googleapis.com"
-_MACHINE, _DEFAULT, _KEY_FILE, _NOBODY = (
-    "COMPUTE_ENGINE", "APPLICATION_DEFAULT", "SERVICE_ACCOUNT_JSON_KEYFILE", "UNAUTHENTICATED",
-)  # fmt: skip
+_MACHINE, _KEY_FILE = "COMPUTE_ENGINE", "SERVICE_ACCOUNT_JSON_KEYFILE"
+_CREDENTIALS: Mapping[str, dict[str, Any]] = {
+    _MACHINE: {"gcs_machine": True},
+    "APPLICATION_DEFAULT": {},
+    "UNAUTHENTICATED": {"gcs_anonymous": True},
+}
+"""Fields of `TableStorage` by the value of `auth.type`, for credentials without further settings."""
 
 
 class GsStore(SessionStore):
@@ -91,7 +46,6 @@ class GsStore(SessionStore):
     """
 
     prefix, library = GS_PREFIX, "Google Cloud Storage (gcs-connector)"
-    requirements = GS_REQUIREMENTS
     own_settings = f"{STORAGE_PREFIX}gcs.credentials.path or {STORAGE_PREFIX}gcs.credentials.json"
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
@@ -122,37 +76,30 @@ class GsStore(SessionStore):
         kind, key_file = self.text(AUTH_TYPE), self.text(KEY_FILE)
         if not kind and key_file:
             raise self.unusable(f"{GS_PREFIX}{KEY_FILE} is set, but {GS_PREFIX}{AUTH_TYPE} is not")
-        if kind == _KEY_FILE:
-            if not key_file:
-                raise NoCredentialsError(
-                    f"no credentials for the bucket {self.bucket}: {GS_PREFIX}{AUTH_TYPE} is {kind}, but "
-                    f"{GS_PREFIX}{KEY_FILE} is not set. Set it to the path of the key file"
-                )
-            return {"gcs_credentials_path": key_file}
-        if kind == _NOBODY:
-            return {"gcs_anonymous": True}
-        if kind == _DEFAULT:
-            return {}
-        if (kind or _MACHINE) == _MACHINE:
-            return {"gcs_machine": True}
-        raise self.unusable(f"{GS_PREFIX}{AUTH_TYPE} is {kind}, which is known to Spark alone")
+        if kind == _KEY_FILE and not key_file:
+            raise NoCredentialsError(
+                f"no credentials for the bucket {self.bucket}: {GS_PREFIX}{AUTH_TYPE} is {kind}, but "
+                f"{GS_PREFIX}{KEY_FILE} is not set. Set it to the path of the key file"
+            )
+        known = {**_CREDENTIALS, _KEY_FILE: {"gcs_credentials_path": key_file}}
+        if (kind or _MACHINE) not in known:
+            raise self.unusable(f"{GS_PREFIX}{AUTH_TYPE} is {kind}, which is known to Spark alone")
+        return known[kind or _MACHINE]
 
-    def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
+    def access(self, own: TableStorage) -> TableStorage:
         if not self.has_connector:
-            return own, None
+            return own
         from tiered_stream.storage.identity.google_identity import google_identity  # late, because it loads urllib3
 
         url, option = self.endpoint_url(), f"{STORAGE_PREFIX}gcs.endpoint.url"
         check_same_store(option, own.gcs_endpoint_url, url, f"bucket {self.bucket}")
+        self.check_supported()
         storage = own
         if own.gcs_endpoint_url is None and url != _GOOGLE:
             storage = replace(own, gcs_endpoint_url=url)
-        try:
-            self.check_supported()
-            if not (own.gcs_credentials_json or own.gcs_credentials_path or own.gcs_anonymous):
-                storage = replace(storage, **self.credentials())
-            return storage, google_identity(storage, STORAGE_PREFIX).why_not_deltalake()
-        except NotForTasksError as error:
-            return storage, str(error)
-        except StorageAccessError:
-            return storage, None  # the first request reports it
+        if not (own.gcs_credentials_json or own.gcs_credentials_path or own.gcs_anonymous):
+            storage = replace(storage, **self.credentials())
+        with suppress(StorageAccessError):  # the first request reports it
+            if why_not := google_identity(storage, STORAGE_PREFIX).why_not_deltalake():
+                raise NotForTasksError(why_not)
+        return storage

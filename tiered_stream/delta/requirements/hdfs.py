@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import orjson
 
-from tiered_stream.delta.requirements.hadoop_settings import SessionStore
+from tiered_stream.delta.requirements.hadoop_settings import NotForTasksError, SessionStore
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.storage.hadoop.client_settings import BLOCK_SIZE, REPLICATION, UMASK, hadoop_settings_of, new_files
@@ -29,14 +29,16 @@ _NAMES = (
 class HdfsStore(SessionStore):
     """File system in HDFS."""
 
-    def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
+    def access(self, own: TableStorage) -> TableStorage:
         if find_spec("hdfs_native") is None:
-            return own, "tasks write to HDFS by hdfs-native, which is not installed: pip install 'tiered-stream[hdfs]'"
+            raise NotForTasksError(
+                "tasks write to HDFS by hdfs-native, which is not installed: pip install 'tiered-stream[hdfs]'"
+            )
         names = (*_NAMES, *(prefix + name for prefix in _PREFIXES for name in self.hadoop.names_after(prefix)))
         values = {name: value for name in names if (value := self.hadoop.get(name))}
         storage = replace(own, hdfs_settings=own.hdfs_settings or orjson.dumps(values).decode())
         try:
             new_files(hadoop_settings_of(storage.at(self.uri)))
         except ConfigurationError as error:
-            return own, str(error)
-        return storage, None
+            raise NotForTasksError(str(error)) from None
+        return storage

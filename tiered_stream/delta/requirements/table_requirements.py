@@ -1,8 +1,4 @@
-"""Requirements that a table and its columns can set for a writer, as a part of the list in `writer_requirements.py`.
-
-Sources: Delta's protocol ("Writer Requirements", "Table Features", "Column Metadata", "Table Properties"),
-delta-spark's `TableFeature` and `DeltaConfigs`, and Spark's metadata of columns.
-"""
+"""Requirements of tables that say more than their names: lengths of texts, wider types, and management by a catalog."""
 
 from __future__ import annotations
 
@@ -12,9 +8,7 @@ from typing import Any
 
 from pyspark.sql.types import DataType, StructField, StructType
 
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
 from tiered_stream.delta.schema.sql_types import arrow_schema, inner_fields, sql_name
-from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING
 from tiered_stream.formats.columns.conform import widens
 from tiered_stream.formats.rows.table_rules import FieldPath, TextLimit
 
@@ -30,103 +24,6 @@ Writers of a table with this feature must add statistics of the clustering colum
 
 DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 CONSTRAINT_PREFIX = "delta.constraints."
-_HONOURED, _NOTHING, _BY_SPARK, _SPARK = Handling.HONOURED, Handling.NOTHING, Handling.BY_SPARK, Handling.SPARK_LANE
-
-
-def _delta(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
-    """Return one `Requirement` for each table property `delta.NAME` of `names`; other arguments are its fields."""
-    return entries(Kind.PROPERTY, handling, *(f"delta.{name}" for name in names), note=note, off=off)
-
-
-KNOWN_TYPES = (
-    "string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp",
-    "timestamp_ntz", "decimal*",
-)  # fmt: skip
-_UNKNOWN_TYPES = ("variant", "void", "interval*", "geometry*", "geography*", "char*", "varchar*", "string collate *")
-
-TABLE_REQUIREMENTS = (
-    *entries(Kind.FEATURE, _NOTHING, "appendOnly", "changeDataFeed", "deletionVectors"),
-    *entries(
-        Kind.FEATURE, _NOTHING, "invariants", "generatedColumns", "columnMapping", "checkConstraints",
-        note="As its columns say, see below.",
-    ),
-    Requirement(Kind.FEATURE, "timestampNtz", _HONOURED),
-    *entries(Kind.FEATURE, _BY_SPARK, CLUSTERING, "domainMetadata", "typeWidening", "typeWidening-preview"),
-    Requirement(
-        Kind.PROPERTY, f"{CONSTRAINT_PREFIX}*", _HONOURED,
-        "If it is [simple](typed-tables.md#constraints); otherwise the Spark lane. Rows that break it: dead letters.",
-    ),
-    Requirement(
-        Kind.PROPERTY, "delta.feature.*", _SPARK, "Or as the feature of that name. For a table that is made.",
-        off=frozenset(),
-    ),
-    *_delta(
-        _HONOURED,
-        "checkpointInterval", "enableExpiredLogCleanup", "logRetentionDuration", "setTransactionRetentionDuration",
-    ),
-    *_delta(_BY_SPARK, "autoOptimize", "autoOptimize.autoCompact"),
-    Requirement(
-        Kind.PROPERTY, "delta.compatibility.symlinkFormatManifest.enabled", _BY_SPARK,
-        "delta-spark writes the manifests after each commit.",
-    ),
-    *_delta(_BY_SPARK, "enableTypeWidening"),
-    Requirement(Kind.PROPERTY, COLUMN_MAPPING, _SPARK, label="column mapping", off=OFF | {"none"}),
-    *_delta(
-        _SPARK,
-        "coordinatedCommits.*", "enableIcebergCompatV1", "enableIcebergCompatV2", "enableIcebergCompatV3",
-        "enableIcebergWriterCompatV1", "enableIcebergWriterCompatV3", "enableInCommitTimestamps",
-        "enableMaterializePartitionColumnsFeature", "enableRowTracking", "enableVariantShredding",
-        "randomizeFilePrefixes", "redirectReaderWriter-preview", "redirectWriterOnly-preview",
-        "universalFormat.config.*", "universalFormat.enabledFormats", "writePartitionColumnsToParquet",
-    ),
-    *_delta(_SPARK, "requireCheckpointProtectionBeforeVersion", off=OFF | {"0"}, note="Where it is not 0."),
-    *_delta(_SPARK, "checkpointPolicy", off=OFF | {"classic"}, note="Where it is not `classic`."),
-    *_delta(_SPARK, "parquet.format.version", off=OFF | {"1.0.0"}, note="Where it is not `1.0.0`."),
-    *_delta(
-        _NOTHING,
-        "appendOnly", "castIcebergTimeType", "checkpointRetentionDuration", "columnMapping.maxColumnId",
-        "deletedFileRetentionDuration", "dropFeatureTruncateHistory.retentionDuration", "enableChangeDataCapture",
-        "enableChangeDataFeed", "enableDeletionVectors", "enableFullRetentionRollback", "ignoreIcebergBucketPartition",
-        "ignoreProtocolDefaults", "inCommitTimestampEnablementTimestamp", "inCommitTimestampEnablementVersion",
-        "isolationLevel", "lastCommitTimestamp", "lastUpdateVersion", "minReaderVersion", "minWriterVersion",
-        "randomPrefixLength", "rowTracking.materializedRowCommitVersionColumnName",
-        "rowTracking.materializedRowIdColumnName", "rowTrackingSuspended", "sampleRetentionDuration",
-        "universalFormat.iceberg.atomicConversion.supported",
-    ),
-    *_delta(
-        _NOTHING, "checkpoint.writeStatsAsJson", "checkpoint.writeStatsAsStruct",
-        note="It asks something of a checkpoint, which who commits writes in its own way.",
-    ),
-    *_delta(
-        _NOTHING, "dataSkippingNumIndexedCols", "dataSkippingStatsColumns", "dataSkippingStringPrefixLength",
-        note="Statistics may be left out: the first 32 columns have them. A clustered table that has one of the first "
-        "two is left to the Spark lane.",
-    ),
-    *_delta(
-        _NOTHING, "autoOptimize.optimizeWrite", "targetFileSize", "tuneFileSizesForRewrites",
-        note="Files are as large as `ingest.targetFileSize` says.",
-    ),
-    *_delta(_NOTHING, "parquet.compression.codec", note="`ingest.compression` says it."),
-    Requirement(
-        Kind.METADATA, DECLARED_TYPE, _HONOURED,
-        "The lengths of VARCHAR(n) and CHAR(n), at any depth. A longer text is a dead letter; a CHAR gets blanks up to "
-        "n.",
-    ),
-    Requirement(Kind.METADATA, "delta.invariants", _SPARK, label="an invariant"),
-    Requirement(Kind.METADATA, "delta.generationExpression", _SPARK, label="a generation expression"),
-    Requirement(Kind.METADATA, "delta.identity.*", _SPARK, label="identity values"),
-    Requirement(Kind.METADATA, "CURRENT_DEFAULT", _SPARK, label="a default"),
-    Requirement(Kind.METADATA, "EXISTS_DEFAULT", _SPARK, label="a default for rows of older files"),
-    Requirement(Kind.METADATA, "delta.columnMapping.*", _SPARK, label="a physical name of its own (column mapping)"),
-    Requirement(Kind.METADATA, "__COLLATIONS", _SPARK, label="a collation"),
-    Requirement(Kind.METADATA, "parquet.field.id", _SPARK, label="an id in Parquet files"),
-    Requirement(Kind.METADATA, "delta.typeChanges", _NOTHING, "It names narrower types in older files, for readers."),
-    Requirement(Kind.METADATA, "comment", _NOTHING),
-    *entries(Kind.TYPE, _HONOURED, *KNOWN_TYPES),
-    *entries(Kind.TYPE, _SPARK, *_UNKNOWN_TYPES),
-)  # fmt: skip
-
-
 _PLAIN = r"(?!(?i:varchar|char)\()[a-zA-Z_]+(?: [a-zA-Z_]+)*+(?:\([\d, ]+\))?+"
 _TEXT = rf"(?:((?i:varchar|char))\((\d{{1,9}})\)|{_PLAIN})"
 """Pattern of the declared type of a STRING: group 1 is `varchar` or `char`, and group 2 is the length.
