@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.delta.requirements.made_hadoop import made_hadoop
 from tests.delta.requirements.test_lane import FIELDS, WRITTEN, described
-from tests.docs.docs_tables import render_writer_requirements
+from tests.docs.writer_requirements import NOTES, render_writer_requirements
 from tests.rigs.stack.spark import ROOT, configured
 from tiered_stream.delta.requirements.abfs import AbfsStore
 from tiered_stream.delta.requirements.gs import GsStore
@@ -198,6 +198,7 @@ def test_no_entry_is_in_the_list_twice_and_each_is_in_the_docs_table() -> None:
     assert len(set(keys)) == len(keys)
     table = render_writer_requirements()
     assert all(each.name in table for each in WRITER_REQUIREMENTS)
+    assert NOTES.keys() <= {(each.kind, each.name) for each in WRITER_REQUIREMENTS}
 
 
 def test_the_list_has_every_feature_and_property_that_delta_spark_knows(spark: SparkSession) -> None:

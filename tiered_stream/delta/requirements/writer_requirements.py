@@ -1,7 +1,8 @@
 """List of all requirements that a table, its columns (also nested ones) and the session can set for a writer.
 
 The direct lane meets each requirement, or leaves the table to the Spark lane. A requirement of a table that is not in
-the list leads to the Spark lane. `tests/docs/docs_tables.py` writes the table in the docs from the list.
+the list leads to the Spark lane. `tests/docs/writer_requirements.py` writes the table in the docs from the list, with
+notes on entries.
 
 Sources for tables: Delta's protocol ("Writer Requirements", "Table Features", "Column Metadata", "Table Properties"),
 delta-spark's `TableFeature` and `DeltaConfigs`, and Spark's metadata of columns. Sources for settings of file systems:
@@ -25,7 +26,7 @@ from pyspark.sql import SparkSession
 from tiered_stream.delta.requirements.session_requirements import CODEC
 from tiered_stream.delta.requirements.table_requirements import CLUSTERING, CONSTRAINT_PREFIX, DECLARED_TYPE
 from tiered_stream.delta.schema.sql_types import inner_fields
-from tiered_stream.delta.settings.ingest_settings import CODECS, COLUMN_MAPPING
+from tiered_stream.delta.settings.ingest_settings import CODECS
 
 
 class Kind(Enum):
@@ -63,16 +64,12 @@ class Requirement:
     kind: Kind
     name: str
     handling: Handling
-    note: str = ""
-    """Text for the docs: details of what the direct lane does, or why."""
     label: str = ""
     """Words for the requirement in `ImposedRequirement.reason`, such as "an invariant"; if empty, the name is used."""
     off: frozenset[str] = OFF
     """Values of the property or setting, in lower case, with which it requires nothing."""
     of_changes: bool = False
     """True if the requirement asks something of a writer that changes or removes rows, whatever `handling` says."""
-    since: str = "0.1.0"
-    """Version of tiered_stream that added the entry."""
 
     @property
     def is_met(self) -> bool:
@@ -116,10 +113,14 @@ def _entries(kind: Kind, handling: Handling, *names: str, prefix: str = "", **fi
     return [Requirement(kind, prefix + name, handling, **fields) for name in names]
 
 
-def _other_than(name: str, *values: str) -> Requirement:
-    """Return the entry of a session setting that leads to the Spark lane, unless it has one of `values`."""
-    note = f"Other than {' and '.join(f'`{value}`' for value in values)}."
-    return Requirement(Kind.SESSION, name, Handling.SPARK_LANE, note, off=OFF | {value.lower() for value in values})
+def _unless(kind: Kind, name: str, *values: str) -> Requirement:
+    """Return the entry of a property or setting that leads to the Spark lane, unless it has one of `values`."""
+    return Requirement(kind, name, Handling.SPARK_LANE, off=OFF | {value.lower() for value in values})
+
+
+def _labelled(name: str, label: str) -> Requirement:
+    """Return the entry of column metadata that leads to the Spark lane; `label` has words for it."""
+    return Requirement(Kind.METADATA, name, Handling.SPARK_LANE, label)
 
 
 GOOGLES_CONNECTOR = "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
@@ -129,33 +130,22 @@ _feature, _delta = partial(_entries, Kind.FEATURE), partial(_entries, Kind.PROPE
 _s3a, _azure, _gs = (partial(_entries, Kind.SESSION, prefix=f"fs.{name}.") for name in ("s3a", "azure", "gs"))
 
 WRITER_REQUIREMENTS: tuple[Requirement, ...] = (
-    *_feature(_NOTHING, "appendOnly", "changeDataFeed"),
-    *_feature(_NOTHING, "deletionVectors", of_changes=True),
     *_feature(
-        _NOTHING, "invariants", "generatedColumns", "columnMapping", "checkConstraints",
-        note="As its columns say, see below.",
+        _NOTHING, "appendOnly", "changeDataFeed", "invariants", "generatedColumns", "columnMapping", "checkConstraints",
     ),
+    *_feature(_NOTHING, "deletionVectors", of_changes=True),
     *_feature(_HONOURED, "timestampNtz"),
     *_feature(_BY_SPARK, CLUSTERING, "domainMetadata", "typeWidening", "typeWidening-preview"),
-    Requirement(
-        Kind.PROPERTY, f"{CONSTRAINT_PREFIX}*", _HONOURED,
-        "If it is [simple](typed-tables.md#constraints); otherwise the Spark lane. Rows that break it: dead letters.",
-        off=frozenset(), of_changes=True,
-    ),
-    Requirement(
-        Kind.PROPERTY, "delta.feature.*", _SPARK, "Or as the feature of that name. For a table that is made.",
-        off=frozenset(),
-    ),
+    Requirement(Kind.PROPERTY, f"{CONSTRAINT_PREFIX}*", _HONOURED, off=frozenset(), of_changes=True),
     *_delta(
         _HONOURED,
         "checkpointInterval", "enableExpiredLogCleanup", "logRetentionDuration", "setTransactionRetentionDuration",
     ),
-    *_delta(_BY_SPARK, "autoOptimize", "autoOptimize.autoCompact", "enableTypeWidening"),
     *_delta(
-        _BY_SPARK, "compatibility.symlinkFormatManifest.enabled",
-        note="delta-spark writes the manifests after each commit.",
+        _BY_SPARK, "autoOptimize", "autoOptimize.autoCompact", "compatibility.symlinkFormatManifest.enabled",
+        "enableTypeWidening",
     ),
-    Requirement(Kind.PROPERTY, COLUMN_MAPPING, _SPARK, label="column mapping", off=OFF | {"none"}),
+    *_delta(_SPARK, "feature.*", off=frozenset()),
     *_delta(
         _SPARK,
         "coordinatedCommits.*", "enableIcebergCompatV1", "enableIcebergCompatV2", "enableIcebergCompatV3",
@@ -164,49 +154,34 @@ WRITER_REQUIREMENTS: tuple[Requirement, ...] = (
         "randomizeFilePrefixes", "redirectReaderWriter-preview", "redirectWriterOnly-preview",
         "universalFormat.config.*", "universalFormat.enabledFormats", "writePartitionColumnsToParquet",
     ),
-    *_delta(_SPARK, "requireCheckpointProtectionBeforeVersion", off=OFF | {"0"}, note="Where it is not 0."),
-    *_delta(_SPARK, "checkpointPolicy", off=OFF | {"classic"}, note="Where it is not `classic`."),
-    *_delta(_SPARK, "parquet.format.version", off=OFF | {"1.0.0"}, note="Where it is not `1.0.0`."),
+    *_delta(_SPARK, "columnMapping.mode", label="column mapping", off=OFF | {"none"}),
+    _unless(Kind.PROPERTY, "delta.requireCheckpointProtectionBeforeVersion", "0"),
+    _unless(Kind.PROPERTY, "delta.checkpointPolicy", "classic"),
+    _unless(Kind.PROPERTY, "delta.parquet.format.version", "1.0.0"),
     *_delta(_NOTHING, "appendOnly", "enableChangeDataFeed", "enableDeletionVectors", of_changes=True),
     *_delta(
         _NOTHING,
-        "castIcebergTimeType", "checkpointRetentionDuration", "columnMapping.maxColumnId",
+        "autoOptimize.optimizeWrite", "castIcebergTimeType", "checkpoint.writeStatsAsJson",
+        "checkpoint.writeStatsAsStruct", "checkpointRetentionDuration", "columnMapping.maxColumnId",
+        "dataSkippingNumIndexedCols", "dataSkippingStatsColumns", "dataSkippingStringPrefixLength",
         "deletedFileRetentionDuration", "dropFeatureTruncateHistory.retentionDuration", "enableChangeDataCapture",
         "enableFullRetentionRollback", "ignoreIcebergBucketPartition", "ignoreProtocolDefaults",
         "inCommitTimestampEnablementTimestamp", "inCommitTimestampEnablementVersion", "isolationLevel",
-        "lastCommitTimestamp", "lastUpdateVersion", "minReaderVersion", "minWriterVersion", "randomPrefixLength",
-        "rowTracking.materializedRowCommitVersionColumnName", "rowTracking.materializedRowIdColumnName",
-        "rowTrackingSuspended", "sampleRetentionDuration", "universalFormat.iceberg.atomicConversion.supported",
+        "lastCommitTimestamp", "lastUpdateVersion", "minReaderVersion", "minWriterVersion", "parquet.compression.codec",
+        "randomPrefixLength", "rowTracking.materializedRowCommitVersionColumnName",
+        "rowTracking.materializedRowIdColumnName", "rowTrackingSuspended", "sampleRetentionDuration", "targetFileSize",
+        "tuneFileSizesForRewrites", "universalFormat.iceberg.atomicConversion.supported",
     ),
-    *_delta(
-        _NOTHING, "checkpoint.writeStatsAsJson", "checkpoint.writeStatsAsStruct",
-        note="It asks something of a checkpoint, which who commits writes in its own way.",
-    ),
-    *_delta(
-        _NOTHING, "dataSkippingNumIndexedCols", "dataSkippingStatsColumns", "dataSkippingStringPrefixLength",
-        note="Statistics may be left out: the first 32 columns have them. A clustered table that has one of the first "
-        "two is left to the Spark lane.",
-    ),
-    *_delta(
-        _NOTHING, "autoOptimize.optimizeWrite", "targetFileSize", "tuneFileSizesForRewrites",
-        note="Files are as large as `ingest.targetFileSize` says.",
-    ),
-    *_delta(_NOTHING, "parquet.compression.codec", note="`ingest.compression` says it."),
-    Requirement(
-        Kind.METADATA, DECLARED_TYPE, _HONOURED,
-        "The lengths of VARCHAR(n) and CHAR(n), at any depth. A longer text is a dead letter; a CHAR gets blanks up to "
-        "n.", of_changes=True,
-    ),
-    Requirement(Kind.METADATA, "delta.invariants", _SPARK, label="an invariant"),
-    Requirement(Kind.METADATA, "delta.generationExpression", _SPARK, label="a generation expression"),
-    Requirement(Kind.METADATA, "delta.identity.*", _SPARK, label="identity values"),
-    Requirement(Kind.METADATA, "CURRENT_DEFAULT", _SPARK, label="a default"),
-    Requirement(Kind.METADATA, "EXISTS_DEFAULT", _SPARK, label="a default for rows of older files"),
-    Requirement(Kind.METADATA, "delta.columnMapping.*", _SPARK, label="a physical name of its own (column mapping)"),
-    Requirement(Kind.METADATA, "__COLLATIONS", _SPARK, label="a collation"),
-    Requirement(Kind.METADATA, "parquet.field.id", _SPARK, label="an id in Parquet files"),
-    Requirement(Kind.METADATA, "delta.typeChanges", _NOTHING, "It names narrower types in older files, for readers."),
-    Requirement(Kind.METADATA, "comment", _NOTHING),
+    Requirement(Kind.METADATA, DECLARED_TYPE, _HONOURED, of_changes=True),
+    _labelled("delta.invariants", "an invariant"),
+    _labelled("delta.generationExpression", "a generation expression"),
+    _labelled("delta.identity.*", "identity values"),
+    _labelled("CURRENT_DEFAULT", "a default"),
+    _labelled("EXISTS_DEFAULT", "a default for rows of older files"),
+    _labelled("delta.columnMapping.*", "a physical name of its own (column mapping)"),
+    _labelled("__COLLATIONS", "a collation"),
+    _labelled("parquet.field.id", "an id in Parquet files"),
+    *_entries(Kind.METADATA, _NOTHING, "delta.typeChanges", "comment"),
     *_entries(
         Kind.TYPE, _HONOURED, "string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary",
         "date", "timestamp", "timestamp_ntz", "decimal*",
@@ -215,52 +190,29 @@ WRITER_REQUIREMENTS: tuple[Requirement, ...] = (
         Kind.TYPE, _SPARK,
         "variant", "void", "interval*", "geometry*", "geography*", "char*", "varchar*", "string collate *",
     ),
-    Requirement(
-        Kind.SESSION, "spark.databricks.delta.autoCompact.enabled", _BY_SPARK,
-        "For a table in a local folder; in S3 `auto` takes delta-spark anyway.",
-    ),
-    Requirement(
-        Kind.SESSION, CODEC, _SPARK,
-        "Where it is not `zstd`, `snappy`, `gzip`, `none` or `uncompressed`. These are the compression of data files, "
-        "unless `ingest.compression` says otherwise.", off=frozenset({*CODECS, "uncompressed"}),
-    ),
+    Requirement(Kind.SESSION, "spark.databricks.delta.autoCompact.enabled", _BY_SPARK),
+    Requirement(Kind.SESSION, CODEC, _SPARK, off=frozenset({*CODECS, "uncompressed"})),
     *_s3a(
-        _HONOURED, "acl.default", "create.storage.class",
-        note="Files are uploaded with it. A value that Hadoop 3.5 does not know leads to the Spark lane. deltalake "
-        "does not follow it: where it is to commit, the query is refused.",
+        _HONOURED, "acl.default", "create.storage.class", "encryption.algorithm", "server-side-encryption-algorithm",
+        "requester.pays.enabled",
     ),
-    *_s3a(
-        _HONOURED, "encryption.algorithm", "server-side-encryption-algorithm",
-        note="`AES256`, `SSE-S3`, `SSE-C`, and `SSE-KMS` and `DSSE-KMS` with their key. Encryption by the client and "
-        "an `encryption.context` for KMS lead to the Spark lane.",
-    ),
-    *_s3a(_HONOURED, "requester.pays.enabled"),
     *_s3a(
         _SPARK,
         "access.grants.enabled", "audit.execution.interceptors", "audit.request.handlers",
         "client.s3.custom.headers*", "create.header*", "custom.signers", "delegation.token.binding",
         "http.signer.enabled", "object.content.encoding", "proxy.host", "signing-algorithm",
     ),
-    _other_than("fs.s3a.create.checksum.algorithm", "CRC32C", "none"),
-    _other_than("fs.s3a.impl", "org.apache.hadoop.fs.s3a.S3AFileSystem"),
-    _other_than("fs.s3a.s3.client.factory.impl", "org.apache.hadoop.fs.s3a.DefaultS3ClientFactory"),
-    *_s3a(_NOTHING, "encryption.*", "server-side-encryption.key", note="It goes with the algorithm."),
-    *_s3a(
-        _NOTHING, "checksum.generation", "checksum.validation", "request.md5.header",
-        note="Uploads always have a checksum.",
-    ),
+    _unless(Kind.SESSION, "fs.s3a.create.checksum.algorithm", "CRC32C", "none"),
+    _unless(Kind.SESSION, "fs.s3a.impl", "org.apache.hadoop.fs.s3a.S3AFileSystem"),
+    _unless(Kind.SESSION, "fs.s3a.s3.client.factory.impl", "org.apache.hadoop.fs.s3a.DefaultS3ClientFactory"),
     *_s3a(
         _NOTHING,
-        "access.grants.fallback.to.iam", "audit.*", "block.size", "classloader.isolation", "client.sts.custom.headers*",
-        "committer.*", "connection.*", "directory.*", "etag.checksum.enabled", "fast.*", "http.signer.class", "input.*",
-        "internal.upload.part.count.limit", "metadatastore.*", "multipart.*", "prefetch.*", "s3guard.*", "select.*",
+        "access.grants.fallback.to.iam", "audit.*", "block.size", "checksum.generation", "checksum.validation",
+        "classloader.isolation", "client.sts.custom.headers*", "committer.*", "connection.*", "directory.*",
+        "encryption.*", "etag.checksum.enabled", "fast.*", "http.signer.class", "input.*",
+        "internal.upload.part.count.limit", "metadatastore.*", "multipart.*", "prefetch.*", "request.md5.header",
+        "s3guard.*", "select.*", "server-side-encryption.key",
     ),
-    _other_than(
-        "fs.azure.account.keyprovider", "org.apache.hadoop.fs.azurebfs.services.SimpleKeyProvider",
-        "org.apache.hadoop.fs.azure.SimpleKeyProvider",
-    ),
-    _other_than("fs.azure.account.oauth2.msi.endpoint", "http://169.254.169.254/metadata/identity/oauth2/token"),
-    _other_than("fs.azure.sas.token.provider.type", "org.apache.hadoop.fs.azurebfs.services.FixedSASTokenProvider"),
     *_azure(
         _SPARK,
         "account.oauth2.client.assertion.provider.type", "appendblob.directories", "authorization",
@@ -269,21 +221,24 @@ WRITER_REQUIREMENTS: tuple[Requirement, ...] = (
         "encryption.encoded.client-provided-key-sha", "infinite-lease.directories", "page.blob.dir", "secure.mode",
         "storage.emulator.account.name",
     ),
-    *_azure(
-        _NOTHING, "enable.checksum.validation", "enable.full.blob.checksum.validation",
-        note="It is Spark's own check.",
+    _unless(
+        Kind.SESSION, "fs.azure.account.keyprovider", "org.apache.hadoop.fs.azurebfs.services.SimpleKeyProvider",
+        "org.apache.hadoop.fs.azure.SimpleKeyProvider",
+    ),
+    _unless(
+        Kind.SESSION, "fs.azure.account.oauth2.msi.endpoint", "http://169.254.169.254/metadata/identity/oauth2/token"
+    ),
+    _unless(
+        Kind.SESSION, "fs.azure.sas.token.provider.type",
+        "org.apache.hadoop.fs.azurebfs.services.FixedSASTokenProvider",
     ),
     *_azure(
         _NOTHING,
         "account.expect.header.enabled", "block.location.impersonatedhost", "block.size", "block.upload.active.blocks",
-        "data.blocks.buffer", "identity.transformer.*", "metrics.*", "read.*", "readahead.*",
-        "skipUserGroupMetadataDuringInitialization", "tracingheader.format",
+        "data.blocks.buffer", "enable.checksum.validation", "enable.full.blob.checksum.validation",
+        "identity.transformer.*", "metrics.*", "read.*", "readahead.*", "skipUserGroupMetadataDuringInitialization",
+        "tracingheader.format",
     ),
-    _other_than("fs.gs.impl", GOOGLES_CONNECTOR, HADOOPS_CONNECTOR),
-    _other_than("fs.gs.storage.service.path", "storage/v1/"),
-    _other_than("fs.gs.token.server.url", "https://oauth2.googleapis.com/token"),
-    _other_than("fs.gs.requester.pays.mode", "DISABLED"),
-    *_gs(_SPARK, "auth.service.account.enable", note="Other than `true`.", off=frozenset({"", "true"})),
     *_gs(
         _SPARK,
         "auth.access.token.provider", "auth.access.token.provider.impl", "auth.impersonation.*", "auth.null.enable",
@@ -292,18 +247,16 @@ WRITER_REQUIREMENTS: tuple[Requirement, ...] = (
         "delegation.token.binding", "encryption.algorithm", "encryption.key", "encryption.key.hash", "proxy.address",
         "storage.http.headers.*",
     ),
-    *_gs(
-        _NOTHING, "requester.pays.buckets", "requester.pays.project.id",
-        note="It goes with the setting that takes it.",
-    ),
-    *_gs(
-        _NOTHING, "checksum.type", "grpc.checksums.enable", "write.rolling.checksum.enable",
-        note="It is Spark's own check.",
-    ),
+    *_gs(_SPARK, "auth.service.account.enable", off=frozenset({"", "true"})),
+    _unless(Kind.SESSION, "fs.gs.impl", GOOGLES_CONNECTOR, HADOOPS_CONNECTOR),
+    _unless(Kind.SESSION, "fs.gs.requester.pays.mode", "DISABLED"),
+    _unless(Kind.SESSION, "fs.gs.storage.service.path", "storage/v1/"),
+    _unless(Kind.SESSION, "fs.gs.token.server.url", "https://oauth2.googleapis.com/token"),
     *_gs(
         _NOTHING,
-        "block.size", "client.upload.type", "grpc.*", "inputstream.*", "outputstream.direct.upload.enable",
-        "outputstream.upload.*", "write.parallel.composite.upload.*",
+        "block.size", "checksum.type", "client.upload.type", "grpc.*", "inputstream.*",
+        "outputstream.direct.upload.enable", "outputstream.upload.*", "requester.pays.buckets",
+        "requester.pays.project.id", "write.parallel.composite.upload.*", "write.rolling.checksum.enable",
     ),
 )  # fmt: skip
 _FEATURE_PREFIX = "delta.feature."
