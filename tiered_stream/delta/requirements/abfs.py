@@ -55,7 +55,7 @@ class AbfsStore(SessionStore):
         super().__init__(hadoop, uri)
         self.container, self.host = container_and_host(uri)
         """The container, and the host in the path, such as `account.dfs.core.windows.net`; it may be empty."""
-        self.library, self.connector = f"{self.scheme}:// (hadoop-azure)", _CONNECTORS.get(self.scheme, "")
+        self.connector = _CONNECTORS.get(self.scheme, "")
 
     def keys(self, name: str) -> Iterable[str]:
         return f"{ABFS_PREFIX}{name}.{self.host}", ABFS_PREFIX + name

@@ -45,7 +45,7 @@ class GsStore(SessionStore):
     `fs.gs.` takes precedence over `google.cloud.`, which only some settings may have as a prefix.
     """
 
-    prefix, library = GS_PREFIX, "Google Cloud Storage (gcs-connector)"
+    prefix = GS_PREFIX
     own_settings = f"{STORAGE_PREFIX}gcs.credentials.path or {STORAGE_PREFIX}gcs.credentials.json"
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:

@@ -85,8 +85,6 @@ class SessionStore(ABC):
 
     prefix: ClassVar[str]
     """Prefix of the settings; it is left out of names."""
-    library = ""
-    """Store and library of the file system, in words; empty: Hadoop has the file system itself."""
     connector = ""
     """Java class of the file system; empty: there is none for the scheme."""
     own_settings = ""
@@ -98,8 +96,8 @@ class SessionStore(ABC):
 
     @property
     def has_connector(self) -> bool:
-        """True if Spark has a file system for the store: Hadoop's own, or a class on Spark's class path."""
-        return not self.library or (bool(self.connector) and self.hadoop.has_class(self.connector))
+        """True if Spark has a file system for the store on its class path."""
+        return bool(self.connector) and self.hadoop.has_class(self.connector)
 
     def keys(self, name: str) -> Iterable[str]:
         """Return the full names of the settings for the short name `name`. The first setting that is set counts."""

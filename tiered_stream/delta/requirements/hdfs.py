@@ -29,6 +29,8 @@ _NAMES = (
 class HdfsStore(SessionStore):
     """File system in HDFS."""
 
+    connector = "org.apache.hadoop.hdfs.DistributedFileSystem"
+
     def access(self, own: TableStorage) -> TableStorage:
         if find_spec("hdfs_native") is None:
             raise NotForTasksError(

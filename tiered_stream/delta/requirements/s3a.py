@@ -80,7 +80,7 @@ _KEY_FIELDS = ("access_key_id", "secret_access_key", "session_token")
 class S3aStore(SessionStore):
     """Bucket in S3. A setting of one bucket (`fs.s3a.bucket.NAME.*`) overrides the setting for all buckets."""
 
-    prefix, library, connector = S3A_PREFIX, "S3 (hadoop-aws)", "org.apache.hadoop.fs.s3a.S3AFileSystem"
+    prefix, connector = S3A_PREFIX, "org.apache.hadoop.fs.s3a.S3AFileSystem"
     own_settings = f"{STORAGE_PREFIX}aws.access.key.id and {STORAGE_PREFIX}aws.secret.access.key"
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:

@@ -60,5 +60,5 @@ def storage_without_spark(settings: Mapping[str, str], folder: str, hadoop: Hado
 def missing_connector(uri: str, hadoop: HadoopSettings) -> str | None:
     """Return in words what the session lacks to reach the store of the folder `uri`, or None if it lacks nothing."""
     scheme = urlsplit(uri).scheme
-    store = _STORES[scheme](hadoop, uri) if scheme in _STORES else None
-    return None if store is None or store.has_connector else f"the session has no way to {store.library}"
+    has_connector = scheme not in _STORES or _STORES[scheme](hadoop, uri).has_connector
+    return None if has_connector else f"the session has no connector for {scheme}://"
