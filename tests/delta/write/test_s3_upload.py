@@ -78,7 +78,7 @@ def test_a_file_gets_no_larger_than_one_put_may_be(
 
 def test_a_store_that_refuses_is_named_and_the_task_fails(files: TableSpec) -> None:
     refused = replace(files, storage=replace(files.storage, secret_access_key="a wrong secret"))
-    writer = TableWriter(refused, 0)
+    writer = TableWriter(refused, 0, UploadThreads())
     writer.add(ORDERS, plain(10))
     with pytest.raises(TableError, match=rf"{files.uri} .*SignatureDoesNotMatch"):
         writer.finish()
@@ -113,7 +113,7 @@ def test_a_full_disk_fails_the_task_by_name(files: TableSpec, monkeypatch: pytes
 
     monkeypatch.setattr(data_folder, "MEMORY_BYTES", 1000)
     monkeypatch.setattr("tempfile.SpooledTemporaryFile.rollover", full)
-    writer = TableWriter(files, 0)
+    writer = TableWriter(files, 0, UploadThreads())
     writer.add(ORDERS, plain(10_000))
     with pytest.raises(TableError, match=rf"{files.uri} .*No space left on device"):
         writer.finish()
@@ -121,7 +121,7 @@ def test_a_full_disk_fails_the_task_by_name(files: TableSpec, monkeypatch: pytes
 
 
 def test_days_are_files_in_their_folders(files: TableSpec, lake: VersityGateway) -> None:
-    writer = TableWriter(replace(files, day_column="day"), 0)
+    writer = TableWriter(replace(files, day_column="day"), 0, UploadThreads())
     writer.add(ORDERS, plain(10))
     written = writer.finish()
     writer.close()

@@ -160,7 +160,7 @@ class TaskWriter:
             return
         key = table.uri, share
         with self._give_up_on_error(share):
-            writer = self._tables.pop(key, None) or TableWriter(table, self._task, self._pace, self._threads)
+            writer = self._tables.pop(key, None) or TableWriter(table, self._task, self._threads, self._pace)
             # Pop and insert keep the dict ordered: its first table is always the one that got no rows for longest.
             self._tables[key] = writer
             writer.add(partition, batch)
