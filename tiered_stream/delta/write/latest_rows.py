@@ -298,10 +298,8 @@ def _counting_deletes(keys: pa.Table, ranks: _Positions, deletes: _Flags) -> _Fl
 def _numbered_partitions(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str]]:
     """Return each row's partition as its number among the sorted names of partitions, and these names."""
     encoded = column.combine_chunks().dictionary_encode()
-    names = encoded.dictionary.to_pylist()
-    numbers = np.empty(len(names), np.int64)
-    numbers[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-    return numbers[encoded.indices.to_numpy()], sorted(names)
+    numbers = _dense_ranks(pa.chunked_array([encoded.dictionary]))
+    return numbers[encoded.indices.to_numpy()], sorted(encoded.dictionary.to_pylist())
 
 
 def _check_one_partition(keys: pa.Table, partitions: npt.NDArray[np.int64], names: Sequence[str]) -> None:
