@@ -18,8 +18,9 @@ from tiered_stream.delta.requirements.gs import GsStore
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings, NotForTasksError, SessionStore
 from tiered_stream.delta.requirements.lane import TableDescription, table_rules, table_schema, why_not_direct
 from tiered_stream.delta.requirements.s3a import S3aStore
-from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX, DECLARED_TYPE
 from tiered_stream.delta.requirements.writer_requirements import (
+    CONSTRAINT_PREFIX,
+    DECLARED_TYPE,
     WRITER_REQUIREMENTS,
     Handling,
     Kind,

@@ -49,8 +49,7 @@ from tiered_stream.delta.requirements.session_requirements import (
     new_table_properties,
 )
 from tiered_stream.delta.requirements.store_access import find_access
-from tiered_stream.delta.requirements.table_requirements import CLUSTERING
-from tiered_stream.delta.requirements.writer_requirements import Handling, requirements_of_session
+from tiered_stream.delta.requirements.writer_requirements import CLUSTERING, Handling, requirements_of_session
 from tiered_stream.delta.schema.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TYPE_WIDENING, TableSpec
 from tiered_stream.delta.settings.row_settings import MODE, SCHEMA_EVOLUTION, UPSERT

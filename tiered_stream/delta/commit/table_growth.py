@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from tiered_stream.delta.catalog.address import TableAddress
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.commit.commit_library import lock_for_deltalake
-from tiered_stream.delta.requirements.table_requirements import is_wider
+from tiered_stream.delta.requirements.writer_requirements import is_wider
 from tiered_stream.delta.schema.row_schema import check_new_columns, struct_type
 from tiered_stream.delta.schema.sql_types import sql_name, sql_type
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableSpec

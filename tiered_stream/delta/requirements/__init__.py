@@ -8,7 +8,6 @@ Files that other packages import:
 - `s3a`: settings for the tasks' access to a table's bucket: the session's `fs.s3a.*`
 - `session_requirements`: settings of Spark's session for the compression of files and the properties of new tables
 - `store_access`: access of tasks to a table's object store, by the scheme of the table's URI
-- `table_requirements`: requirements that say more than their names: lengths of texts, wider types, catalog management
 - `writer_requirements`: list of all requirements that tables, columns and sessions can set for a writer
 
 Files of this package alone:

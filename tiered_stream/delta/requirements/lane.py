@@ -15,7 +15,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.requirements import table_requirements as requirements
+from tiered_stream.delta.requirements import writer_requirements as requirements
 from tiered_stream.delta.requirements.writer_requirements import Handling, Kind, requirements_of_table
 from tiered_stream.delta.schema.row_schema import with_day
 from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields, inner_fields, struct_of
