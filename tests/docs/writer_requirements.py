@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tests.rigs.tables import markdown
-from tiered_stream.delta.requirements.abfs import ABFS_PREFIX
-from tiered_stream.delta.requirements.gs import GS_PREFIX
 from tiered_stream.delta.requirements.s3a import S3A_PREFIX
+from tiered_stream.delta.requirements.store_access import ABFS_PREFIX, GS_PREFIX
 from tiered_stream.delta.requirements.writer_requirements import WRITER_REQUIREMENTS, Handling, Kind
 
 _COLUMNS = "As its columns say, see below."

@@ -13,10 +13,9 @@ import pytest
 
 from tests.delta.requirements.made_hadoop import REVIEWED, is_known, made_hadoop
 from tests.rigs.stack.jars import jar_paths
-from tiered_stream.delta.requirements.abfs import ABFS_PREFIX, AbfsStore
-from tiered_stream.delta.requirements.gs import GS_PREFIX, GsStore
 from tiered_stream.delta.requirements.hadoop_settings import may_concern_writers
 from tiered_stream.delta.requirements.s3a import S3A_PREFIX, S3aStore
+from tiered_stream.delta.requirements.store_access import ABFS_PREFIX, GS_PREFIX, AbfsStore, GsStore
 from tiered_stream.delta.requirements.writer_requirements import HADOOPS_CONNECTOR, WRITER_REQUIREMENTS, Handling
 
 _NO_SETTING = re.compile(

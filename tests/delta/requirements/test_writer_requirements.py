@@ -13,11 +13,10 @@ from tests.delta.requirements.made_hadoop import made_hadoop
 from tests.delta.requirements.test_lane import FIELDS, WRITTEN, described
 from tests.docs.writer_requirements import NOTES, render_writer_requirements
 from tests.rigs.stack.spark import ROOT, configured
-from tiered_stream.delta.requirements.abfs import AbfsStore
-from tiered_stream.delta.requirements.gs import GsStore
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings, NotForTasksError, SessionStore
 from tiered_stream.delta.requirements.lane import TableDescription, table_rules, table_schema, why_not_direct
 from tiered_stream.delta.requirements.s3a import S3aStore
+from tiered_stream.delta.requirements.store_access import AbfsStore, GsStore
 from tiered_stream.delta.requirements.writer_requirements import (
     CONSTRAINT_PREFIX,
     DECLARED_TYPE,

@@ -7,12 +7,6 @@ Files that other packages import:
 - `merge_requirements`: rules of a table of the latest state for a MERGE: which columns it sets
 - `s3a`: settings for the tasks' access to a table's bucket: the session's `fs.s3a.*`
 - `session_requirements`: settings of Spark's session for the compression of files and the properties of new tables
-- `store_access`: access of tasks to a table's object store, by the scheme of the table's URI
+- `store_access`: access of tasks to a table's object store, by the scheme of the table's URI: Azure, Google and HDFS
 - `writer_requirements`: list of all requirements that tables, columns and sessions can set for a writer
-
-Files of this package alone:
-
-- `abfs`: access of tasks to a table's container, from the session's `fs.azure.*` settings
-- `gs`: access of tasks to a table's bucket in Google Cloud Storage, from the session's `fs.gs.*` settings
-- `hdfs`: access of tasks to a table's folder in HDFS, from the session's Hadoop settings
 """
