@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableSpec
 from tiered_stream.delta.write.data_files import DataFile, partition_folder
-from tiered_stream.delta.write.data_folder import DataFolder, LocalFolder, UploadThreads
+from tiered_stream.delta.write.data_folder import CloudUploads, DataFolder, LocalFolder, UploadThreads
 from tiered_stream.delta.write.file_statistics import FileStatistics
 from tiered_stream.delta.write.latest_rows import STAGED_FOLDER, LatestRows, placeholder_columns, without_staged
 from tiered_stream.delta.write.parquet_properties import FILE_SUFFIXES, file_schema, open_parquet, with_topic_dictionary
@@ -259,7 +259,5 @@ def open_data_folder(spec: TableSpec, threads: UploadThreads) -> DataFolder:
 
         return S3Uploads(spec, threads)
     if scheme in BUCKET_SCHEMES:
-        from tiered_stream.delta.write.azure_google_hdfs_uploads import CloudUploads
-
         return CloudUploads(spec, threads)
     return LocalFolder(Path(unquote(urlsplit(spec.uri).path)))
