@@ -105,8 +105,7 @@ def path_address(path: str, uri: str) -> TableAddress:
     """Return the address of a table that the user named by `path`; `uri` is the URI of this path.
 
     Raises:
-        ConfigurationError: the path leads above its root, or is in an object store or HDFS and has `%2e` in place of a
-            dot.
+        ConfigurationError: the path leads above its root.
     """
     return TableAddress(normal_path(path), None, uri)
 
