@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, spark_path
+from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, by_micro_batch, limited, query_id_of
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
@@ -300,7 +300,7 @@ def _append(
     if address.name is not None:
         writer.saveAsTable(address.name)
     else:
-        writer.save(spark_path(address))
+        writer.save(address.location)
 
 
 # Checks that Spark's Delta sink would not change values silently.
