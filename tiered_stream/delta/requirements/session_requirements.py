@@ -47,9 +47,9 @@ def codec_option(spark: SparkSession, spec: ingest.TableSpec) -> dict[str, str]:
     return {} if is_sessions else {"compression": spec.codec}
 
 
-_DELTA, _FEATURE = "delta.", "delta.feature."
-_IGNORE_PROTOCOL = "delta.ignoreProtocolDefaults"
-_PROTOCOL = ("delta.minReaderVersion", "delta.minWriterVersion", _IGNORE_PROTOCOL)
+_DELTA, _IGNORE_PROTOCOL = "delta.", "delta.ignoreProtocolDefaults"
+_PROTOCOL = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.feature.")
+"""Beginnings of the names of properties for protocol versions and features."""
 
 CREATED_ALIKE = frozenset(
     ("delta.appendOnly", "delta.autoOptimize.autoCompact", "delta.autoOptimize.optimizeWrite",
@@ -94,7 +94,7 @@ def merged_defaults(defaults: Mapping[str, str], own_properties: Mapping[str, st
     return {
         name: value
         for name, value in defaults.items()
-        if name.lower() not in own and name != _IGNORE_PROTOCOL and not (ignored and _is_protocol(name))
+        if name.lower() not in own and name != _IGNORE_PROTOCOL and not (ignored and name.startswith(_PROTOCOL))
     }
 
 
@@ -136,7 +136,3 @@ def check_created_by_deltalake(defaults: Mapping[str, str], own_properties: Iter
                 f"{setting} asks for a property that deltalake gives no new table, and the session has no delta-spark: "
                 "add it (conf/spark-defaults.conf), or take the setting away"
             )
-
-
-def _is_protocol(name: str) -> bool:
-    return name in _PROTOCOL or name.startswith(_FEATURE)
