@@ -9,7 +9,7 @@ hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (sett
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -206,7 +206,10 @@ class S3aStore(SessionStore):
                 credentials from it than Spark.
             NoCredentialsError: no provider has credentials.
         """
-        providers = list(self._providers())
+        pairs = (pair.partition("=") for pair in (self.text("aws.credentials.provider.mapping") or "").split(","))
+        mapped = {name.strip(): to.strip() for name, _, to in pairs}
+        names = map(str.strip, (self.text("aws.credentials.provider") or _STANDARD).split(","))
+        providers = [mapped.get(name, name) for name in names if name]
         for provider in providers:
             credentials = self._credentials_of(provider)
             if credentials is not None:
@@ -215,13 +218,6 @@ class S3aStore(SessionStore):
             f"no credentials for the bucket {self.bucket}: fs.s3a.aws.credentials.provider is {','.join(providers)}; "
             "set fs.s3a.access.key and fs.s3a.secret.key, or a provider that has some"
         )
-
-    def _providers(self) -> Iterator[str]:
-        pairs = (pair.partition("=") for pair in (self.text("aws.credentials.provider.mapping") or "").split(","))
-        mapped = {name.strip(): to.strip() for name, _, to in pairs}
-        for name in (self.text("aws.credentials.provider") or _STANDARD).split(","):
-            if name.strip():
-                yield mapped.get(name.strip(), name.strip())
 
     def _credentials_of(self, provider: str) -> dict[str, Any] | None:
         known = _PROVIDER.fullmatch(provider)
