@@ -149,7 +149,7 @@ class S3aStore(SessionStore):
         if self.is_on("endpoint.fips") and self.endpoint_url():
             raise NotForTasksError("fs.s3a.endpoint.fips is set together with fs.s3a.endpoint")
 
-    def object_settings(self) -> dict[str, str | None]:
+    def object_settings(self) -> dict[str, Any]:
         """Return ACL, storage class and encryption of new objects as fields of `TableStorage`; None: it is not set.
 
         If KMS is to encrypt, and its key is not set, S3 uses its own key of the account.
