@@ -96,12 +96,16 @@ _SINCE = "0.1.0"
 
 
 def render_writer_requirements() -> str:
-    """Return the list of requirements for writers as a Markdown table; entries with the same text share a row."""
-    names: dict[tuple[Kind, str], list[str]] = {}
+    """Return the list of requirements for writers as a Markdown table.
+
+    Entries with the same text share a row, but each of Hadoop's file systems has rows of its own.
+    """
+    names: dict[tuple[Kind, str, str], list[str]] = {}
     for entry in WRITER_REQUIREMENTS:
-        row = entry.kind, _done(entry.handling, NOTES.get((entry.kind, entry.name), ""))
+        store = ".".join(entry.name.split(".")[:2]) if entry.name.startswith("fs.") else ""
+        row = entry.kind, store, _done(entry.handling, NOTES.get((entry.kind, entry.name), ""))
         names.setdefault(row, []).append(f"`{entry.name}`")
-    rows = [(kind.value, ", ".join(each), done, _SINCE) for (kind, done), each in names.items()]
+    rows = [(kind.value, ", ".join(each), done, _SINCE) for (kind, _, done), each in names.items()]
     rows.append(("a table", "a name that is not in this table", _done(Handling.SPARK_LANE), _SINCE))
     for prefix in (S3A_PREFIX, ABFS_PREFIX, GS_PREFIX):
         unknown = f"`{prefix}*` that is not in this table"

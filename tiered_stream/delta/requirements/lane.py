@@ -143,8 +143,8 @@ def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: boo
             f"where that is to be their day, set ingest.dayColumn={name}"
         )
     if not _may_be_null(column):
-        part = "with a field NOT NULL" if column["nullable"] else "NOT NULL"
-        raise ConfigurationError(f"the table {table} has a column {name} {part}, which records do not have")
+        within = "with a field " if column["nullable"] else ""
+        raise ConfigurationError(f"the table {table} has a column {name} {within}NOT NULL, which records do not have")
 
 
 def table_rules(description: TableDescription) -> TableRules:

@@ -131,7 +131,7 @@ def uri_of(path: str) -> str | None:
     if parts.scheme in ingest.BUCKET_SCHEMES:
         if odd := _ODD_LETTERS.search(path):
             why = f"libraries read {odd[0]} in it in different ways"
-            raise _refusal(path, f"{why}. Choose a folder without {odd[0]} in its name")
+            raise ConfigurationError(f"the path {_shown(path)}: {why}. Choose a folder without {odd[0]} in its name")
         scheme, _, place = path.partition(":")  # Hadoop writes a path in its default file system as hdfs:/folder
         scheme = "s3" if parts.scheme in ingest.S3_SCHEMES else scheme
         return f"{scheme}://{_SLASHES.sub('/', place.removeprefix('//')).rstrip('/')}"
@@ -177,14 +177,13 @@ def normal_path(path: str) -> str:
         return path
     below_root = posixpath.normpath(match[2].lstrip("/") or ".")
     if below_root.split("/")[0] == "..":
-        raise _refusal(path, "it leads above its root. Write it without . and ..")
+        raise ConfigurationError(f"the path {_shown(path)}: it leads above its root. Write it without . and ..")
     return f"{match[1]}/{'' if below_root == '.' else below_root}"
 
 
-def _refusal(path: str, why: str) -> ConfigurationError:
-    is_azure = urlsplit(path).scheme in endpoints.AZURE_SCHEMES  # whose paths have the container's name before @
-    shown_path = path if is_azure else _CREDENTIALS.sub("//", path)
-    return ConfigurationError(f"the path {shown_path}: {why}")
+def _shown(path: str) -> str:
+    """Return the path without credentials before the bucket; Azure's paths have the container's name there."""
+    return path if urlsplit(path).scheme in endpoints.AZURE_SCHEMES else _CREDENTIALS.sub("//", path)
 
 
 _folders: PerProcess[fs.FileSystem] = PerProcess()
