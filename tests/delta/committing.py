@@ -22,7 +22,7 @@ from tiered_stream.delta.commit.transaction import CommitTable
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.delta.write.data_folder import DataFolder
+from tiered_stream.delta.write.data_folder import DataFolder, UploadThreads
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.model import TopicPartition
 
@@ -37,7 +37,7 @@ def written(files: TableSpec, count: int, first_offset: int = 0, *, parts: int =
 
 def written_rows(files: TableSpec, *batches: pa.RecordBatch, partition: TopicPartition = ORDERS) -> list[DataFile]:
     """Data files with the rows of a partition."""
-    writer = TableWriter(files, 0)
+    writer = TableWriter(files, 0, UploadThreads())
     for batch in batches:
         writer.add(partition, batch)
     found = writer.finish()

@@ -10,7 +10,7 @@ from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, Struc
 
 from tiered_stream.delta.commit.deltalake_commit import add_columns, describe
 from tiered_stream.delta.requirements.lane import table_rules
-from tiered_stream.delta.requirements.table_requirements import DECLARED_TYPE
+from tiered_stream.delta.requirements.writer_requirements import DECLARED_TYPE
 from tiered_stream.delta.schema.row_schema import check_new_columns
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import ConfigurationError

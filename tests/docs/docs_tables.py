@@ -7,19 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from tests.docs import identities, schema_features
+from tests.docs.writer_requirements import render_writer_requirements
 from tests.rigs.tables import markdown
 from tests.spark import abilities
 from tiered_stream.broker.kafka_properties import CLIENT_PROPERTIES
-from tiered_stream.delta.requirements.abfs import ABFS_PREFIX
-from tiered_stream.delta.requirements.gs import GS_PREFIX
-from tiered_stream.delta.requirements.requirement import Handling
-from tiered_stream.delta.requirements.s3a import S3A_PREFIX
-from tiered_stream.delta.requirements.writer_requirements import WRITER_REQUIREMENTS
 from tiered_stream.delta.settings.ingest_settings import INGEST_OPTIONS
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS
 from tiered_stream.formats.sql.functions import FUNCTIONS, Function
@@ -52,23 +47,6 @@ def tables() -> dict[tuple[str, str], str]:
         **{("refused-identities.md", cloud): identities.render_refused(cloud) for cloud in identities.CLOUDS},
         **{("guides/schema-features.md", name): table for name, table in schema_features.render().items()},
     }
-
-
-def render_writer_requirements() -> str:
-    """Return the list of requirements for writers as a Markdown table."""
-    rows = []
-    row_of = attrgetter("kind", "handling", "note", "since")
-    for (kind, handling, note, since), entries in groupby(WRITER_REQUIREMENTS, row_of):
-        names = ", ".join(f"`{entry.name}`" for entry in entries)
-        done = f"{handling.value}. {note}" if note else f"{handling.value}."
-        rows.append((kind.value, names, f"{done[0].upper()}{done[1:]}", since))
-    unknown = f"{Handling.SPARK_LANE.value}."
-    rows.append(("a table", "a name that is not in this table", f"{unknown[0].upper()}{unknown[1:]}", "0.1.0"))
-    where = "Where its name speaks of what is written, as `tag` or `header` do. Others ask nothing."
-    label = f"{unknown[0].upper()}{unknown[1:]} {where}"
-    for prefix in (S3A_PREFIX, ABFS_PREFIX, GS_PREFIX):
-        rows.append(("session setting", f"`{prefix}*` that is not in this table", label, "0.1.0"))
-    return markdown(("Kind", "Name", "The direct lane", "Since"), rows)
 
 
 def render_table(options: Iterable[Option[Any]]) -> str:

@@ -18,6 +18,7 @@ from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.deltalake_commit import create_table
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.write.data_folder import UploadThreads
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.offset_json import LastOffsets, Notes, StreamOffsets
@@ -97,7 +98,7 @@ def _landed(site: Site, folder: Path) -> Planted:
     """A table with records that another query has landed, whose checkpoint is lost."""
     files = TableSpec((folder / "table").as_uri())
     create_table(files, table_schema(True, None), {})
-    writer = TableWriter(files, 0)
+    writer = TableWriter(files, 0, UploadThreads())
     writer.add(TopicPartition(TIERED, 0), plain(60, 20))
     commits = TableCommits(planned(files), lambda *_: None)
     commits.commit("an earlier query", 0, writer.finish())

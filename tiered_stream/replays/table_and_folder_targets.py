@@ -14,7 +14,7 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tiered_stream.delta.catalog.address import TableAddress, find_address, table_location
+from tiered_stream.delta.catalog.address import TableAddress, find_address
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_delta
 from tiered_stream.delta.commit.commit_library import find_table, with_access
@@ -107,7 +107,7 @@ class DeltaTarget(Target):
 
     def default_checkpoint(self, name: str) -> str | None:
         address = find_address(self.spark, self.place)
-        return None if address.uri is None else checkpoint_in(table_location(self.spark, address), name)
+        return None if address.uri is None else checkpoint_in(address.location, name)
 
     def check(self, plan: ReplayPlan) -> None:
         _, parsed = check_settings(self.settings(plan, self.user_settings), self.lane)

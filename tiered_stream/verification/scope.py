@@ -18,8 +18,6 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType
 from tiered_stream.delta.catalog.address import TableAddress, find_address
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.catalog.session_checks import check_delta, check_table
-from tiered_stream.delta.requirements.hadoop_settings import hadoop_settings
-from tiered_stream.delta.requirements.store_access import missing_connector
 from tiered_stream.delta.schema.sql_types import sql_name
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.locate.log_source import open_log_source
@@ -32,7 +30,6 @@ from tiered_stream.options.settings_files import ENDS, STARTS, gives, without
 from tiered_stream.plan.offset_lookup import OffsetLookup
 from tiered_stream.plan.starting import batch_ranges
 from tiered_stream.records.row_hash import HASHED
-from tiered_stream.spark.session import is_connect
 from tiered_stream.spark.source import spark_schema
 
 NO_END = 2**63 - 1
@@ -80,10 +77,6 @@ def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> 
     """
     check_delta(spark)
     address = find_address(spark, table)
-    if not is_connect(spark) and (lacking := missing_connector(address.uri or "", hadoop_settings(spark))):
-        raise ConfigurationError(
-            f"the table {table} is out of Spark's reach, and Spark reads it for a comparison: {lacking}"
-        )
     check_table(spark, address.path)
     with spark_errors(table, "read"):
         version, rows = latest_version(spark, address)

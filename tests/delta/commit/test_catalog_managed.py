@@ -19,7 +19,7 @@ from tiered_stream.delta.commit.deltalake_commit import (
 )
 from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import BatchCommit, CatalogManagedError
-from tiered_stream.delta.requirements.table_requirements import managing_feature
+from tiered_stream.delta.requirements.writer_requirements import managing_feature
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import TableError
 

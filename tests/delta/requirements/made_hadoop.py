@@ -7,8 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings
-from tiered_stream.delta.requirements.requirement import Kind
-from tiered_stream.delta.requirements.writer_requirements import find_requirement
+from tiered_stream.delta.requirements.writer_requirements import Kind, find_requirement
 
 REVIEWED = (Path(__file__).parent / "reviewed_settings.txt").read_text().split()
 """Settings that tasks follow, or that ask nothing of writers; the list does not have them."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from tests.delta.requirements.made_hadoop import made_hadoop
-from tiered_stream.delta.requirements.abfs import AbfsStore
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError
+from tiered_stream.delta.requirements.store_access import AbfsStore
 from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError
 

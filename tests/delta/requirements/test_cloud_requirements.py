@@ -13,11 +13,10 @@ import pytest
 
 from tests.delta.requirements.made_hadoop import REVIEWED, is_known, made_hadoop
 from tests.rigs.stack.jars import jar_paths
-from tiered_stream.delta.requirements.abfs import ABFS_PREFIX, ABFS_REQUIREMENTS, AbfsStore, names_of_account
-from tiered_stream.delta.requirements.gs import GS_PREFIX, GS_REQUIREMENTS, HADOOPS_CONNECTOR, GsStore
 from tiered_stream.delta.requirements.hadoop_settings import may_concern_writers
-from tiered_stream.delta.requirements.requirement import Handling
-from tiered_stream.delta.requirements.s3a import S3A_PREFIX, S3A_REQUIREMENTS, S3aStore, names_of_bucket
+from tiered_stream.delta.requirements.s3a import S3A_PREFIX, S3aStore
+from tiered_stream.delta.requirements.store_access import ABFS_PREFIX, GS_PREFIX, AbfsStore, GsStore
+from tiered_stream.delta.requirements.writer_requirements import HADOOPS_CONNECTOR, WRITER_REQUIREMENTS, Handling
 
 _NO_SETTING = re.compile(
     r"capability\..*|getfilestatus\..*|storage\.http\.headers|(.*\.)?[A-Z][A-Za-z0-9.]*|audit|auth|auth\.delegation|bucket"
@@ -75,7 +74,7 @@ def test_each_setting_of_a_connector_is_known(prefix: str, jars: list[tuple[str,
 def test_hadoops_own_defaults_ask_for_nothing() -> None:
     s3a = S3aStore(made_hadoop(_defaults(S3A_PREFIX)), "s3a://lake/t")
     s3a.check_supported()
-    assert (s3a.acl(), s3a.storage_class(), *s3a.encryption()) == (None, None, None, None)
+    assert set(s3a.object_settings().values()) == {None}
     AbfsStore(made_hadoop(_defaults(ABFS_PREFIX)), "abfss://lake@mine.dfs.core.windows.net/t").check_supported()
     google = GsStore(made_hadoop(_defaults(GS_PREFIX), classes=[HADOOPS_CONNECTOR]), "gs://lake/t")
     google.check_supported()
@@ -84,7 +83,7 @@ def test_hadoops_own_defaults_ask_for_nothing() -> None:
 
 def test_no_prefix_without_effect_speaks_of_writing() -> None:
     """A new setting under such a prefix would pass in silence."""
-    listed = (*S3A_REQUIREMENTS, *ABFS_REQUIREMENTS, *GS_REQUIREMENTS)
+    listed = [each for each in WRITER_REQUIREMENTS if each.name.startswith("fs.")]
     prefixes = {each.name for each in listed if each.handling is Handling.NOTHING and each.name.endswith("*")}
     assert not [name for name in REVIEWED if may_concern_writers(name.split(".", 2)[2])]
     assert {name for name in prefixes if may_concern_writers(name)} == {
@@ -95,8 +94,16 @@ def test_no_prefix_without_effect_speaks_of_writing() -> None:
 
 def test_a_buckets_own_settings_count_and_other_buckets_do_not() -> None:
     given = ["acl.default", "bucket.lake.acl.default", "bucket.lake.retry.limit", "bucket.other.proxy.host"]
-    assert names_of_bucket("lake", given) == ["acl.default", "retry.limit"]
-    assert names_of_bucket("lake", ["bucket.probe"]) == ["bucket.probe"]
+    assert own_names(S3A_PREFIX, given) == ["acl.default", "retry.limit"]
+    assert own_names(S3A_PREFIX, ["bucket.probe"]) == ["bucket.probe"]
+
+
+def own_names(prefix: str, given: list[str]) -> list[str]:
+    """The names of settings that apply to one bucket or container."""
+    hadoop = made_hadoop({prefix + name: "x" for name in given})
+    if prefix == S3A_PREFIX:
+        return list(S3aStore(hadoop, "s3a://lake/t").own_names())
+    return list(AbfsStore(hadoop, "abfss://lake@mine.dfs.core.windows.net/t").own_names())
 
 
 def test_settings_of_an_account_and_of_its_container_count_and_others_do_not() -> None:
@@ -105,4 +112,4 @@ def test_settings_of_an_account_and_of_its_container_count_and_others_do_not() -
         f"account.key.{host}", f"sas.fixed.token.lake.{host}", "use.upn", "account.key.other.dfs.core.windows.net",
         "secure.mode.other.z1.dfs.storage.azure.net", "page.blob.dir.other.blob.core.chinacloudapi.cn",
     ]  # fmt: skip
-    assert names_of_account("lake", host, given) == ["account.key", "sas.fixed.token", "use.upn"]
+    assert own_names(ABFS_PREFIX, given) == ["account.key", "sas.fixed.token", "use.upn"]

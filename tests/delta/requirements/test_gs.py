@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.delta.requirements.made_hadoop import made_hadoop
-from tiered_stream.delta.requirements.gs import GOOGLES_CONNECTOR, HADOOPS_CONNECTOR, GsStore
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError
+from tiered_stream.delta.requirements.store_access import GsStore
+from tiered_stream.delta.requirements.writer_requirements import GOOGLES_CONNECTOR, HADOOPS_CONNECTOR
 from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
 from tiered_stream.errors import ConfigurationError
 

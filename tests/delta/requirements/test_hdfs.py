@@ -6,7 +6,7 @@ import json
 
 from tests.delta.requirements.made_hadoop import made_hadoop
 from tests.without_packages import run_without
-from tiered_stream.delta.requirements.hdfs import HdfsStore
+from tiered_stream.delta.requirements.store_access import HdfsStore
 from tiered_stream.delta.settings.ingest_settings import TableStorage, table_storage
 
 GIVEN = {

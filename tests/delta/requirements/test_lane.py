@@ -15,7 +15,7 @@ from tiered_stream.delta.requirements.lane import (
     table_schema,
     why_not_direct,
 )
-from tiered_stream.delta.requirements.table_requirements import DECLARED_TYPE
+from tiered_stream.delta.requirements.writer_requirements import DECLARED_TYPE
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules, TextLimit
 

@@ -14,14 +14,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from tests.delta.archive import ODD, everything, landed, options
-from tests.delta.requirements.test_s3a import s3a
 from tests.rigs.stack.spark import ROOT, configured
 from tiered_stream import land
 from tiered_stream.delta.landing.spark_lane import check_spark_sink
 from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, redrive
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.requirements.requirement import Handling
-from tiered_stream.delta.requirements.s3a import S3A_REQUIREMENTS, NotForTasksError
 from tiered_stream.delta.requirements.session_requirements import (
     CODEC,
     OUTPUT_TIMESTAMPS,
@@ -59,17 +56,6 @@ WITHOUT_EFFECT = {
 OF_THE_APPLICATION = {"spark.python.worker.idleTimeoutSeconds", "spark.python.worker.killOnIdleTimeout"}
 """No session can set these; `spark.sql.execution.pyspark.udf.*` are theirs, too."""
 TOPIC = ODD.partition(",")[0]
-
-
-def test_each_setting_for_s3a_is_followed_or_leads_to_the_spark_lane() -> None:
-    for entry in S3A_REQUIREMENTS:
-        settings = s3a({entry.name.replace("*", ".x"): "of somebody's"})
-        if entry.handling is Handling.SPARK_LANE:
-            with pytest.raises(NotForTasksError):
-                settings.check_supported()
-        else:
-            assert entry.handling in (Handling.HONOURED, Handling.NOTHING)
-            settings.check_supported()
 
 
 def test_each_setting_that_is_said_to_have_no_effect_is_tried() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered_stream.delta.requirements.table_requirements import DECLARED_TYPE, UnreadableTypeError, text_limits
+from tiered_stream.delta.requirements.writer_requirements import DECLARED_TYPE, UnreadableTypeError, text_limits
 from tiered_stream.formats.rows.table_rules import FieldPath, TextLimit
 
 LEAVES = st.sampled_from(

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.delta.requirements.made_hadoop import made_hadoop
 from tests.delta.requirements.test_lane import FIELDS, WRITTEN, described
-from tests.docs.docs_tables import render_writer_requirements
-from tests.rigs.stack.spark import ROOT
+from tests.docs.writer_requirements import NOTES, render_writer_requirements
+from tests.rigs.stack.spark import ROOT, configured
+from tiered_stream.delta.requirements.hadoop_settings import HadoopSettings, NotForTasksError, SessionStore
 from tiered_stream.delta.requirements.lane import TableDescription, table_rules, table_schema, why_not_direct
-from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement
-from tiered_stream.delta.requirements.session_requirements import settings_in_list
-from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX, DECLARED_TYPE
+from tiered_stream.delta.requirements.s3a import S3aStore
+from tiered_stream.delta.requirements.store_access import AbfsStore, GsStore
 from tiered_stream.delta.requirements.writer_requirements import (
+    CONSTRAINT_PREFIX,
+    DECLARED_TYPE,
     WRITER_REQUIREMENTS,
+    Handling,
+    Kind,
+    Requirement,
     find_requirement,
     requirements_of_session,
 )
@@ -94,14 +101,39 @@ def test_the_direct_lane_does_what_the_list_says(entry: Requirement) -> None:
     assert bool(table_rules(found)) is (is_checked or day is not None), "rows are checked by what is honoured so"
 
 
+STORES = {"s3a": "s3a://lake/t", "azure": "abfss://lake@mine.dfs.core.windows.net/t", "gs": "gs://lake/t"}
+
+
 @pytest.mark.parametrize(
-    "entry", [each for each in WRITER_REQUIREMENTS if each.kind is Kind.SESSION], ids=lambda each: each.name
+    "entry", [each for each in WRITER_REQUIREMENTS if each.name.startswith("fs.")], ids=lambda each: each.name
 )
-def test_a_sessions_setting_is_asked_for_unless_the_list_says_that_it_asks_for_nothing(entry: Requirement) -> None:
+def test_a_file_systems_setting_leads_to_the_spark_lane_where_the_list_says_so(entry: Requirement) -> None:
     name = f"{entry.name[:-1]}x" if entry.name.endswith("*") else entry.name
-    quiet = entry.handling in (Handling.HONOURED, Handling.NOTHING)
-    assert [each.entry for each in requirements_of_session({name: "some value"})] == ([] if quiet else [entry])
-    assert not list(requirements_of_session(dict.fromkeys([name], next(iter(entry.off - {""}), "false"))))
+    uri = STORES[name.split(".")[1]]
+    given = open_store(made_hadoop({name: "some value"}), uri)
+    if entry.handling is Handling.SPARK_LANE:
+        with pytest.raises(NotForTasksError, match=re.escape(f"{name} is set")):
+            given.check_supported()
+    else:
+        assert entry.handling in (Handling.HONOURED, Handling.NOTHING)
+        given.check_supported()
+    open_store(made_hadoop({name: next(iter(entry.off - {""}), "false")}), uri).check_supported()
+
+
+def open_store(hadoop: HadoopSettings, uri: str) -> SessionStore:
+    stores: dict[str, type[SessionStore]] = {"s3a": S3aStore, "abfss": AbfsStore, "gs": GsStore}
+    return stores[uri.partition(":")[0]](hadoop, uri)
+
+
+def test_a_sessions_setting_is_asked_for_unless_it_is_off(spark: SparkSession) -> None:
+    entries = [each for each in WRITER_REQUIREMENTS if each.kind is Kind.SESSION and not each.name.startswith("fs.")]
+    values = {"spark.databricks.delta.autoCompact.enabled": "auto", "spark.sql.parquet.compression.codec": "lz4"}
+    assert {entry.name for entry in entries} == values.keys()
+    for entry in entries:
+        with configured(spark, {entry.name: values[entry.name]}):
+            assert [each.entry for each in requirements_of_session(spark)] == [entry]
+        with configured(spark, {entry.name: next(iter(entry.off - {""}), "false")}):
+            assert not list(requirements_of_session(spark))
 
 
 @pytest.mark.parametrize(
@@ -166,6 +198,7 @@ def test_no_entry_is_in_the_list_twice_and_each_is_in_the_docs_table() -> None:
     assert len(set(keys)) == len(keys)
     table = render_writer_requirements()
     assert all(each.name in table for each in WRITER_REQUIREMENTS)
+    assert NOTES.keys() <= {(each.kind, each.name) for each in WRITER_REQUIREMENTS}
 
 
 def test_the_list_has_every_feature_and_property_that_delta_spark_knows(spark: SparkSession) -> None:
@@ -190,10 +223,6 @@ def scala_items(collection: Any) -> list[Any]:
 
 def test_the_sessions_settings_in_the_list_are_those_that_are_set(spark: SparkSession) -> None:
     name = "spark.databricks.delta.autoCompact.enabled"
-    assert name not in settings_in_list(spark)
-    spark.conf.set(name, "true")
-    try:
-        assert settings_in_list(spark)[name] == "true"
-        assert [each.reason for each in requirements_of_session(settings_in_list(spark))] == [f"the session has {name}"]
-    finally:
-        spark.conf.unset(name)
+    assert not list(requirements_of_session(spark))
+    with configured(spark, {name: "true"}):
+        assert [each.reason for each in requirements_of_session(spark)] == [f"the session has {name}"]

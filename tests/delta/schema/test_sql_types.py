@@ -22,11 +22,11 @@ from pyspark.sql.types import (
 from tests.rigs.stack.spark import configured
 from tiered_stream.delta.catalog.address import create_by_spark, find_address
 from tiered_stream.delta.schema.row_schema import check_times, time_zone
-from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE, sql_columns, sql_name, sql_text, sql_type
+from tiered_stream.delta.schema.sql_types import sql_columns, sql_name, sql_text, sql_type
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.errors import ConfigurationError
 
-LOCAL = {TIMESTAMP_TYPE: "TIMESTAMP_NTZ"}
+LOCAL = {"spark.sql.timestampType": "TIMESTAMP_NTZ"}
 INSTANT, LOCAL_TIME = TimestampType(), TimestampNTZType()
 EVERYWHERE = StructType([
     StructField("timestamp", INSTANT),

@@ -83,7 +83,7 @@ def test_a_file_that_is_not_finished_is_never_seen(files: TableSpec) -> None:
 
 
 def test_a_missing_container_fails_the_task_with_the_name_of_the_setting(cloud: Cloud) -> None:
-    writer = TableWriter(cloud.files("no-such-place", "t"), 0)
+    writer = TableWriter(cloud.files("no-such-place", "t"), 0, UploadThreads())
     writer.add(ORDERS, plain(10))
     with pytest.raises(TableError, match=r"no-such-place \(setting ingest\.table\) "):
         writer.finish()

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.rigs.stack.hdfs import write_site
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.delta.write.file_systems import deltalake_arguments, local_uri, normal_path, path_uri, uri_of
+from tiered_stream.delta.write.file_systems import deltalake_arguments, normal_path, path_uri, uri_of
 from tiered_stream.errors import ConfigurationError
 
 HADOOPS = {
@@ -51,7 +51,6 @@ def test_a_path_without_dots_or_a_relative_one_is_left_as_it_is(path: str) -> No
     [
         ("s3a://lake/../t", "it leads above its root"),
         ("/x/../../t", "root"),
-        ("s3a://lake/a/%2E./t", "%2E."),
     ],
 )
 def test_a_path_that_readers_would_take_differently_is_refused(path: str, why: str) -> None:
@@ -63,12 +62,20 @@ def test_a_refusal_shows_no_password() -> None:
     with pytest.raises(ConfigurationError, match=r"s3a://lake/\.\./t:") as caught:
         uri_of("s3a://me:hunter2@lake/../t")
     assert "hunter2" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match=r"s3a://lake/a%20b:") as caught:
+        uri_of("s3a://me:hunter2@lake/a%20b")
+    assert "hunter2" not in str(caught.value)
+
+
+def local() -> str:
+    """The default file system of a Hadoop that is not configured."""
+    return "file:///"
 
 
 def test_uris_are_of_the_normal_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert uri_of("s3a://lake/x/../t") == uri_of("s3://lake/./t/") == "s3://lake/t"
-    assert uri_of(f"file://{tmp_path}/x/../t") == local_uri("x/.././t") == f"{tmp_path.as_uri()}/t"
+    assert uri_of(f"file://{tmp_path}/x/../t") == path_uri("x/.././t", local) == f"{tmp_path.as_uri()}/t"
     assert path_uri("/x/../t", lambda: "hdfs://name:8020/") == "hdfs://name:8020/t"
 
 
@@ -114,6 +121,7 @@ def test_uris_in_object_stores_lose_slashes_as_in_hadoop() -> None:
         "abfss://lake@mine.dfs.core.windows.net/a%20b",
         "s3a://lake/a#1",
         "s3://l/a%20b",
+        "s3a://lake/a/%2E./t",
     ],
 )
 def test_letters_of_urls_are_refused_in_object_stores(path: str) -> None:
@@ -123,14 +131,14 @@ def test_letters_of_urls_are_refused_in_object_stores(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/lake/a#1", "/lake/a?b", "/lake/a%20b"])
 def test_letters_of_urls_stand_for_themselves_in_local_folders(path: str) -> None:
-    assert uri_of(f"file://{path}") == uri_of(f"file:{path}") == local_uri(path)
+    assert uri_of(f"file://{path}") == uri_of(f"file:{path}") == path_uri(path, local)
 
 
 def test_parent_of_a_symbolic_link_is_by_its_name(tmp_path: Path) -> None:
     """As Spark has it, which does not ask the file system."""
     (tmp_path / "elsewhere" / "folder").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "folder")
-    assert local_uri(f"{tmp_path}/link/../t") == f"{tmp_path.as_uri()}/t"
+    assert path_uri(f"{tmp_path}/link/../t", local) == f"{tmp_path.as_uri()}/t"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import pytest
 from tests.delta.made_batches import ORDERS, decoded
 from tests.rigs.stack.rows import Record
 from tiered_stream.delta.settings.ingest_settings import TableSpec
+from tiered_stream.delta.write.data_folder import UploadThreads
 from tiered_stream.delta.write.parquet_properties import file_schema, open_parquet, with_topic_dictionary
 from tiered_stream.delta.write.table_writer import TableWriter
 
@@ -26,7 +27,7 @@ TEXT = b'{"id": 4711, "state": "shipped"}' * 3
 
 def compressions(folder: Path, records: list[Record], compression: str) -> dict[str, str]:
     """Each column's codec in the file that has these records; they are read back, too."""
-    writer = TableWriter(replace(TableSpec(folder.as_uri()), compression=compression), 0)
+    writer = TableWriter(replace(TableSpec(folder.as_uri()), compression=compression), 0, UploadThreads())
     batch = decoded(records)
     writer.add(ORDERS, batch)
     (file,) = writer.finish()
@@ -99,7 +100,7 @@ def test_numbers_that_may_be_nan_have_no_bounds_at_any_depth() -> None:
 
 
 def test_a_footer_has_sparks_version(tmp_path: Path) -> None:
-    writer = TableWriter(TableSpec(tmp_path.as_uri()), 0)
+    writer = TableWriter(TableSpec(tmp_path.as_uri()), 0, UploadThreads())
     writer.add(ORDERS, decoded([Record()]))
     (file,) = writer.finish()
     (version,) = (pq.read_metadata(tmp_path / file.path).metadata or {}).items()

@@ -78,15 +78,15 @@ def test_a_file_gets_no_larger_than_one_put_may_be(
 
 def test_a_store_that_refuses_is_named_and_the_task_fails(files: TableSpec) -> None:
     refused = replace(files, storage=replace(files.storage, secret_access_key="a wrong secret"))
-    writer = TableWriter(refused, 0)
+    writer = TableWriter(refused, 0, UploadThreads())
     writer.add(ORDERS, plain(10))
     with pytest.raises(TableError, match=rf"{files.uri} .*SignatureDoesNotMatch"):
         writer.finish()
     writer.close()
 
 
-class Flipped(s3_upload._Body):
-    """Body whose first bit is not as it was written."""
+class Flipped(s3_upload.ChecksummedFile):
+    """File whose first bit is not read as it was written."""
 
     def read(self, size: int = -1) -> bytes:
         at_first = self.tell() == 0
@@ -98,7 +98,7 @@ class Flipped(s3_upload._Body):
 def test_a_bit_that_flips_on_the_disk_or_on_the_way_is_noticed(
     files: TableSpec, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
-    monkeypatch.setattr(s3_upload, "_Body", Flipped)
+    monkeypatch.setattr(s3_upload, "ChecksummedFile", Flipped)
     folder = open_data_folder(files, UploadThreads())
     put(folder, {"part-0": content})
     with pytest.raises(OSError, match="part-0 .*(BadDigest|checksum)"):
@@ -113,7 +113,7 @@ def test_a_full_disk_fails_the_task_by_name(files: TableSpec, monkeypatch: pytes
 
     monkeypatch.setattr(data_folder, "MEMORY_BYTES", 1000)
     monkeypatch.setattr("tempfile.SpooledTemporaryFile.rollover", full)
-    writer = TableWriter(files, 0)
+    writer = TableWriter(files, 0, UploadThreads())
     writer.add(ORDERS, plain(10_000))
     with pytest.raises(TableError, match=rf"{files.uri} .*No space left on device"):
         writer.finish()
@@ -121,7 +121,7 @@ def test_a_full_disk_fails_the_task_by_name(files: TableSpec, monkeypatch: pytes
 
 
 def test_days_are_files_in_their_folders(files: TableSpec, lake: VersityGateway) -> None:
-    writer = TableWriter(replace(files, day_column="day"), 0)
+    writer = TableWriter(replace(files, day_column="day"), 0, UploadThreads())
     writer.add(ORDERS, plain(10))
     written = writer.finish()
     writer.close()
@@ -134,7 +134,7 @@ def test_a_service_without_checksums_of_the_newer_kind_gets_the_md5_digest(
     files: TableSpec, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, flips: bool
 ) -> None:
     if flips:
-        monkeypatch.setattr(s3_upload, "_Body", Flipped)
+        monkeypatch.setattr(s3_upload, "ChecksummedFile", Flipped)
     (port,) = free_ports(1)
     front = HttpFront(port, lake.port, older(lake))
     front.start()

@@ -15,6 +15,7 @@ from tests.rigs.stack.rows import Record
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write import table_writer as write
 from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.delta.write.data_folder import UploadThreads
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import TableError
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
@@ -30,7 +31,7 @@ def read(folder: Path, written: list[DataFile]) -> pa.Table:
 
 
 def test_files_are_named_and_typed_as_spark_does_it(files: TableSpec, tmp_path: Path) -> None:
-    writer = TableWriter(files, 12)
+    writer = TableWriter(files, 12, UploadThreads())
     writer.add(ORDERS, plain(10))
     (file,) = writer.finish()
     assert re.fullmatch(r"part-00012-[0-9a-f-]{36}-c000\.snappy\.parquet", file.path)
@@ -42,7 +43,7 @@ def test_a_file_ends_at_its_size_and_the_next_one_begins(
     files: TableSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "ROW_GROUP_BYTES", 100_000)
-    writer = TableWriter(replace(files, target_bytes=150_000, compression="none"), 0)
+    writer = TableWriter(replace(files, target_bytes=150_000, compression="none"), 0, UploadThreads())
     for number in range(20):
         writer.add(ORDERS, decoded([Record(b"k", b"v" * 500)] * 100, number * 100))
     written = writer.finish()
@@ -53,7 +54,7 @@ def test_a_file_ends_at_its_size_and_the_next_one_begins(
 
 
 def test_rows_of_another_schema_are_in_files_of_their_own(files: TableSpec, tmp_path: Path) -> None:
-    writer = TableWriter(files, 0)
+    writer = TableWriter(files, 0, UploadThreads())
     writer.add(ORDERS, plain(3))
     writer.add(ORDERS, plain(2, 3).append_column("new", pa.array([1, 2])))
     one, other = writer.finish()
@@ -63,7 +64,7 @@ def test_rows_of_another_schema_are_in_files_of_their_own(files: TableSpec, tmp_
 
 
 def test_rows_of_each_day_go_to_its_folder(files: TableSpec, tmp_path: Path) -> None:
-    writer = TableWriter(replace(files, day_column="day"), 0)
+    writer = TableWriter(replace(files, day_column="day"), 0, UploadThreads())
     beyond = Record(timestamp_ms=253_402_300_800_000)
     writer.add(ORDERS, decoded([Record(timestamp_ms=0), Record(timestamp_ms=DAY_MS), beyond, Record(timestamp_ms=1)]))
     written = {file.day: file for file in writer.finish()}
@@ -77,7 +78,7 @@ def test_rows_of_each_day_go_to_its_folder(files: TableSpec, tmp_path: Path) -> 
 
 
 def test_a_day_has_one_file_a_task_however_many_days_and_batches_there_are(files: TableSpec, tmp_path: Path) -> None:
-    writer = TableWriter(replace(files, day_column="day"), 0)
+    writer = TableWriter(replace(files, day_column="day"), 0, UploadThreads())
     for number in range(5):
         writer.add(ORDERS, decoded([Record(timestamp_ms=n * DAY_MS) for n in range(200)], number * 200))
     written = writer.finish()
@@ -90,7 +91,7 @@ def test_few_files_are_open_at_once_however_many_days_there_are(
     files: TableSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "MAX_OPEN_FILES", 3)
-    writer = TableWriter(replace(files, day_column="day", target_bytes=8_000), 0)
+    writer = TableWriter(replace(files, day_column="day", target_bytes=8_000), 0, UploadThreads())
     most = 0
     begin = writer._begin
 
@@ -112,7 +113,7 @@ def test_the_file_of_the_largest_day_stays_open_beside_many_small_ones(
     files: TableSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "ROW_GROUP_BYTES", 25_000)
-    writer = TableWriter(replace(files, day_column="day"), 0)
+    writer = TableWriter(replace(files, day_column="day"), 0, UploadThreads())
     for number in range(20):
         today = [Record(b"k", b"v" * 500, (), 9_000 * DAY_MS)] * 80
         late = [Record(b"k", b"v" * 500, (), n * DAY_MS) for n in range(20)]
@@ -125,7 +126,7 @@ def test_the_file_of_the_largest_day_stays_open_beside_many_small_ones(
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "table").write_text("not a folder")
-    writer = TableWriter(TableSpec((tmp_path / "table").as_uri()), 0)
+    writer = TableWriter(TableSpec((tmp_path / "table").as_uri()), 0, UploadThreads())
     writer.add(ORDERS, plain(1))
     with pytest.raises(TableError, match=r"file:///.*table "):
         writer.finish()

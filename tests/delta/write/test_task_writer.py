@@ -23,7 +23,7 @@ from tiered_stream.delta.schema.routing import Route, Routing
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.write import task_writer
 from tiered_stream.delta.write.data_files import DataFile
-from tiered_stream.delta.write.task_writer import TableRows, TaskTables, TaskWriter, write_splits
+from tiered_stream.delta.write.task_writer import TableRows, TargetRows, TaskTables, TaskWriter, write_splits
 from tiered_stream.errors import TableError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import Split, TopicPartition
@@ -135,13 +135,17 @@ def tables(folder: Path, count: int) -> list[TableSpec]:
     return [TableSpec(f"{folder.as_uri()}/t{number}") for number in range(count)]
 
 
+def add(writer: TaskWriter, table: TableSpec, rows: pa.RecordBatch, partition: TopicPartition = ORDERS) -> None:
+    writer.add(partition, TargetRows(table, rows), (0, 0))
+
+
 def test_tables_that_wait_for_rows_take_bounded_memory_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_writer, "MAX_HELD_BYTES", 200_000)
     writer = TaskWriter(0)
     most = 0
     for number in range(4):
         for table in tables(folder, 10):
-            writer.add(table, ORDERS, decoded([Record(b"k", b"v" * 500)] * 100, number * 100))
+            add(writer, table, decoded([Record(b"k", b"v" * 500)] * 100, number * 100))
             most = max(most, sum(each.held_bytes for each in writer._tables.values()))
     assert 200_000 < most < 200_000 + 2 * 60_000
     files = by_table(writer.finish())
@@ -157,7 +161,7 @@ def test_few_files_are_open_at_once_however_many_tables_there_are(
     monkeypatch.setattr("tiered_stream.delta.write.table_writer.ROW_GROUP_BYTES", 1000)
     writer = TaskWriter(0)
     for table in tables(folder, 10):
-        writer.add(table, ORDERS, plain(100))
+        add(writer, table, plain(100))
         assert sum(each.open_files for each in writer._tables.values()) <= 3
     assert len(by_table(writer.finish())) == 10
 
@@ -166,8 +170,8 @@ def test_the_rows_of_a_table_that_topics_share_go_on_in_the_file_that_is_open(fo
     (table,) = tables(folder, 1)
     writer = TaskWriter(0)
     others = TopicPartition("payments", 0)
-    writer.add(table, ORDERS, plain(10))
-    writer.add(replace(table), others, decoded([Record(b"k", b"v")] * 4, 90, others))
+    add(writer, table, plain(10))
+    add(writer, replace(table), decoded([Record(b"k", b"v")] * 4, 90, others), others)
     (file,) = writer.finish()
     assert file.offsets == {ORDERS: (0, 9), others: (90, 93)}
 

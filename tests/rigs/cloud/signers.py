@@ -36,6 +36,7 @@ from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, create_t
 from tiered_stream.delta.commit.transaction import BatchCommit
 from tiered_stream.delta.requirements.lane import table_schema
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
+from tiered_stream.delta.write.data_folder import UploadThreads
 from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.options.given_options import declared
@@ -128,7 +129,7 @@ class Lake:
         create_table(files, table_schema(include_headers=False, day_column=None), {})
         table = DeltalakeTable(files)
         table.prepare()
-        writer = TableWriter(files, 0)
+        writer = TableWriter(files, 0, UploadThreads())
         writer.add(ORDERS, plain(10, 0))
         written = writer.finish()
         writer.close()

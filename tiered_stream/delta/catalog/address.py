@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -46,6 +46,19 @@ class TableAddress:
     path: str | None
     name: str | None
     uri: str | None
+    in_catalog: str = field(default="", compare=False)
+    """Path of a named table's folder as the catalog has it; empty: it is not known."""
+
+    @property
+    def location(self) -> str:
+        """Path of the table's folder in the form that Hadoop's file systems accept.
+
+        It is the path that the user gave, or the path in the catalog. A local path without a scheme becomes absolute.
+        """
+        uri = self.uri or ""
+        given = self.path or self.in_catalog or unquote(uri)
+        is_local = urlsplit(given).scheme == "" and uri.startswith("file:")
+        return unquote(urlsplit(uri).path) if is_local else given
 
     def __str__(self) -> str:
         return self.path or self.name or ""
@@ -60,7 +73,7 @@ class TableAddress:
     @property
     def sql_name(self) -> str:
         """SQL text that names the table: `name`, or delta.`path` if the user gave a path."""
-        return self.name or f"delta.{sql_name([spark_path(self)])}"
+        return self.name or f"delta.{sql_name([self.location])}"
 
 
 def find_address(spark: SparkSession, table: str) -> TableAddress:
@@ -85,7 +98,7 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
         detail = spark.sql(f"DESCRIBE DETAIL {name}").first()
     if detail is None or detail["format"] != "delta":
         raise ConfigurationError(f"{name} is no Delta table: name another one, or a path")
-    return TableAddress(None, name, table_uri(spark, detail["location"]))
+    return TableAddress(None, name, table_uri(spark, detail["location"]), detail["location"])
 
 
 def _check_catalog_takes(spark: SparkSession, parts: Sequence[str]) -> None:
@@ -105,22 +118,9 @@ def path_address(path: str, uri: str) -> TableAddress:
     """Return the address of a table that the user named by `path`; `uri` is the URI of this path.
 
     Raises:
-        ConfigurationError: the path leads above its root, or is in an object store or HDFS and has `%2e` in place of a
-            dot.
+        ConfigurationError: the path leads above its root.
     """
     return TableAddress(normal_path(path), None, uri)
-
-
-def table_location(spark: SparkSession, address: TableAddress) -> str:
-    """Return the path of an existing table's folder, in the form that Hadoop's file systems accept.
-
-    If the user gave a name, the path is taken from Spark's catalog.
-    """
-    if address.path is not None:
-        return spark_path(address)
-    detail = spark.sql(f"DESCRIBE DETAIL {address.name}").first()
-    assert detail is not None
-    return str(detail["location"])
 
 
 def table_uri(spark: SparkSession, path: str) -> str:
@@ -150,7 +150,7 @@ def create_by_spark(spark: SparkSession, address: TableAddress, spec: TableSpec)
     check_table(spark, address.path)
     if address.path is not None and not is_connect(spark):
         with spark_errors(str(address), "made"):
-            _remove_unfinished(spark, spark_path(address))
+            _remove_unfinished(spark, address.location)
     layout = f" PARTITIONED BY ({sql_name([spec.day_column])})" if spec.day_column else ""
     layout = f" CLUSTER BY ({_columns(spec.cluster_by)})" if spec.cluster_by else layout
     with_properties = f" TBLPROPERTIES ({_properties(spec.properties)})" if spec.properties else ""
@@ -178,7 +178,7 @@ def replace_columns(spark: SparkSession, address: TableAddress, spec: TableSpec)
         if spec.cluster_by:
             writer = writer.clusterBy(*spec.cluster_by)
         writer = writer.option("overwriteSchema", "true").option("userMetadata", CREATION)
-        writer.save(known_scheme(spark, table_location(spark, address)))
+        writer.save(known_scheme(spark, address.location))
 
 
 def _run_creation(spark: SparkSession, address: TableAddress, statement: str) -> None:
@@ -274,16 +274,6 @@ def known_scheme(spark: SparkSession, path: str) -> str:
     scheme, _, folder = path.partition("://")
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
     return f"s3a://{folder}" if scheme in ("s3", "s3n") and hadoop.get(f"fs.{scheme}.impl") is None else path
-
-
-def spark_path(address: TableAddress) -> str:
-    """Return the path that the user gave for a table, in the form that Spark accepts.
-
-    A local path without a scheme becomes absolute. Any other path is returned unchanged. The address must have a path.
-    """
-    uri = address.uri or ""
-    local = urlsplit(address.path or "").scheme == "" and uri.startswith("file:")
-    return unquote(urlsplit(uri).path) if local else address.path or ""
 
 
 def _columns(names: Sequence[str]) -> str:

@@ -33,19 +33,25 @@ def java_exception(error: Py4JJavaError | CapturedException) -> Any:
     return error.java_exception if isinstance(error, Py4JJavaError) else error._origin
 
 
+def _causes(error: Py4JJavaError | CapturedException) -> Iterator[Any]:
+    """Yield the Java exception of the Python error, and then the cause of each Java exception."""
+    exception = java_exception(error)
+    while exception is not None:
+        yield exception
+        exception = exception.getCause()
+
+
 def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
     """Return the full names of the Java classes of the error's Java exception and of its causes, with all superclasses.
 
     The set is empty if the Python error has no Java exception.
     """
     names: set[str] = set()
-    exception = java_exception(error)
-    while exception is not None:
+    for exception in _causes(error):
         kind = exception.getClass()
         while kind is not None:
             names.add(kind.getName())
             kind = kind.getSuperclass()
-        exception = exception.getCause()
     return names
 
 
@@ -59,12 +65,9 @@ def raised_text(error: Py4JJavaError | CapturedException) -> str | None:
 
     The text of an error does not show the cause, because Spark also prints the call in a plan that it cannot analyze.
     """
-    exception = java_exception(error)
-    while exception is not None:
-        is_raised = exception.getClass().getName() == _RAISED_CLASS and exception.getCondition() == _RAISED
-        if is_raised:
+    for exception in _causes(error):
+        if exception.getClass().getName() == _RAISED_CLASS and exception.getCondition() == _RAISED:
             return str(exception.getMessageParameters()["errorMessage"])
-        exception = exception.getCause()
     return None
 
 

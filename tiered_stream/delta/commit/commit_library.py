@@ -19,11 +19,9 @@ from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_d
 from tiered_stream.delta.requirements.hadoop_settings import NoCredentialsError, hadoop_settings
 from tiered_stream.delta.requirements.lane import TableDescription, requirements_for_spark
 from tiered_stream.delta.requirements.merge_requirements import why_not_merged_by_deltalake
-from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.s3a import ACL, S3A_PREFIX, STORAGE_CLASS
-from tiered_stream.delta.requirements.session_requirements import settings_in_list
 from tiered_stream.delta.requirements.store_access import find_access, missing_connector
-from tiered_stream.delta.requirements.writer_requirements import requirements_of_session
+from tiered_stream.delta.requirements.writer_requirements import Handling, requirements_of_session
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableSpec, TableStorage
 from tiered_stream.delta.settings.row_settings import MODE, UPSERT
@@ -187,7 +185,7 @@ def _chosen(spark: SparkSession, spec: TableSpec, description: TableDescription)
 
 def why_not_in_session(spark: SparkSession, *handlings: Handling) -> str | None:
     """Return a text about the session's first setting that is handled in one of these ways, or None if it has none."""
-    requirements = requirements_of_session(settings_in_list(spark))
+    requirements = requirements_of_session(spark)
     return next((each.reason for each in requirements if each.entry.handling in handlings), None)
 
 

@@ -20,7 +20,7 @@ from uuid import uuid4
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sql
 
-from tiered_stream.delta.catalog.address import find_address, table_location
+from tiered_stream.delta.catalog.address import find_address
 from tiered_stream.delta.catalog.java_errors import spark_errors
 from tiered_stream.delta.commit.commit_attempts import TableCommits
 from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark, reading_all_rows
@@ -136,8 +136,7 @@ def has_dead_letters(spark: SparkSession, table: TableSpec, which: Column) -> bo
 def _open_by_spark(spark: SparkSession, table: TableSpec) -> DeltaTable:
     from delta.tables import DeltaTable
 
-    location = table_location(spark, find_address(spark, table.name))
-    return DeltaTable.forPath(reading_all_rows(spark), location)
+    return DeltaTable.forPath(reading_all_rows(spark), find_address(spark, table.name).location)
 
 
 def remove_unfinished(spark: SparkSession, table: TableSpec, query_id: str, unfinished: Unfinished) -> None:

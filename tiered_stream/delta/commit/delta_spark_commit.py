@@ -17,7 +17,7 @@ import orjson
 from py4j.java_gateway import JavaPackage
 from pyspark.sql import DataFrame, SparkSession
 
-from tiered_stream.delta.catalog.address import TableAddress, find_address, known_scheme, spark_path, table_uri
+from tiered_stream.delta.catalog.address import TableAddress, find_address, known_scheme, table_uri
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_stopped, java_classes
 from tiered_stream.delta.catalog.session_checks import EXTENSION
 from tiered_stream.delta.commit.transaction import BatchCommit, TableState, UncertainCommitError
@@ -83,7 +83,7 @@ class DeltaSparkTable:
     def __init__(self, spark: SparkSession, address: TableAddress) -> None:
         self._spark = spark
         self._address = address
-        self._path = known_scheme(spark, spark_path(address))
+        self._path = known_scheme(spark, address.location)
 
     def prepare(self) -> None:
         """Do nothing, because delta-spark keeps the table's state, and reads new commits when a transaction begins."""

@@ -35,7 +35,7 @@ from tiered_stream.delta.commit.transaction import (
     UncertainCommitError,
 )
 from tiered_stream.delta.requirements.lane import TableDescription
-from tiered_stream.delta.requirements.table_requirements import managing_feature
+from tiered_stream.delta.requirements.writer_requirements import managing_feature
 from tiered_stream.delta.schema.row_plan import check_day_column
 from tiered_stream.delta.schema.row_schema import LOCAL_TIMES, columns_for_creation, hides_local_times
 from tiered_stream.delta.schema.sql_types import common_fields, struct_of

@@ -33,9 +33,8 @@ from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.commit.transaction import CatalogManagedError, CommitTable
 from tiered_stream.delta.requirements.lane import TableDescription, check_fit, unmet_requirements, why_not_direct
 from tiered_stream.delta.requirements.merge_requirements import check_merge, fitted_rows, rules_for_tasks
-from tiered_stream.delta.requirements.requirement import Handling
 from tiered_stream.delta.requirements.session_requirements import is_created_by_spark, new_table_properties
-from tiered_stream.delta.requirements.table_requirements import CLUSTERING, is_wider
+from tiered_stream.delta.requirements.writer_requirements import CLUSTERING, Handling, is_wider
 from tiered_stream.delta.schema.row_schema import check_new_columns, shared_columns, struct_type
 from tiered_stream.delta.schema.sql_types import sql_name, sql_type
 from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TYPE_WIDENING, TableSpec

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from tiered_stream.delta.commit.transaction import TOPIC_IDS
 from tiered_stream.delta.settings.ingest_settings import CREATION, LAND, ON_LANDED_OFFSETS, TableSpec
 from tiered_stream.delta.write.file_systems import open_folder
-from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.errors import ConfigurationError, TableError, some_of
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition, uuid_from_text
 from tiered_stream.observe.landed_rows import ChangedKeys
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_json
@@ -291,9 +291,6 @@ def committed_ranges(metadata: str | None) -> dict[TopicPartition, OffsetRange]:
 
 # Check that no other query has landed a new query's first records in the same table: a lost checkpoint.
 
-_MAX_SHOWN = 3
-"""Maximum number of partitions that the error names."""
-
 
 @dataclass(frozen=True, slots=True)
 class LandedBefore:
@@ -385,4 +382,4 @@ def _in_both(wanted: PartitionRanges, landed: PartitionRanges) -> dict[TopicPart
 
 def _shown(ranges: PartitionRanges) -> str:
     texts = [f"{partition} {offsets.start} to {offsets.end}" for partition, offsets in sorted(ranges.items())]
-    return ", ".join(texts[:_MAX_SHOWN]) + (f" and {len(texts) - _MAX_SHOWN} more" if len(texts) > _MAX_SHOWN else "")
+    return some_of(texts, 3)

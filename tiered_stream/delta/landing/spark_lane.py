@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address, spark_path
+from tiered_stream.delta.catalog.address import TableAddress, create_by_spark, find_address
 from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.checkpoint.query_run import QueryRun, by_micro_batch, query_id_of
 from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint, micro_batch_offsets
@@ -283,7 +283,7 @@ def _append(
     if address.name is not None:
         writer.saveAsTable(address.name)
     else:
-        writer.save(spark_path(address))
+        writer.save(address.location)
 
 
 # Checks that Spark's Delta sink would not change values silently.

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.catalog.address import find_address, table_location
+from tiered_stream.delta.catalog.address import find_address
 from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, raised_text, spark_errors
 from tiered_stream.delta.commit.commit_attempts import drops_transactions
 from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, find_by_spark
@@ -223,7 +223,7 @@ class RedrivenTable:
         writer = rows.write.format("delta").mode("append").option("txnAppId", transaction)
         writer = writer.option("txnVersion", Outcome.APPENDED.value)
         with spark_errors(self._name, "appended to"):
-            folder = table_location(self._spark, find_address(self._spark, self._name))
+            folder = find_address(self._spark, self._name).location
             return self._comes_first(lambda: writer.save(folder))
 
     def merging_session(self, number: int, topic: str) -> SparkSession:

@@ -5,16 +5,8 @@ Files that other packages import:
 - `hadoop_settings`: Hadoop's settings in a session, and the settings of Hadoop's file system for one object store
 - `lane`: checks by which the lane into a table is chosen: the direct lane if the table allows it
 - `merge_requirements`: rules of a table of the latest state for a MERGE: which columns it sets
-- `requirement`: entry types of the list of requirements that a table, its columns or the session can set for a writer
-- `s3a`: settings for the tasks' access to a table's bucket: the session's `fs.s3a.*`, and their requirements
-- `session_requirements`: requirements that Spark's session can set for a writer
-- `store_access`: access of tasks to a table's object store, by the scheme of the table's URI
-- `table_requirements`: requirements that a table and its columns can set for a writer
+- `s3a`: settings for the tasks' access to a table's bucket: the session's `fs.s3a.*`
+- `session_requirements`: settings of Spark's session for the compression of files and the properties of new tables
+- `store_access`: access of tasks to a table's object store, by the scheme of the table's URI: Azure, Google and HDFS
 - `writer_requirements`: list of all requirements that tables, columns and sessions can set for a writer
-
-Files of this package alone:
-
-- `abfs`: access of tasks to a table's container, from the session's `fs.azure.*` settings
-- `gs`: access of tasks to a table's bucket in Google Cloud Storage, from the session's `fs.gs.*` settings
-- `hdfs`: access of tasks to a table's folder in HDFS, from the session's Hadoop settings
 """

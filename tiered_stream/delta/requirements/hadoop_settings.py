@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, find_entry
+from tiered_stream.delta.requirements.writer_requirements import OFF, Handling, Kind, find_requirement
 from tiered_stream.delta.settings.ingest_settings import TableStorage
 from tiered_stream.errors import ConfigurationError
 
@@ -85,10 +85,6 @@ class SessionStore(ABC):
 
     prefix: ClassVar[str]
     """Prefix of the settings; it is left out of names."""
-    requirements: ClassVar[tuple[Requirement, ...]] = ()
-    """Requirements that the settings can set for a writer."""
-    library = ""
-    """Store and library of the file system, in words; empty: Hadoop has the file system itself."""
     connector = ""
     """Java class of the file system; empty: there is none for the scheme."""
     own_settings = ""
@@ -100,8 +96,8 @@ class SessionStore(ABC):
 
     @property
     def has_connector(self) -> bool:
-        """True if Spark has a file system for the store: Hadoop's own, or a class on Spark's class path."""
-        return not self.library or (bool(self.connector) and self.hadoop.has_class(self.connector))
+        """True if Spark has a file system for the store on its class path."""
+        return bool(self.connector) and self.hadoop.has_class(self.connector)
 
     def keys(self, name: str) -> Iterable[str]:
         """Return the full names of the settings for the short name `name`. The first setting that is set counts."""
@@ -137,7 +133,7 @@ class SessionStore(ABC):
             NotForTasksError: a setting requires something that tasks do not do.
         """
         for name in self.own_names():
-            requirement = find_entry(self.requirements, Kind.SESSION, self.prefix + name)
+            requirement = find_requirement(Kind.SESSION, self.prefix + name)
             if requirement is None and may_concern_writers(name):
                 off, why = OFF, "is not known here, and may be for writers"
             elif requirement is not None and requirement.handling is Handling.SPARK_LANE:
@@ -151,19 +147,26 @@ class SessionStore(ABC):
         """Return the error for credentials that tasks cannot use; `why` is the reason, as a clause."""
         return NotForTasksError(f"{why}: for tasks that write files themselves, set {self.own_settings}")
 
-    @abstractmethod
     def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
         """Return the settings by which tasks access the store, and a reason why tasks cannot write to it.
 
         `own` is the job's own access (`ingest.storage.*`), which takes precedence over the session's settings. The
-        reason is a text that says in what tasks would differ from Spark. It is None if tasks access the store like
-        Spark, or if Spark cannot reach it.
+        reason is a text that says in what tasks would differ from Spark; `own` is returned with it. The reason is None
+        if tasks access the store like Spark, or if Spark cannot reach it.
 
         Raises:
             ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or
                 there are no credentials.
             TableAccessError: the region of a bucket cannot be found.
         """
+        try:
+            return self.access(own), None
+        except NotForTasksError as error:
+            return own, str(error)
+
+    @abstractmethod
+    def access(self, own: TableStorage) -> TableStorage:
+        """Return the settings as `find` does; raise NotForTasksError if tasks would differ from Spark."""
 
 
 def check_same_store(

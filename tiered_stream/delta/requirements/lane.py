@@ -15,9 +15,8 @@ import orjson
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.requirements import table_requirements as requirements
-from tiered_stream.delta.requirements.requirement import Handling, Kind
-from tiered_stream.delta.requirements.writer_requirements import requirements_of_table
+from tiered_stream.delta.requirements import writer_requirements as requirements
+from tiered_stream.delta.requirements.writer_requirements import Handling, Kind, requirements_of_table
 from tiered_stream.delta.schema.row_schema import with_day
 from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields, inner_fields, struct_of
 from tiered_stream.delta.settings.ingest_settings import COMMIT, COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TYPE_WIDENING
@@ -96,11 +95,7 @@ def check_fit(table: str, description: TableDescription, written: StructType, da
                 advice.append(f"widen it ({TYPE_WIDENING}, ingest.schemaEvolution=widen)")
     if missing or others:
         found = [f"no column {' and no column '.join(missing)}"] if missing else []
-        advice = [
-            *_for_missing(missing, day_column, decodes_key=_has_decoded_key(written)),
-            *advice,
-            "land in another table",
-        ]
+        advice = [*_for_missing(missing, written, day_column), *advice, "land in another table"]
         raise ConfigurationError(f"the table {table} has {'; '.join([*found, *others])}: {', or '.join(advice)}")
     if day_column and [name.lower() for name in description.partition_columns] != [day_column.lower()]:
         raise ConfigurationError(
@@ -112,33 +107,25 @@ def check_fit(table: str, description: TableDescription, written: StructType, da
         _check_unwritten(table, column, is_partition=column["name"].lower() in partition_columns)
 
 
-def _has_decoded_key(written: StructType) -> bool:
-    return any(column.name == "key" and column.dataType.typeName() != "binary" for column in written)
+def _for_missing(missing: Sequence[str], written: StructType, day_column: str | None) -> list[str]:
+    """Return what a user can do if the table lacks the columns `missing` of the rows: advice for each setting at fault.
 
-
-def _for_missing(missing: Sequence[str], day_column: str | None, *, decodes_key: bool) -> list[str]:
-    """Return what a user can do if the table lacks these columns of the rows: one advice for each setting at fault.
-
-    `decodes_key` is true if the rows have the decoded key in the column `key`.
+    The result is empty if no column is missing.
     """
-    if not missing:
-        return []
-    names = {name.lower() for name in missing}
-    advice = []
-    if "key" in names and decodes_key:
-        names.remove("key")
-        advice.append("remove ingest.key.format, or let ingest.schemaEvolution=add add the column of decoded keys")
-    if "headers" in names:
-        advice.append("set includeHeaders=false")
-    if "value" in names:
-        advice.append("set ingest.value.format and ingest.value.schema, if the table has decoded values")
-    if day_column and day_column.lower() in names:
-        advice.append("remove ingest.dayColumn")
-    if names & (_KAFKA_COLUMNS - {"headers", "value"}):
-        advice.append("name the columns that it has in ingest.kafkaColumns")
-    if names - _KAFKA_COLUMNS - {(day_column or "").lower()}:
-        advice.append("correct ingest.value.schema, or let ingest.schemaEvolution=add add the columns")
-    return [*advice, "add what is missing with ALTER TABLE"]
+    names, day = {name.lower() for name in missing}, (day_column or "").lower()
+    has_decoded_key = any(column.name == "key" and column.dataType.typeName() != "binary" for column in written)
+    decoded = names & {"key"} if has_decoded_key else set()
+    of_kafka, others = (names & _KAFKA_COLUMNS) - decoded - {"headers", "value"}, names - _KAFKA_COLUMNS - {day}
+    advice = {
+        "remove ingest.key.format, or let ingest.schemaEvolution=add add the column of decoded keys": decoded,
+        "set includeHeaders=false": names & {"headers"},
+        "set ingest.value.format and ingest.value.schema, if the table has decoded values": names & {"value"},
+        "remove ingest.dayColumn": names & {day},
+        "name the columns that it has in ingest.kafkaColumns": of_kafka,
+        "correct ingest.value.schema, or let ingest.schemaEvolution=add add the columns": others,
+        "add what is missing with ALTER TABLE": names,
+    }
+    return [text for text, columns in advice.items() if columns]
 
 
 def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: bool) -> None:
@@ -155,12 +142,9 @@ def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: boo
             f"the table {table} is partitioned by {name}, which records do not have; "
             f"where that is to be their day, set ingest.dayColumn={name}"
         )
-    if not column["nullable"]:
-        raise ConfigurationError(f"the table {table} has a column {name} NOT NULL, which records do not have")
     if not _may_be_null(column):
-        raise ConfigurationError(
-            f"the table {table} has a column {name} with a field NOT NULL, which records do not have"
-        )
+        within = "with a field " if column["nullable"] else ""
+        raise ConfigurationError(f"the table {table} has a column {name} {within}NOT NULL, which records do not have")
 
 
 def table_rules(description: TableDescription) -> TableRules:

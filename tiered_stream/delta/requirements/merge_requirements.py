@@ -5,28 +5,20 @@ Spark's MERGE meets whatever a table requires.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.types import StructField, StructType
 
 from tiered_stream.delta.requirements.lane import COMPUTED, TableDescription, table_rules
-from tiered_stream.delta.requirements.requirement import OFF, Kind
-from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX, DECLARED_TYPE
-from tiered_stream.delta.requirements.writer_requirements import find_requirement, requirements_of_table
+from tiered_stream.delta.requirements.writer_requirements import requirements_of_table
 from tiered_stream.delta.schema.row_schema import fit_to_table, struct_type
 from tiered_stream.delta.settings.ingest_settings import APPEND_ONLY, TableSpec, is_append_only
 from tiered_stream.delta.settings.row_settings import KEYS, MERGE_ON, ORDER_BY
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.row_format import RowFormat
 from tiered_stream.formats.rows.table_rules import TableRules, certain_rules
-
-_FEATURES = frozenset({"deletionVectors"})
-"""Features that ask nothing of a writer that appends, but something of one that removes or rewrites rows."""
-_PROPERTIES = frozenset({"delta.appendonly", "delta.enablechangedatafeed", "delta.enabledeletionvectors"})
-"""Table properties, in lower case, that ask something only of writers that change or remove rows, not of appends."""
-
 
 _LOSSY = ("timestamp", "binary")
 """Types whose values a partition's text does not hold: local times occur twice, and bytes need not be UTF-8."""
@@ -130,22 +122,12 @@ def why_not_merged_by_deltalake(description: TableDescription, merge_on: str | N
 
     `merge_on` is the value of `ingest.mergeOn`.
     """
-    return next(_reasons(description, merge_on), None)
-
-
-def _reasons(description: TableDescription, merge_on: str | None) -> Iterator[str]:
     if merge_on is not None:
-        yield f"{MERGE_ON.name} is SQL of Spark's"
-    unmet = requirements_of_table(description.writer_features, description.configuration, description.fields)
-    yield from (requirement.reason for requirement in unmet)
-    yield from (f"the table has {feature}" for feature in sorted(_FEATURES & description.writer_features))
-    for name, value in description.configuration.items():
-        is_set = name.lower() in _PROPERTIES and value.lower() not in OFF
-        if is_set or name.lower().startswith(CONSTRAINT_PREFIX):
-            yield f"the table has {name}"
-    for column in description.fields:
-        if DECLARED_TYPE in column.get("metadata", {}):
-            entry = find_requirement(Kind.METADATA, DECLARED_TYPE)
-            yield f"the column {column['name']} has {entry.name if entry else DECLARED_TYPE}"
-    if description.partition_columns:
-        yield f"the table is partitioned by {', '.join(description.partition_columns)}"
+        return f"{MERGE_ON.name} is SQL of Spark's"
+    unmet = requirements_of_table(
+        description.writer_features, description.configuration, description.fields, changes_rows=True
+    )
+    if (first := next(unmet, None)) is not None:
+        return first.reason
+    columns = description.partition_columns
+    return f"the table is partitioned by {', '.join(columns)}" if columns else None

@@ -2,20 +2,16 @@
 
 Tasks of the direct lane do not use Hadoop, but must reach the bucket in the same way as Spark. So this module follows
 hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (settings of one bucket, credential files),
-`CredentialProviderListFactory` (credentials, and class names of the AWS SDK v1).
-
-`S3A_REQUIREMENTS` are the requirements that these settings can set for a writer: a part of the list in
-`writer_requirements.py`. Names there are without `fs.s3a.`. A setting of one bucket (`fs.s3a.bucket.NAME.*`) overrides
-the setting for all buckets. Sources: `core-default.xml`, `Constants` and `RequestFactoryImpl` of hadoop-aws.
+`CredentialProviderListFactory` (credentials, and class names of the AWS SDK v1). A setting of one bucket
+(`fs.s3a.bucket.NAME.*`) overrides the setting for all buckets.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tiered_stream.delta.requirements.hadoop_settings import (
     HadoopSettings,
@@ -24,27 +20,14 @@ from tiered_stream.delta.requirements.hadoop_settings import (
     SessionStore,
     check_same_store,
 )
-from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement, entries
 from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage
 from tiered_stream.errors import ConfigurationError, StorageAccessError, TableAccessError
 from tiered_stream.options.types import aes_256_key
 from tiered_stream.storage.cloud_endpoints import TABLES, access_point_region, check_bucket, region_of_host
 
-if TYPE_CHECKING:
-    from tiered_stream.storage.s3_client import S3Session
-
 S3A_PREFIX = "fs.s3a."
 ACL, STORAGE_CLASS = "acl.default", "create.storage.class"
-ENCRYPTION = ("encryption.algorithm", "server-side-encryption-algorithm")
-"""Name of the encryption setting, and its older name."""
-ENCRYPTION_KEY = ("encryption.key", "server-side-encryption.key")
-"""Name of the setting of KMS's key, and its older name."""
-CUSTOMER_KEYS = "sse-c"
-"""Value of the encryption setting, in lower case, by which each request has the key of the objects."""
-ACCESS_POINT, ACCESS_POINT_REQUIRED, FIPS = "accesspoint.arn", "accesspoint.required", "endpoint.fips"
-REQUESTER_PAYS, CROSS_REGION = "requester.pays.enabled", "cross.region.access.enabled"
-ENCRYPTION_CONTEXT = "encryption.context"
-CANNED_ACLS = {
+_CANNED_ACLS = {
     "Private": "private", "PublicRead": "public-read", "PublicReadWrite": "public-read-write",
     "AuthenticatedRead": "authenticated-read", "AwsExecRead": "aws-exec-read", "BucketOwnerRead": "bucket-owner-read",
     "BucketOwnerFullControl": "bucket-owner-full-control",
@@ -53,106 +36,43 @@ CANNED_ACLS = {
 
 `LogDeliveryWrite` is missing, because it does not apply to objects.
 """
-STORAGE_CLASSES = frozenset(
-    ("STANDARD", "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER", "GLACIER_IR",
-     "DEEP_ARCHIVE", "OUTPOSTS")
+_STORAGE_CLASSES = (
+    "STANDARD", "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER", "GLACIER_IR",
+    "DEEP_ARCHIVE", "OUTPOSTS",
 )  # fmt: skip
 """Values of `create.storage.class`, in any case (Hadoop: `Constants.STORAGE_CLASS_*`)."""
-KMS_ALGORITHMS = {"sse-kms": "aws:kms", "dsse-kms": "aws:kms:dsse"}
-ALGORITHMS = {"aes256": "AES256", "sse-s3": "AES256", **KMS_ALGORITHMS}
-"""S3's encryption of new objects, by the setting's value in lower case (Hadoop: `S3AEncryptionMethods`)."""
-_entries = partial(entries, Kind.SESSION, prefix=S3A_PREFIX)
-
-S3A_REQUIREMENTS: tuple[Requirement, ...] = (
-    *_entries(
-        Handling.HONOURED, ACL, STORAGE_CLASS,
-        note="Files are uploaded with it. A value that Hadoop 3.5 does not know leads to the Spark lane. deltalake "
-        "does not follow it: where it is to commit, the query is refused.",
-    ),
-    *_entries(
-        Handling.HONOURED,
-        *ENCRYPTION,
-        note="`AES256`, `SSE-S3`, `SSE-C`, and `SSE-KMS` and `DSSE-KMS` with their key. Encryption by the client and "
-        "an `encryption.context` for KMS lead to the Spark lane.",
-    ),
-    *_entries(Handling.HONOURED, REQUESTER_PAYS),
-    *_entries(
-        Handling.SPARK_LANE,
-        "access.grants.enabled", "audit.execution.interceptors", "audit.request.handlers",
-        "client.s3.custom.headers*", "create.header*", "custom.signers", "delegation.token.binding",
-        "http.signer.enabled", "object.content.encoding", "proxy.host", "signing-algorithm",
-    ),
-    *_entries(
-        Handling.SPARK_LANE, "create.checksum.algorithm", note="Other than `CRC32C`, by which tasks upload.",
-        off=OFF | {"none", "crc32c"},
-    ),
-    *_entries(
-        Handling.SPARK_LANE,
-        "impl",
-        note="Other than `S3AFileSystem`.",
-        off=OFF | {"org.apache.hadoop.fs.s3a.s3afilesystem"},
-    ),
-    *_entries(
-        Handling.SPARK_LANE, "s3.client.factory.impl", note="Other than `DefaultS3ClientFactory`.",
-        off=OFF | {"org.apache.hadoop.fs.s3a.defaults3clientfactory"},
-    ),
-    *_entries(Handling.NOTHING, "encryption.*", "server-side-encryption.key", note="It goes with the algorithm."),
-    *_entries(Handling.NOTHING, "checksum.generation", "checksum.validation", "request.md5.header",
-                    note="Uploads always have a checksum."),
-    *_entries(
-        Handling.NOTHING,
-        "access.grants.fallback.to.iam", "audit.*", "block.size", "classloader.isolation", "client.sts.custom.headers*",
-        "committer.*", "connection.*", "directory.*", "etag.checksum.enabled", "fast.*", "http.signer.class", "input.*",
-        "internal.upload.part.count.limit", "metadatastore.*", "multipart.*", "prefetch.*", "s3guard.*", "select.*",
-    ),
-)  # fmt: skip
-
-
-def names_of_bucket(bucket: str, names_of_session: Iterable[str]) -> list[str]:
-    """Return the sorted names of the S3A settings that apply to the bucket, without `fs.s3a.` and `bucket.NAME.`.
-
-    `names_of_session` are the names of all S3A settings, without `fs.s3a.`. Settings of other buckets are left out.
-    """
-    own = f"bucket.{bucket}."
-    names = (name.removeprefix(own) for name in names_of_session)
-    return sorted({name for name in names if name == "bucket.probe" or not name.startswith("bucket.")})
-
-
-ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "access.key", "secret.key", "session.token"
-PROVIDERS = "aws.credentials.provider"
-
+_CUSTOMER_KEY, _KMS = "sse-c", "aws:kms"
+_ALGORITHMS = {
+    "AES256": "AES256", "SSE-S3": "AES256", "SSE-C": _CUSTOMER_KEY, "SSE-KMS": _KMS, "DSSE-KMS": f"{_KMS}:dsse",
+}  # fmt: skip
+"""S3's encryption of new objects, by the setting's value in any case (Hadoop: `S3AEncryptionMethods`)."""
 _BUCKET_PREFIX = f"{S3A_PREFIX}bucket."
-_CREDENTIAL_FILES = "security.credential.provider.path"
 _REGION_WITHOUT_ANY = "us-east-2"
 _CENTRAL_ENDPOINT = "s3.amazonaws.com"
-_AWS_URL = f"https://{_CENTRAL_ENDPOINT}"
 _REGIONAL_HOST = re.compile(r"(?:https?://)?s3[.-][a-z]{2,}-[a-z0-9-]+\.amazonaws\.(?:com(?:\.cn)?|eu)/?")
-
-_V1, _V2, _HADOOP = "com.amazonaws.auth.", "software.amazon.awssdk.auth.credentials.", "org.apache.hadoop.fs.s3a."
-_TEMPORARY, _SIMPLE = f"{_HADOOP}TemporaryAWSCredentialsProvider", f"{_HADOOP}SimpleAWSCredentialsProvider"
-_PROFILE = f"{_HADOOP}auth.ProfileAWSCredentialsProvider"
 _STANDARD = (
-    f"{_TEMPORARY},{_SIMPLE},{_V2}EnvironmentVariableCredentialsProvider,{_HADOOP}auth.IAMInstanceCredentialsProvider"
+    "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider,org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider,"
+    "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider,"
+    "org.apache.hadoop.fs.s3a.auth.IAMInstanceCredentialsProvider"
 )
-_ANONYMOUS = {
-    f"{_HADOOP}AnonymousAWSCredentialsProvider", f"{_V1}AnonymousAWSCredentials", f"{_V2}AnonymousCredentialsProvider",
-}  # fmt: skip
-_ENVIRONMENT = {f"{_V1}EnvironmentVariableCredentialsProvider", f"{_V2}EnvironmentVariableCredentialsProvider"}
-_WEB_IDENTITY = {f"{_V1}WebIdentityTokenCredentialsProvider", f"{_V2}WebIdentityTokenFileCredentialsProvider"}
-_MACHINE = {
-    f"{_HADOOP}auth.IAMInstanceCredentialsProvider", f"{_V1}InstanceProfileCredentialsProvider",
-    f"{_V1}EC2ContainerCredentialsProviderWrapper", f"{_V2}InstanceProfileCredentialsProvider",
-    f"{_V2}ContainerCredentialsProvider", *_WEB_IDENTITY,
-}  # fmt: skip
-"""Providers that use the role of the machine or its container, which AWS's default chain tries last."""
+_PROVIDER = re.compile(
+    r"(?:org\.apache\.hadoop\.fs\.s3a|com\.amazonaws\.auth|software\.amazon\.awssdk\.auth\.credentials)"
+    r"\.(?:auth\.|profile\.)?(\w+)"
+)
+"""Pattern of the credential providers of Hadoop and of the AWS SDK v1 and v2; group 1 is the class."""
 _EARLIER = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_PROFILE")
-"""Environment variables of credentials that AWS's default chain tries before the role of the machine."""
-_CHAIN = {
-    f"{_V1}DefaultAWSCredentialsProviderChain", f"{_V2}DefaultCredentialsProvider",
-    f"{_V1}profile.ProfileCredentialsProvider", f"{_V2}ProfileCredentialsProvider", _PROFILE,
-}  # fmt: skip
+_OF_CHAIN: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("DefaultAWSCredentialsProviderChain", "DefaultCredentialsProvider"), ()),
+    **dict.fromkeys(("ProfileCredentialsProvider", "ProfileAWSCredentialsProvider"), ()),
+    **dict.fromkeys(("WebIdentityTokenCredentialsProvider", "WebIdentityTokenFileCredentialsProvider"), _EARLIER[:1]),
+    **dict.fromkeys(("IAMInstanceCredentialsProvider", "InstanceProfileCredentialsProvider"), _EARLIER),
+    **dict.fromkeys(("EC2ContainerCredentialsProviderWrapper", "ContainerCredentialsProvider"), _EARLIER),
+}
+"""Providers whose credentials AWS's default chain finds, too.
 
-
+The value has environment variables of other credentials, which the chain tries before the role of the machine, of its
+container or of the pod.
+"""
 _KEY_FIELDS = ("access_key_id", "secret_access_key", "session_token")
 """Fields of `TableStorage` for static keys."""
 
@@ -160,23 +80,24 @@ _KEY_FIELDS = ("access_key_id", "secret_access_key", "session_token")
 class S3aStore(SessionStore):
     """Bucket in S3. A setting of one bucket (`fs.s3a.bucket.NAME.*`) overrides the setting for all buckets."""
 
-    prefix, library, connector = S3A_PREFIX, "S3 (hadoop-aws)", f"{_HADOOP}S3AFileSystem"
-    requirements = S3A_REQUIREMENTS
+    prefix, connector = S3A_PREFIX, "org.apache.hadoop.fs.s3a.S3AFileSystem"
     own_settings = f"{STORAGE_PREFIX}aws.access.key.id and {STORAGE_PREFIX}aws.secret.access.key"
 
     def __init__(self, hadoop: HadoopSettings, uri: str) -> None:
         super().__init__(hadoop, uri)
         # S3A's credential files take precedence over Hadoop's for all file systems, as in
         # S3AUtils.patchSecurityCredentialProviders.
-        if files := self.text(_CREDENTIAL_FILES):
-            of_all = f"hadoop.{_CREDENTIAL_FILES}"
+        if files := self.text("security.credential.provider.path"):
+            of_all = "hadoop.security.credential.provider.path"
             hadoop.set(of_all, ",".join(filter(None, (files, hadoop.get(of_all)))))
 
     def keys(self, name: str) -> tuple[str, str]:
         return f"{_BUCKET_PREFIX}{self.bucket}.{name}", S3A_PREFIX + name
 
     def own_names(self) -> Collection[str]:
-        return names_of_bucket(self.bucket, super().own_names())
+        """Return the sorted names of the settings that apply to the bucket, without `bucket.NAME.`."""
+        names = (name.removeprefix(f"bucket.{self.bucket}.") for name in super().own_names())
+        return sorted({name for name in names if name == "bucket.probe" or not name.startswith("bucket.")})
 
     def endpoint_url(self) -> str | None:
         """Return the URL of the bucket's endpoint; None: a public endpoint of AWS, because no other one is set.
@@ -208,7 +129,7 @@ class S3aStore(SessionStore):
 
         As in S3A, only the setting of this bucket counts.
         """
-        return (self.hadoop.get(f"{_BUCKET_PREFIX}{self.bucket}.{ACCESS_POINT}") or "").strip() or None
+        return (self.hadoop.get(f"{_BUCKET_PREFIX}{self.bucket}.accesspoint.arn") or "").strip() or None
 
     def check_address(self) -> None:
         """Check that tasks can address the bucket as S3A does.
@@ -218,72 +139,62 @@ class S3aStore(SessionStore):
                 FIPS is to be used at an endpoint of one's own.
         """
         access_point = self.access_point()
-        if access_point is None and self.is_on(ACCESS_POINT_REQUIRED):
-            raise NotForTasksError(f"{S3A_PREFIX}{ACCESS_POINT_REQUIRED} is set, but the bucket has no access point")
-        place = f"{_BUCKET_PREFIX}{self.bucket}.{ACCESS_POINT}" if access_point else "the table's bucket"
+        if access_point is None and self.is_on("accesspoint.required"):
+            raise NotForTasksError("fs.s3a.accesspoint.required is set, but the bucket has no access point")
+        place = f"{_BUCKET_PREFIX}{self.bucket}.accesspoint.arn" if access_point else "the table's bucket"
         try:
             check_bucket(access_point or self.bucket, place)
         except ConfigurationError as error:
             raise NotForTasksError(str(error)) from None
-        if self.is_on(FIPS) and self.endpoint_url():
-            raise NotForTasksError(f"{S3A_PREFIX}{FIPS} is set together with {S3A_PREFIX}endpoint")
+        if self.is_on("endpoint.fips") and self.endpoint_url():
+            raise NotForTasksError("fs.s3a.endpoint.fips is set together with fs.s3a.endpoint")
 
-    def customer_key(self) -> str | None:
-        """Return the key for SSE-C in base64, or None if another encryption, or none, is set."""
-        if self._algorithm().lower() != CUSTOMER_KEYS:
-            return None
-        try:
-            return aes_256_key(next(filter(None, map(self.secret, ENCRYPTION_KEY)), ""))
-        except ValueError as error:
-            raise NotForTasksError(f"{S3A_PREFIX}{ENCRYPTION_KEY[0]} {error}") from None
+    def object_settings(self) -> dict[str, Any]:
+        """Return ACL, storage class and encryption of new objects as fields of `TableStorage`; None: it is not set.
 
-    def _algorithm(self) -> str:
-        return next(filter(None, map(self.text, ENCRYPTION)), "")
-
-    def acl(self) -> str | None:
-        """Return S3's name of the canned ACL for new objects, or None if it is not set."""
-        return self._known(ACL, self.text(ACL), CANNED_ACLS)
-
-    def storage_class(self) -> str | None:
-        """Return S3's name of the storage class for new objects, or None if it is not set."""
-        classes = {name: name for name in STORAGE_CLASSES}
-        return self._known(STORAGE_CLASS, self.text(STORAGE_CLASS), classes, str.upper)
-
-    def encryption(self) -> tuple[str | None, str | None]:
-        """Return S3's name of the server-side encryption for new objects, and the id of KMS's key for it.
-
-        Both are None if no encryption, or SSE-C, is set. The key is also None for an encryption without KMS. For KMS it
-        is None if no key is set: S3 then uses its own key of the account.
+        If KMS is to encrypt, and its key is not set, S3 uses its own key of the account.
 
         Raises:
-            NotForTasksError: another encryption is set, such as encryption by the client, or KMS has a context.
+            NotForTasksError: a value is not known, such as an encryption by the client, KMS has a context, or the key
+                for SSE-C is malformed.
         """
-        algorithm = self._algorithm()
-        is_own = algorithm.lower() == CUSTOMER_KEYS
-        name = None if is_own else self._known(ENCRYPTION[0], algorithm, ALGORITHMS, str.lower)
-        if name not in KMS_ALGORITHMS.values():
-            return name, None
-        if self.text(ENCRYPTION_CONTEXT):
+        acl = self._known(ACL, self.text(ACL), _CANNED_ACLS)
+        storage_class = self._known(STORAGE_CLASS, self.text(STORAGE_CLASS), {name: name for name in _STORAGE_CLASSES})
+        # Each of the two settings has an older name.
+        algorithm = self.text("encryption.algorithm") or self.text("server-side-encryption-algorithm")
+        key = self.secret("encryption.key") or self.secret("server-side-encryption.key")
+        encryption, customer_key = self._known("encryption.algorithm", algorithm, _ALGORITHMS), None
+        if encryption == _CUSTOMER_KEY:
+            try:
+                encryption, customer_key = None, aes_256_key(key or "")
+            except ValueError as error:
+                raise NotForTasksError(f"fs.s3a.encryption.key {error}") from None
+        has_kms = encryption is not None and encryption.startswith(_KMS)
+        if has_kms and self.text("encryption.context"):
             raise NotForTasksError(
-                f"{S3A_PREFIX}{ENCRYPTION_CONTEXT} is set, which tasks that write files themselves do not send"
+                "fs.s3a.encryption.context is set, which tasks that write files themselves do not send"
             )
-        return name, next(filter(None, map(self.secret, ENCRYPTION_KEY)), None)
+        return {
+            "acl": acl,
+            "storage_class": storage_class,
+            "encryption": encryption,
+            "kms_key": key if has_kms else None,
+            "s3_customer_key": customer_key,
+        }
 
-    def _known(
-        self, name: str, value: str | None, known: Mapping[str, str], form: Callable[[str], str] = str
-    ) -> str | None:
+    def _known(self, name: str, value: str | None, known: Mapping[str, str]) -> str | None:
         """Return S3's word for `value`, the value of the setting `name`; None: it has no value.
 
-        `known` has S3's words by value in the form that `form` returns.
+        `known` has S3's words by value, or by value in upper case.
 
         Raises:
             NotForTasksError: the value is not in `known`.
         """
-        if value and form(value) not in known:
-            raise NotForTasksError(
-                f"{S3A_PREFIX}{name} is {value}, which tasks that write files themselves do not know"
-            )
-        return known[form(value)] if value else None
+        if not value:
+            return None
+        if word := known.get(value) or known.get(value.upper()):
+            return word
+        raise NotForTasksError(f"{S3A_PREFIX}{name} is {value}, which tasks that write files themselves do not know")
 
     def credentials(self) -> dict[str, Any]:
         """Return the credentials of the first provider in `aws.credentials.provider` that has credentials.
@@ -295,97 +206,91 @@ class S3aStore(SessionStore):
                 credentials from it than Spark.
             NoCredentialsError: no provider has credentials.
         """
-        providers = list(self._providers())
+        pairs = (pair.partition("=") for pair in (self.text("aws.credentials.provider.mapping") or "").split(","))
+        mapped = {name.strip(): to.strip() for name, _, to in pairs}
+        names = map(str.strip, (self.text("aws.credentials.provider") or _STANDARD).split(","))
+        providers = [mapped.get(name, name) for name in names if name]
         for provider in providers:
             credentials = self._credentials_of(provider)
             if credentials is not None:
                 return credentials
         raise NoCredentialsError(
-            f"no credentials for the bucket {self.bucket}: {S3A_PREFIX}{PROVIDERS} is {','.join(providers)}; set "
-            f"{S3A_PREFIX}{ACCESS_KEY} and {S3A_PREFIX}{SECRET_KEY}, or a provider that has some"
+            f"no credentials for the bucket {self.bucket}: fs.s3a.aws.credentials.provider is {','.join(providers)}; "
+            "set fs.s3a.access.key and fs.s3a.secret.key, or a provider that has some"
         )
 
-    def _providers(self) -> Iterator[str]:
-        pairs = (pair.partition("=") for pair in (self.text(f"{PROVIDERS}.mapping") or "").split(","))
-        mapped = {name.strip(): to.strip() for name, _, to in pairs}
-        for name in (self.text(PROVIDERS) or _STANDARD).split(","):
-            if name.strip():
-                yield mapped.get(name.strip(), name.strip())
-
     def _credentials_of(self, provider: str) -> dict[str, Any] | None:
-        if provider in (_SIMPLE, _TEMPORARY):
-            names = (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN) if provider == _TEMPORARY else (ACCESS_KEY, SECRET_KEY)
-            keys = [self.secret(name) for name in names]
-            return dict(zip(_KEY_FIELDS, keys, strict=False)) if all(keys) else None
-        if provider in _ENVIRONMENT:
-            variables = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-            found = list(map(self.hadoop.environment, variables))
-            return dict(zip(_KEY_FIELDS, found, strict=True)) if all(found[:2]) else None
-        if provider in _ANONYMOUS:
-            return {"anonymous": True}
-        why = "is known to Spark alone"
-        earlier = _EARLIER[:1] if provider in _WEB_IDENTITY else _EARLIER
-        if provider in _MACHINE and (variable := next(filter(self.hadoop.environment, earlier), None)):
-            why = f"takes the machine's role, but {variable} is in the driver's environment"
-        elif provider == _PROFILE and (self.text("auth.profile.name") or self.text("auth.profile.file")):
-            why = f"has a profile of its own ({S3A_PREFIX}auth.profile.*)"
-        elif provider in _MACHINE | _CHAIN:
-            return {}
+        known = _PROVIDER.fullmatch(provider)
+        name = known[1] if known else ""
+        match name:
+            case "SimpleAWSCredentialsProvider" | "TemporaryAWSCredentialsProvider":
+                names = ("access.key", "secret.key", *(("session.token",) if name.startswith("Temporary") else ()))
+                keys = [self.secret(each) for each in names]
+                return dict(zip(_KEY_FIELDS, keys, strict=False)) if all(keys) else None
+            case "EnvironmentVariableCredentialsProvider":
+                variables = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+                keys = [self.hadoop.environment(each) for each in variables]
+                return dict(zip(_KEY_FIELDS, keys, strict=True)) if all(keys[:2]) else None
+            case "AnonymousAWSCredentialsProvider" | "AnonymousAWSCredentials" | "AnonymousCredentialsProvider":
+                return {"anonymous": True}
+            case "ProfileAWSCredentialsProvider" if self.text("auth.profile.name") or self.text("auth.profile.file"):
+                why = "has a profile of its own (fs.s3a.auth.profile.*)"
+            case _ if name not in _OF_CHAIN:
+                why = "is known to Spark alone"
+            case _:
+                variable = next(filter(self.hadoop.environment, _OF_CHAIN[name]), None)
+                if variable is None:
+                    return {}
+                why = f"takes the machine's role, but {variable} is in the driver's environment"
         raise self.unusable(f"the credential provider {provider} {why}")
 
-    def find(self, own: TableStorage) -> tuple[TableStorage, str | None]:
-        # AWS is asked for the bucket's region, because S3A goes to the region of the bucket, whichever is set.
+    def access(self, own: TableStorage) -> TableStorage:
         if self.has_connector:
             check_same_store(
-                f"{STORAGE_PREFIX}s3.endpoint.url", own.s3_endpoint_url, self.endpoint_url() or _AWS_URL,
-                f"bucket {self.bucket}", f"set spark.hadoop.{_BUCKET_PREFIX}{self.bucket}.endpoint to the same",
-            )  # fmt: skip
-        path_style = own.s3_path_style or self.is_on("path.style.access")
-        storage, why_not = replace(own, s3_path_style=path_style), None
+                f"{STORAGE_PREFIX}s3.endpoint.url",
+                own.s3_endpoint_url,
+                self.endpoint_url() or f"https://{_CENTRAL_ENDPOINT}",
+                f"bucket {self.bucket}",
+                f"set spark.hadoop.{_BUCKET_PREFIX}{self.bucket}.endpoint to the same",
+            )
+        self.check_supported()
+        self.check_address()
+        objects = self.object_settings()
+        storage = replace(
+            own,
+            **objects | {"s3_customer_key": own.s3_customer_key or objects["s3_customer_key"]},
+            s3_path_style=own.s3_path_style or self.is_on("path.style.access"),
+            s3_access_point=self.access_point(),
+            s3_fips=self.is_on("endpoint.fips"),
+            s3_requester_pays=own.s3_requester_pays or self.is_on("requester.pays.enabled"),
+        )
         if own.s3_endpoint_url is None:
             storage = replace(storage, s3_endpoint_url=self.endpoint_url(), s3_region=own.s3_region or self.region())
-        try:
-            self.check_supported()
-            self.check_address()
-            if storage.s3_endpoint_url is None:
-                self._check_configured_endpoint(storage)
-            encryption, kms_key = self.encryption()
-            storage = replace(
-                storage,
-                acl=self.acl() or own.acl,
-                storage_class=self.storage_class() or own.storage_class,
-                encryption=encryption or own.encryption,
-                kms_key=kms_key or own.kms_key,
-                s3_customer_key=own.s3_customer_key or self.customer_key(),
-                s3_access_point=self.access_point(),
-                s3_fips=self.is_on(FIPS),
-                s3_requester_pays=own.s3_requester_pays or self.is_on(REQUESTER_PAYS),
-            )
-            if own.access_key_id is None and not own.anonymous:
-                storage = replace(storage, **{"session_token": None, **self.credentials()})
-        except NotForTasksError as error:
-            why_not = str(error)
-        if storage.s3_endpoint_url is None and why_not is None and self._asks_for_region(own):
-            storage = replace(storage, s3_region=self._find_region(storage))
-        return storage, why_not
+        if own.access_key_id is None and not own.anonymous:
+            storage = replace(storage, **{"session_token": None, **self.credentials()})
+        return storage if storage.s3_endpoint_url else replace(storage, s3_region=self._region_at_aws(own, storage))
 
-    def _check_configured_endpoint(self, storage: TableStorage) -> None:
-        """Raise NotForTasksError if AWS's own configuration names an endpoint, because Spark's client can ignore it."""
-        if url := self._access(storage).configured_endpoint():
+    def _region_at_aws(self, own: TableStorage, storage: TableStorage) -> str | None:
+        """Return the region of the bucket, which is at AWS, because S3A goes there, whichever region is set.
+
+        Raises:
+            NotForTasksError: AWS's own configuration names an endpoint, which Spark's client can ignore.
+            TableAccessError: AWS does not say the region, and no setting does.
+        """
+        # Imported here, because boto3 takes long to import, and an endpoint needs no rules of AWS's.
+        from tiered_stream.storage.s3_client import S3Session
+
+        session = S3Session(storage, self.bucket, TABLES)
+        if url := session.configured_endpoint():
             raise NotForTasksError(
                 f"the environment or AWS's configuration names {url} as the endpoint of S3, which Spark's session does "
                 f"not (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url): set spark.hadoop.{S3A_PREFIX}endpoint"
             )
-
-    def _asks_for_region(self, own: TableStorage) -> bool:
-        """Return whether S3A finds out the bucket's region: no setting names it, or S3A may go to another region."""
-        if own.s3_region is not None or self.access_point():
-            return False
-        return self.region() is None or (self.text(CROSS_REGION) or "true").lower() != "false"
-
-    def _find_region(self, storage: TableStorage) -> str:
+        stays = self.region() is not None and (self.text("cross.region.access.enabled") or "").lower() == "false"
+        if own.s3_region is not None or self.access_point() or stays:
+            return storage.s3_region
         try:
-            region = self._access(storage).find_region() or storage.s3_region
+            region = session.find_region() or storage.s3_region
         except StorageAccessError:  # with a region, the first request of a task or of deltalake reports it
             if storage.s3_region is None:
                 raise
@@ -397,9 +302,3 @@ class S3aStore(SessionStore):
                 "spark.hadoop.fs.s3a.endpoint"
             )
         return region
-
-    def _access(self, storage: TableStorage) -> S3Session:
-        # Imported here, because boto3 takes long to import, and an endpoint needs no rules of AWS's.
-        from tiered_stream.storage.s3_client import S3Session
-
-        return S3Session(storage, self.bucket, TABLES)

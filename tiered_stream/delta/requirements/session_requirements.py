@@ -1,9 +1,4 @@
-"""Requirements that Spark's session can set for a writer, as a part of the list in `writer_requirements.py`.
-
-If the session has a setting with the handling `SPARK_LANE`, no table can be written in the direct lane. Values in the
-entry's `off` are the exception. `s3a.py` has the `fs.s3a.*` settings, `abfs.py` the `fs.azure.*` settings, and `gs.py`
-the `fs.gs.*` settings.
-"""
+"""Settings of Spark's session for what a writer makes: the compression of files, and the properties of new tables."""
 
 from __future__ import annotations
 
@@ -13,7 +8,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import QuerySettings
 from tiered_stream.errors import ConfigurationError
@@ -30,32 +24,6 @@ SESSION_TRANSACTION = ("spark.databricks.delta.write.txnAppId", "spark.databrick
 CODEC = "spark.sql.parquet.compression.codec"
 _CODECS = {**{codec: codec for codec in ingest.CODECS}, "uncompressed": ingest.UNCOMPRESSED}
 """Values of the session's setting by which the direct lane writes, and the value of `ingest.compression` for each."""
-
-SESSION_REQUIREMENTS: tuple[Requirement, ...] = (
-    Requirement(
-        Kind.SESSION, "spark.databricks.delta.autoCompact.enabled", Handling.BY_SPARK,
-        "For a table in a local folder; in S3 `auto` takes delta-spark anyway.",
-    ),
-    Requirement(
-        Kind.SESSION, CODEC, Handling.SPARK_LANE,
-        "Where it is not `zstd`, `snappy`, `gzip`, `none` or `uncompressed`. These are the compression of data files, "
-        "unless `ingest.compression` says otherwise.",
-        off=frozenset(_CODECS),
-    ),
-)  # fmt: skip
-"""Entries of the list for settings of a session.
-
-The docs (table-requirements.md) list further settings, which both lanes follow, or which ask nothing of writers.
-"""
-
-
-def settings_in_list(spark: SparkSession) -> dict[str, str]:
-    """Return the values, by name, of the session's settings that may prevent the direct lane or commits by deltalake.
-
-    Settings that are not set are left out.
-    """
-    values = {entry.name: spark.conf.get(entry.name, None) for entry in SESSION_REQUIREMENTS}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def with_session_codec(spark: SparkSession, query: QuerySettings) -> QuerySettings:
@@ -79,9 +47,9 @@ def codec_option(spark: SparkSession, spec: ingest.TableSpec) -> dict[str, str]:
     return {} if is_sessions else {"compression": spec.codec}
 
 
-_DELTA, _FEATURE = "delta.", "delta.feature."
-_IGNORE_PROTOCOL = "delta.ignoreProtocolDefaults"
-_PROTOCOL = ("delta.minReaderVersion", "delta.minWriterVersion", _IGNORE_PROTOCOL)
+_DELTA, _IGNORE_PROTOCOL = "delta.", "delta.ignoreProtocolDefaults"
+_PROTOCOL = ("delta.minReaderVersion", "delta.minWriterVersion", "delta.feature.")
+"""Beginnings of the names of properties for protocol versions and features."""
 
 CREATED_ALIKE = frozenset(
     ("delta.appendOnly", "delta.autoOptimize.autoCompact", "delta.autoOptimize.optimizeWrite",
@@ -126,7 +94,7 @@ def merged_defaults(defaults: Mapping[str, str], own_properties: Mapping[str, st
     return {
         name: value
         for name, value in defaults.items()
-        if name.lower() not in own and name != _IGNORE_PROTOCOL and not (ignored and _is_protocol(name))
+        if name.lower() not in own and name != _IGNORE_PROTOCOL and not (ignored and name.startswith(_PROTOCOL))
     }
 
 
@@ -168,7 +136,3 @@ def check_created_by_deltalake(defaults: Mapping[str, str], own_properties: Iter
                 f"{setting} asks for a property that deltalake gives no new table, and the session has no delta-spark: "
                 "add it (conf/spark-defaults.conf), or take the setting away"
             )
-
-
-def _is_protocol(name: str) -> bool:
-    return name in _PROTOCOL or name.startswith(_FEATURE)

@@ -9,22 +9,27 @@ from __future__ import annotations
 import pickle
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tiered_stream.delta.schema.row_plan import registered, resolved
+from tiered_stream.delta.schema.row_plan import errors_name, registered, resolved
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.schema.sql_types import sql_name
 from tiered_stream.delta.settings import ingest_settings as ingest
 from tiered_stream.delta.settings.query_settings import check_keys
 from tiered_stream.delta.settings.row_settings import APPEND
-from tiered_stream.errors import ConfigurationError, SchemaRegistryError, TableError, one_line
+from tiered_stream.errors import ConfigurationError, TableError, one_line
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows
 from tiered_stream.model import is_topic_name
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
+
+_EXCLUDE = (
+    ". If the topic has no rows, as Debezium's topics of heartbeats, transactions and schema changes, exclude it from "
+    "the pattern, such as (?!__debezium-heartbeat).*"
+)
+"""Advice in errors about a topic's schemas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,7 @@ class Routing:
             return {}
         unresolved = {topic for topic in topics if topic not in self.rows}
         for topic in unresolved - self._registered.keys():
-            with _errors_name(topic):
+            with errors_name(f"topic {topic}", _EXCLUDE):
                 self._registered[topic] = registered(shared, topic)
         return {topic: self._registered[topic] for topic in unresolved}
 
@@ -149,7 +154,7 @@ class Routing:
 
     def _row_format(self, topic: str) -> RowFormat:
         row_format = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows[""]
-        with _errors_name(topic):
+        with errors_name(f"topic {topic}", _EXCLUDE):
             return resolved(row_format, topic)
 
     def dead_letters(self, spec: ingest.TableSpec) -> ingest.TableSpec | None:
@@ -170,21 +175,6 @@ def dead_letters_of(spec: ingest.TableSpec, uri: str) -> ingest.TableSpec:
         on_landed_offsets=ingest.LAND,  # a record may become a dead letter of several queries
         rows=replace(spec.rows, schema_evolution=Evolution.NONE),
     )  # fmt: skip
-
-
-@contextmanager
-def _errors_name(topic: str) -> Iterator[None]:
-    """Add the topic's name and advice to errors about its schemas in the `with` block.
-
-    The advice is to exclude a topic without rows, such as Debezium's heartbeats, from the pattern that matches it.
-    """
-    try:
-        yield
-    except (ConfigurationError, SchemaRegistryError) as error:
-        raise type(error)(
-            f"topic {topic}: {error}. If the topic has no rows, as Debezium's topics of heartbeats, transactions and "
-            "schema changes, exclude it from the pattern, such as (?!__debezium-heartbeat).*"
-        ) from error
 
 
 _SETTINGS = "ingest.secret.tables"

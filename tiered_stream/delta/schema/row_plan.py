@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tiered_stream.delta.settings import row_settings as row
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.errors import ConfigurationError, UnknownSchemaError
+from tiered_stream.errors import ConfigurationError, SchemaRegistryError, UnknownSchemaError
 from tiered_stream.formats.avro.avro_schema import LargeScaleError
 from tiered_stream.formats.json.json_schema import json_schema_columns
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
@@ -69,7 +69,7 @@ def plan_rows(spec: TableSpec, include_headers: bool, zone: str = "UTC") -> RowF
     if row_format.key.registered or row_format.value.registered:
         from tiered_stream.formats.registry.schema_registry import RegistrySettings  # late, because it needs urllib3
 
-        with _of_setting(row.REGISTRY_PREFIX.rstrip(".")):
+        with errors_name(row.REGISTRY_PREFIX.rstrip(".")):
             RegistrySettings.parse(row_format.registry)
     if row_format.key.awaits_topic or row_format.value.awaits_topic:
         return row_format
@@ -109,7 +109,7 @@ def resolved(row_format: RowFormat, topic: str = "") -> RowFormat:
         return row_format
     row_format = registered(row_format, topic)
     key, value = _with_kind(row_format.key, row_format, KEY), _with_kind(row_format.value, row_format, VALUE)
-    with _of_setting(f"{row.ENVELOPE.name}={row_format.envelope}"):
+    with errors_name(f"{row.ENVELOPE.name}={row_format.envelope}"):
         if row_format.envelope is Envelope.FLATTENED and value.kind is not None:
             check_flattened(value.kind)
         if row_format.envelope is Envelope.DEBEZIUM and value.kind is not None:
@@ -119,7 +119,7 @@ def resolved(row_format: RowFormat, topic: str = "") -> RowFormat:
             raise ConfigurationError(
                 f"{row.TIMES.name} is for values with fields: set ingest.value.format, or remove it"
             )
-        with _of_setting(row.TIMES.name):
+        with errors_name(row.TIMES.name):
             value = replace(value, kind=with_time_types(value.kind, row_format.times))
     return checked(replace(row_format, key=key, value=value))
 
@@ -157,12 +157,12 @@ def checked(row_format: RowFormat) -> RowFormat:
             is wrong. Or key columns are set and are missing, or are set together with SQL.
     """
     if row_format.query is not None:
-        with _of_setting(f"{row.SELECT.name}, {row.WHERE.name}"):
+        with errors_name(f"{row.SELECT.name}, {row.WHERE.name}"):
             output = RowQuery(row_format.query, row_format.decoded, row_format.zone).output
         row_format = replace(row_format, selected=output if row_format.query.select else None)
     _check_columns(row_format.written.names)
     if row_format.transform:
-        with _of_setting(row.TRANSFORM.name):
+        with errors_name(row.TRANSFORM.name):
             row_format = replace(row_format, transformed=UserTransform(row_format.transform).schema(row_format.decoded))
         _check_columns(row_format.written.names)
     if not row_format.keys:
@@ -172,7 +172,7 @@ def checked(row_format: RowFormat) -> RowFormat:
             f"{row.SELECT.name} and {row.WHERE.name} cannot be used with {row.KEYS.name}: a row that is left out "
             "would keep an older state in the table. Land the rows in another table first, and select there"
         )
-    with _of_setting(f"{row.KEYS.name}, {row.ORDER_BY.name}"):
+    with errors_name(f"{row.KEYS.name}, {row.ORDER_BY.name}"):
         check_key_columns(row_format.written, row_format.keys, row_format.order_by or None)
     as_written = partial(named_column, row_format.written)
     return replace(
@@ -182,17 +182,17 @@ def checked(row_format: RowFormat) -> RowFormat:
 
 
 def _query(rows: row.RowSettings) -> SqlQuery | None:
-    with _of_setting(f"{row.SELECT.name}, {row.WHERE.name}"):
+    with errors_name(f"{row.SELECT.name}, {row.WHERE.name}"):
         return parse_query(rows.select, rows.where)
 
 
 @contextmanager
-def _of_setting(name: str) -> Iterator[None]:
-    """Put the name of a setting before the message of a ConfigurationError that the `with` block raises."""
+def errors_name(place: str, advice: str = "") -> Iterator[None]:
+    """Put `place`, such as a setting, before the message of a wrong setting or schema, and `advice` after it."""
     try:
         yield
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{name}: {error}") from error
+    except (ConfigurationError, SchemaRegistryError) as error:
+        raise type(error)(f"{place}: {error}{advice}") from error
 
 
 def kept_columns(rows: row.RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:
@@ -298,7 +298,7 @@ def _file(name: str, path: Path, ending: str) -> str | bytes:
         raise ConfigurationError(f"ingest.{name}.schema: the file {path} cannot be read: {error}") from error
     from tiered_stream.formats.protobuf.proto_compiler import compiled_file
 
-    with _of_setting(f"ingest.{name}.schema"):
+    with errors_name(f"ingest.{name}.schema"):
         return compiled_file(path)
 
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructField, StructType
+from pyspark.sql.types import DateType, StructField, StructType
 
 from tiered_stream.delta.schema.row_plan import FORBIDDEN, checked
-from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields, parts_of, struct_of
+from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields, inner_fields, parts_of, struct_of
 from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING, PROPERTY_PREFIX
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.conform import grown, joined
@@ -55,45 +55,48 @@ def _reduced(schemas: Iterable[pa.Schema], by: Callable[[pa.DataType, pa.DataTyp
 
 
 def check_new_columns(
-    columns: DataType, properties: Mapping[str, str] = MappingProxyType({}), path: str = "", *, in_items: bool = False
+    columns: StructType, properties: Mapping[str, str] = MappingProxyType({}), path: str = ""
 ) -> None:
     """Check that Delta accepts the fields of all structs in new columns, at any depth.
 
     Args:
-        columns: the struct of the new columns; in recursive calls, a type inside of it. Characters in the names of the
-            new columns themselves are not checked here, but by `plan_rows`.
+        columns: the struct of the new columns. Characters in the names of the new columns themselves are not checked
+            here, but by `plan_rows`, unless `path` is given.
         properties: the table's properties, by name.
-        path: path of the type `columns`; '' for the struct of the new columns.
-        in_items: true if `columns` is inside a list or a map, where Delta refuses NOT NULL.
+        path: path of the struct `columns` in the table; '' for columns of the table.
 
     Raises:
         ConfigurationError: Delta refuses a field, which the error names.
     """
-    if isinstance(columns, ArrayType):
-        check_new_columns(columns.elementType, properties, f"{path}.element", in_items=True)
-    elif isinstance(columns, MapType):
-        check_new_columns(columns.keyType, properties, f"{path}.key", in_items=True)
-        check_new_columns(columns.valueType, properties, f"{path}.value", in_items=True)
-    elif isinstance(columns, StructType):
-        is_mapped = properties.get(COLUMN_MAPPING, "none").lower() != "none"
-        seen: set[str] = set()
-        for field in columns:
-            name = f"{path}.{field.name}" if path else field.name
-            if path and not is_mapped and FORBIDDEN.search(field.name):
-                raise ConfigurationError(
-                    f"{name!r:.100} cannot be a field in a Delta table: blanks and ,;{{}}()= are not allowed in its "
-                    f"name. Rename it by ingest.transform, or give a new table {PROPERTY_PREFIX}{COLUMN_MAPPING}=name"
-                )
-            if field.name.lower() in seen:
-                raise ConfigurationError(
-                    f"{name!r:.100} is in its struct twice, since Delta heeds no case: rename one by ingest.transform"
-                )
-            if in_items and not field.nullable:
-                raise ConfigurationError(
-                    f"{name} is NOT NULL, which Delta refuses within lists and maps: take NOT NULL away"
-                )
-            seen.add(field.name.lower())
-            check_new_columns(field.dataType, properties, name, in_items=in_items)
+    is_mapped = properties.get(COLUMN_MAPPING, "none").lower() != "none"
+    _check_fields(columns.jsonValue(), path, is_mapped=is_mapped, in_items=False)
+
+
+def _check_fields(kind: Any, path: str, *, is_mapped: bool, in_items: bool) -> None:
+    """Check the fields inside the type `kind`, which is in Spark's JSON and has the path `path`.
+
+    `is_mapped` is true if the table has column mapping, which allows all names. `in_items` is true if `kind` is inside
+    a list or a map, where Delta refuses NOT NULL.
+    """
+    is_struct = isinstance(kind, dict) and kind["type"] == "struct"
+    seen: set[str] = set()
+    for field in inner_fields(kind):
+        name = f"{path}.{field['name']}" if path else field["name"]
+        if is_struct and path and not is_mapped and FORBIDDEN.search(field["name"]):
+            raise ConfigurationError(
+                f"{name!r:.100} cannot be a field in a Delta table: blanks and ,;{{}}()= are not allowed in its "
+                f"name. Rename it by ingest.transform, or give a new table {PROPERTY_PREFIX}{COLUMN_MAPPING}=name"
+            )
+        if field["name"].lower() in seen:
+            raise ConfigurationError(
+                f"{name!r:.100} is in its struct twice, since Delta heeds no case: rename one by ingest.transform"
+            )
+        if is_struct and in_items and not field["nullable"]:
+            raise ConfigurationError(
+                f"{name} is NOT NULL, which Delta refuses within lists and maps: take NOT NULL away"
+            )
+        seen.add(field["name"].lower())
+        _check_fields(field["type"], name, is_mapped=is_mapped, in_items=in_items or not is_struct)
 
 
 def struct_type(fields: Iterable[Mapping[str, Any]]) -> StructType:

@@ -18,7 +18,6 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.table_rules import ELEMENT, MAP_KEY, MAP_VALUE
 
-TIMESTAMP_TYPE = "spark.sql.timestampType"
 _INSTANTS = "TIMESTAMP_LTZ"
 """SQL name of the type for instants, which no setting changes; also the default value of `spark.sql.timestampType`."""
 

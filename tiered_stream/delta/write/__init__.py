@@ -11,7 +11,6 @@ Files that other packages import:
 
 Files of this package alone:
 
-- `azure_google_hdfs_uploads`: uploads of data files to Azure Blob Storage, Google Cloud Storage and HDFS
 - `data_folder`: folders of tables to which tasks write data files: local folders, whose files grow there, and uploads
 - `file_statistics`: statistics of a data file in the JSON of Delta's log (protocol: "Per-file Statistics")
 - `s3_upload`: uploads of data files to S3, each with one PUT and its checksum

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
@@ -36,7 +36,6 @@ from tiered_stream.model import TopicPartition
 INDEXED_COLUMNS = 32
 """Number of columns that have statistics: Delta's default of `delta.dataSkippingNumIndexedCols`."""
 _EPOCH = datetime(1970, 1, 1)
-_FIRST_DAY = date(1970, 1, 1)
 _MAX_TEXT = 32
 _HIGHEST, _ABOVE_ANY_CHARACTER = "\ufffd", "\U0010ffff"
 """Characters appended to a truncated maximum to round it up.
@@ -152,9 +151,13 @@ def _bound_to_json(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
     if isinstance(value, float):
         # Some readers distinguish -0.0 from 0.0, which are equal. So a lower bound is -0.0, and an upper bound 0.0.
         return (value or (0.0 if round_up else -0.0)) if math.isfinite(value) else None
-    if pa.types.is_timestamp(kind):
-        return _timestamp(value, "Z" if kind.tz else "", round_up=round_up)
-    return _date(value) if pa.types.is_date32(kind) else value
+    try:
+        if pa.types.is_timestamp(kind):  # microseconds since the epoch, as ISO text with milliseconds
+            moment = _EPOCH + timedelta(milliseconds=-(-value // 1000) if round_up else value // 1000)
+            return moment.isoformat(timespec="milliseconds") + ("Z" if kind.tz else "")
+        return (_EPOCH + timedelta(value)).date().isoformat() if pa.types.is_date32(kind) else value
+    except OverflowError:  # outside of the years 1 to 9999
+        return None
 
 
 def _rounded_up(text: str) -> str | None:
@@ -167,23 +170,3 @@ def _rounded_up(text: str) -> str | None:
         return text
     above = _HIGHEST if text[_MAX_TEXT] < _HIGHEST else _ABOVE_ANY_CHARACTER
     return text[:_MAX_TEXT] + above if text[_MAX_TEXT] < above else None
-
-
-def _date(days: int) -> str | None:
-    try:
-        return (_FIRST_DAY + timedelta(days)).isoformat()
-    except OverflowError:
-        return None
-
-
-def _timestamp(microseconds: int, zone: str, *, round_up: bool) -> str | None:
-    """Return a time as ISO text such as `2026-11-21T04:05:06.789Z`; None outside the years 1 to 9999.
-
-    `microseconds` are since the epoch; they are rounded up or down to milliseconds. `zone` ends the text: `Z` or ''.
-    """
-    milliseconds = -(-microseconds // 1000) if round_up else microseconds // 1000
-    try:
-        moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return None
-    return moment.isoformat(timespec="milliseconds") + zone

@@ -131,7 +131,7 @@ def uri_of(path: str) -> str | None:
     if parts.scheme in ingest.BUCKET_SCHEMES:
         if odd := _ODD_LETTERS.search(path):
             why = f"libraries read {odd[0]} in it in different ways"
-            raise ConfigurationError(f"the path {path}: {why}. Choose a folder without {odd[0]} in its name")
+            raise ConfigurationError(f"the path {_shown(path)}: {why}. Choose a folder without {odd[0]} in its name")
         scheme, _, place = path.partition(":")  # Hadoop writes a path in its default file system as hdfs:/folder
         scheme = "s3" if parts.scheme in ingest.S3_SCHEMES else scheme
         return f"{scheme}://{_SLASHES.sub('/', place.removeprefix('//')).rstrip('/')}"
@@ -152,7 +152,7 @@ def path_uri(path: str, default_fs: Callable[[], str] = hadoop.default_file_syst
         return uri
     home = default_fs()
     if home.startswith("file:"):
-        return local_uri(path)
+        return Path(normal_path(str(Path(path).absolute()))).as_uri()
     whole = f"{home.rstrip('/')}/{path.lstrip('/')}"
     if not path.startswith("/"):
         raise ConfigurationError(
@@ -160,11 +160,6 @@ def path_uri(path: str, default_fs: Callable[[], str] = hadoop.default_file_syst
             f"{home.rstrip('/')}/user/NAME/{path}"
         )
     return uri_of(whole) or normal_path(whole)
-
-
-def local_uri(path: str) -> str:
-    """Return the `file:///folder` URI of a local path, which has no scheme and may be relative."""
-    return Path(normal_path(str(Path(path).absolute()))).as_uri()
 
 
 def normal_path(path: str) -> str:
@@ -175,31 +170,20 @@ def normal_path(path: str) -> str:
     links. So every library gets the resolved path.
 
     Raises:
-        ConfigurationError: the path leads above its root, or is in an object store or HDFS and has `%2e` in place of a
-            dot.
+        ConfigurationError: the path leads above its root.
     """
     match = _ABSOLUTE.fullmatch(path)
-    names = match[2].split("/") if match else []
-    in_bucket = urlsplit(path).scheme in ingest.BUCKET_SCHEMES
-    escaped = next((name for name in names if in_bucket and name not in _DOTS and _unescaped(name) in _DOTS), None)
-    if escaped is not None:
-        raise _refusal(path, f"libraries read {escaped} in it in different ways")
-    if match is None or not _DOTS.intersection(names):
+    if match is None or not _DOTS.intersection(match[2].split("/")):
         return path
     below_root = posixpath.normpath(match[2].lstrip("/") or ".")
     if below_root.split("/")[0] == "..":
-        raise _refusal(path, "it leads above its root")
+        raise ConfigurationError(f"the path {_shown(path)}: it leads above its root. Write it without . and ..")
     return f"{match[1]}/{'' if below_root == '.' else below_root}"
 
 
-def _unescaped(name: str) -> str:
-    return name.lower().replace("%2e", ".")
-
-
-def _refusal(path: str, why: str) -> ConfigurationError:
-    is_azure = urlsplit(path).scheme in endpoints.AZURE_SCHEMES  # whose paths have the container's name before @
-    shown_path = path if is_azure else _CREDENTIALS.sub("//", path)
-    return ConfigurationError(f"the path {shown_path}: {why}. Write it without . and ..")
+def _shown(path: str) -> str:
+    """Return the path without credentials before the bucket; Azure's paths have the container's name there."""
+    return path if urlsplit(path).scheme in endpoints.AZURE_SCHEMES else _CREDENTIALS.sub("//", path)
 
 
 _folders: PerProcess[fs.FileSystem] = PerProcess()

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.delta.write.waiting_rows import DayRows, PartitionRows
+from tiered_stream.delta.write.waiting_rows import DayRows, WaitingRows
 from tiered_stream.formats.rows.change_records import (
     NAMES,
     is_deleted,
@@ -73,14 +73,14 @@ class LatestRows:
         self._partition: TopicPartition | None = None
         self._batches: list[pa.RecordBatch] = []
         self._reduced_bytes = 0
-        self._finished: list[PartitionRows] = []
-        self._finished_bytes = 0
         self._waiting_bytes = 0
+        self._finished = WaitingRows(by_day=False)
+        """Last rows of the partitions before, with the columns `STAGED`."""
 
     @property
     def bytes(self) -> int:
         """Bytes of Arrow memory of the waiting rows."""
-        return self._finished_bytes + self._waiting_bytes
+        return self._finished.bytes + self._waiting_bytes
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
         """Add rows of one partition: at least one row, in offset order."""
@@ -99,25 +99,20 @@ class LatestRows:
         """
         if self._reduced_bytes >= MAX_KEPT_BYTES:
             self._finish()
-        return self._take_finished() if self._finished_bytes >= row_group_bytes else []
+        return self._finished.overflow(row_group_bytes)
 
     def take(self) -> list[DayRows]:
         """Remove and return all waiting rows."""
         self._finish()
-        return self._take_finished()
-
-    def _take_finished(self) -> list[DayRows]:
-        taken, self._finished, self._finished_bytes = self._finished, [], 0
-        return [DayRows(None, taken)] if taken else []
+        return self._finished.take()
 
     def _finish(self) -> None:
         """Reduce the rows of the partition that got rows until now, and count them as finished."""
         if self._partition is None or not self._batches:
             return
         self._reduce()
-        rows = [staged(self._partition, batch) for batch in self._batches]
-        self._finished += ((self._partition, batch) for batch in rows)
-        self._finished_bytes += sum(batch.nbytes for batch in rows)
+        for batch in self._batches:
+            self._finished.add(self._partition, staged(self._partition, batch))
         self._batches, self._reduced_bytes, self._waiting_bytes = [], 0, 0
 
     def _reduce(self) -> None:
@@ -298,10 +293,8 @@ def _counting_deletes(keys: pa.Table, ranks: _Positions, deletes: _Flags) -> _Fl
 def _numbered_partitions(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str]]:
     """Return each row's partition as its number among the sorted names of partitions, and these names."""
     encoded = column.combine_chunks().dictionary_encode()
-    names = encoded.dictionary.to_pylist()
-    numbers = np.empty(len(names), np.int64)
-    numbers[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-    return numbers[encoded.indices.to_numpy()], sorted(names)
+    numbers = _dense_ranks(pa.chunked_array([encoded.dictionary]))
+    return numbers[encoded.indices.to_numpy()], sorted(encoded.dictionary.to_pylist())
 
 
 def _check_one_partition(keys: pa.Table, partitions: npt.NDArray[np.int64], names: Sequence[str]) -> None:

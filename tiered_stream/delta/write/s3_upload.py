@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import google_crc32c
@@ -66,9 +65,8 @@ class S3Uploads(Uploads):
     def _put(self, key: str, file: ChecksummedFile, **checksum: str) -> bool:
         """Put the object, and return True; return False if the service does not know the header of a CRC32C."""
         file.seek(0)
-        body, arguments = cast(IO[bytes], _Body(file)), checksum | self._object_arguments
         try:
-            self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **arguments)
+            self._client.put_object(Bucket=self._bucket, Key=key, Body=file, **checksum | self._object_arguments)
         except aws.ClientError as error:
             is_new = error.response["ResponseMetadata"]["HTTPStatusCode"] == 501
             if "ChecksumCRC32C" in checksum and (is_new or _HEADER in str(error)):
@@ -88,6 +86,10 @@ class ChecksummedFile(WaitingFile):
         self._crc = google_crc32c.extend(self._crc, data)
         return super().write(data)
 
+    def read(self, size: int = -1) -> bytes:
+        """Return up to `_READ_BYTES`, even if fewer are asked for: the HTTP client asks for 16 KiB at a time."""
+        return super().read(max(size, _READ_BYTES))
+
     def checksum(self) -> str:
         """Return the CRC32C of all written bytes in base64, for the header `x-amz-checksum-crc32c`.
 
@@ -100,25 +102,6 @@ class ChecksummedFile(WaitingFile):
         self.seek(0)
         digest = hashlib.file_digest(cast(Any, self), partial(hashlib.md5, usedforsecurity=False))
         return base64.b64encode(digest.digest()).decode()
-
-
-class _Body(io.RawIOBase):
-    """Body of a request, read from a file.
-
-    The HTTP client asks for 16 KiB at a time; each read returns up to 1 MiB, to save calls.
-    """
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def read(self, size: int = -1) -> bytes:
-        return self._file.read(max(size, _READ_BYTES))
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return self._file.seek(offset, whence)
 
 
 _clients: PerProcess[S3Client] = PerProcess()

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from tiered_stream.delta.schema.row_schema import spark_columns
 from tiered_stream.delta.settings.ingest_settings import BUCKET_SCHEMES, TableSpec
 from tiered_stream.delta.write.data_files import DataFile, partition_folder
-from tiered_stream.delta.write.data_folder import DataFolder, LocalFolder, UploadThreads
+from tiered_stream.delta.write.data_folder import CloudUploads, DataFolder, LocalFolder, UploadThreads
 from tiered_stream.delta.write.file_statistics import FileStatistics
 from tiered_stream.delta.write.latest_rows import STAGED_FOLDER, LatestRows, placeholder_columns, without_staged
 from tiered_stream.delta.write.parquet_properties import FILE_SUFFIXES, file_schema, open_parquet, with_topic_dictionary
@@ -48,22 +48,19 @@ class TableWriter:
     If the table is partitioned by day, each day has at most one open file; otherwise the table has at most one.
     """
 
-    def __init__(
-        self, spec: TableSpec, task: int, pace: Pace = lambda size: None, threads: UploadThreads | None = None
-    ) -> None:
+    def __init__(self, spec: TableSpec, task: int, threads: UploadThreads, pace: Pace = lambda size: None) -> None:
         """Open the table's folder.
 
         Args:
             task: number of the task, which is part of the files' names.
+            threads: the task's upload threads, which all its tables share.
             pace: called with the size in bytes of each row group that was written; it may wait, to limit the rate.
-            threads: the task's upload threads, which all its tables share; None: this writer makes its own threads.
         """
         self._spec = spec
-        self._threads, self._shared = threads or UploadThreads(), threads is not None
         self._task = task
         self._pace = pace
         with _named_errors(spec):
-            self._folder = open_data_folder(spec, self._threads)
+            self._folder = open_data_folder(spec, threads)
         self._file_bytes = min(spec.target_bytes, self._folder.max_bytes)
         self._row_group_bytes = min(ROW_GROUP_BYTES, spec.target_bytes)
         self._waiting = (
@@ -120,13 +117,11 @@ class TableWriter:
     def close(self) -> None:
         """Discard open files, which exist only if the task has failed, and free the writer's resources.
 
-        Upload threads that the task's tables share keep running.
+        The upload threads keep running.
         """
         for file in self._open.values():
             file.close()
         self._folder.close()
-        if not self._shared:
-            self._threads.close()
 
     def _write(self, days: list[DayRows]) -> None:
         """Append rows of several days to files, and leave at most `MAX_OPEN_FILES` files open.
@@ -264,7 +259,5 @@ def open_data_folder(spec: TableSpec, threads: UploadThreads) -> DataFolder:
 
         return S3Uploads(spec, threads)
     if scheme in BUCKET_SCHEMES:
-        from tiered_stream.delta.write.azure_google_hdfs_uploads import CloudUploads
-
         return CloudUploads(spec, threads)
     return LocalFolder(Path(unquote(urlsplit(spec.uri).path)))

@@ -95,9 +95,8 @@ def write_splits(
             reader = SplitReader(split, options, BATCH_ROWS, storage=storage)
             for batch in reader.batches():
                 offsets = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
-                for decoded in transform.apply(split.topic_partition, batch):
-                    table = decoded.target
-                    writer.add(table, split.topic_partition, decoded.rows, offsets, decoded.dead_letters_for)
+                for rows in transform.apply(split.topic_partition, batch):
+                    writer.add(split.topic_partition, rows, offsets)
             metrics.add(reader.metrics)
         metrics.filtered_records = transform.filtered
         ids = {split.topic_partition.topic: split.topic_id for split in splits if split.topic_id is not None}
@@ -133,24 +132,14 @@ class TaskWriter:
         self._held = self._opened = 0
         """Sums of the bytes and of the open files of all writers."""
 
-    def add(
-        self,
-        table: TableSpec,
-        partition: TopicPartition,
-        batch: pa.RecordBatch,
-        offsets: tuple[int, int] = (0, 0),
-        dead_letters_for: str | None = None,
-    ) -> None:
-        """Add rows of one partition for one table: at least one row, in offset order.
+    def add(self, partition: TopicPartition, rows: TargetRows, offsets: tuple[int, int]) -> None:
+        """Add rows of one partition for one table.
 
-        Rows of a table that `TaskTables` leaves out, or that was given up after an error, are dropped.
-
-        Args:
-            offsets: first and last offset of the records, both inclusive.
-            dead_letters_for: if the rows are dead letters, the key of the table that their records were meant for.
-                None: the rows are no dead letters.
+        Rows of a table that `TaskTables` leaves out, or that was given up after an error, are dropped. `offsets` are
+        the first and the last offset of the records, both inclusive.
         """
-        share = dead_letters_for or table.uri
+        table = rows.target
+        share = rows.dead_letters_for or table.uri
         if self._selection.only not in (None, share):
             return
         if self._selection.park:
@@ -160,10 +149,10 @@ class TaskWriter:
             return
         key = table.uri, share
         with self._give_up_on_error(share):
-            writer = self._tables.pop(key, None) or TableWriter(table, self._task, self._pace, self._threads)
+            writer = self._tables.pop(key, None) or TableWriter(table, self._task, self._threads, self._pace)
             # Pop and insert keep the dict ordered: its first table is always the one that got no rows for longest.
             self._tables[key] = writer
-            writer.add(partition, batch)
+            writer.add(partition, rows.rows)
             self._record_room(key)
         self._make_room(self._tables.get(key))
 
