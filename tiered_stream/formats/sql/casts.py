@@ -31,8 +31,6 @@ from tiered_stream.formats.sql.sql_times import date_of, time_literal
 from tiered_stream.formats.sql.sql_values import (
     BLANKS,
     Bound,
-    Values,
-    as_array,
     as_decimal,
     call,
     digits,
@@ -41,7 +39,9 @@ from tiered_stream.formats.sql.sql_values import (
     is_floating,
     is_integer,
     literal,
+    of_arrays,
     widened,
+    within,
 )
 
 _KINDS = (BOOLEAN, pa.int8(), pa.int16(), INT, BIGINT, FLOAT, DOUBLE, STRING, BINARY, DATE, TIMESTAMP)
@@ -130,7 +130,7 @@ def _tried(arg: Bound, kind: pa.DataType) -> Bound | None:
     function: Callable[[pa.Array], pa.Array] | None = None
     if is_integer(kind):
         if is_integer(source):
-            function = partial(_within, kind)
+            function = partial(within, kind)
         elif is_floating(source):
             function = partial(_truncated, kind)
         elif source == STRING:
@@ -141,11 +141,7 @@ def _tried(arg: Bound, kind: pa.DataType) -> Bound | None:
         function = _doubles_of_texts
     elif kind == BOOLEAN and source == STRING:
         function = _booleans_of_texts
-    return None if function is None else call(kind, _of_arrays(function), arg)
-
-
-def _of_arrays(function: Callable[[pa.Array], pa.Array]) -> Callable[[Values], Values]:
-    return lambda values: function(as_array(values, 1))[0] if isinstance(values, pa.Scalar) else function(values)
+    return None if function is None else call(kind, of_arrays(function), arg)
 
 
 def _where(fits: pa.Array, values: pa.Array) -> pa.Array:
@@ -155,12 +151,6 @@ def _where(fits: pa.Array, values: pa.Array) -> pa.Array:
 
 def _largest(kind: pa.DataType) -> int:
     return (1 << (int(kind.bit_width) - 1)) - 1
-
-
-def _within(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
-    wide, largest = numbers.cast(BIGINT), _largest(kind)
-    fits = pc.and_(pc.greater_equal(wide, -largest - 1), pc.less_equal(wide, largest))
-    return _where(fits, wide).cast(kind)
 
 
 def _truncated(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
