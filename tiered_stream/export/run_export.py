@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -225,19 +225,22 @@ class _Run:
 
     def _write(self, splits: Sequence[Split], path: Path, schema: pa.Schema, reader: RowReader, writers: int) -> int:
         """Write the rows of these splits into a new file; return their number."""
-        records = 0
         threads = max(1, self._threads // writers)
         group_bytes = max(_LEAST_GROUP_BYTES, _GROUP_BYTES // writers)
         rows = read_in_threads(splits, reader.read, threads=threads, waiting_bytes=_WAITING_BYTES // writers)
-        with new_file(path) as file, closing(rows):
-            writer = self._arguments.file_format.open(file, schema, group_bytes)
+        records = 0
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            nonlocal records
             for batch in rows:
                 if self._stopped.is_set():
                     raise ExportError(f"{path} is not complete, because the export was stopped")
-                writer.write(batch)
+                yield batch
                 records += batch.num_rows
                 self._count(batch.num_rows)
-            writer.close()
+
+        with new_file(path) as file, closing(rows):
+            self._arguments.file_format.write(file, schema, counted(), group_bytes)
         return records
 
     def _count(self, records: int) -> None:
