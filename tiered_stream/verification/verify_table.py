@@ -38,7 +38,7 @@ from tiered_stream.verification.latest_rows_source import LatestRowsDataSource
 from tiered_stream.verification.record_comparison import Compared, Sides, compare, first_differences, table_ends
 from tiered_stream.verification.scope import Scope, latest_version, look_up_scope, open_verified
 from tiered_stream.verification.statistics_comparison import check_statistics
-from tiered_stream.verification.sums_source import SumsDataSource
+from tiered_stream.verification.sums_source import SOURCE, SumsDataSource
 from tiered_stream.verification.verify_report import ComparedOffsets, LatestReport, PartitionReport, VerifyReport
 
 
@@ -105,18 +105,15 @@ def _verify_records(
     sides = Sides(spark, settings, verified, times)
     sums, offsets = _compared(sides, scope) if scope.requested else ({}, {})
     firsts = first_differences(sides, scope.table_bounds(), sums, offsets)
-
-    def report(partition: TopicPartition) -> PartitionReport:
-        figures, log, compared = sums.get(partition, Compared()), scope.logs[partition], offsets[partition]
-        counts = figures.topic_records, figures.table_records, figures.table_outside, figures.differing
-        return PartitionReport(partition, log, compared, *counts, figures.differing_offsets, firsts.get(partition))
-
     return VerifyReport(
         table=verified.name,
         version=verified.version,
         columns=verified.columns,
         left_out=tuple(name for name in HASHED if name not in verified.columns),
-        partitions=tuple(map(report, sorted(scope.requested))),
+        partitions=tuple(
+            PartitionReport(each, scope.logs[each], offsets[each], *sums.get(each, Compared()), firsts.get(each))
+            for each in sorted(scope.requested)
+        ),
         not_read=tuple(
             (partition, sums[partition].table_outside) for partition in sorted(sums.keys() - scope.requested.keys())
         ),
@@ -170,7 +167,7 @@ def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared
         table.persist()  # the few sums are needed twice, but the table is read only once
     try:
         offsets = scope.compared(table_ends(table) if scope.needs_table else {})
-        return compare(sides.topic_hashed(offsets, by_row=False), table), offsets
+        return compare(sides.topic_rows(offsets, SOURCE), table), offsets
     finally:
         table.unpersist()
 
