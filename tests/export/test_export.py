@@ -6,7 +6,7 @@ import base64
 import csv
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -209,14 +209,12 @@ def test_other_targets_are_refused(into: str, said: str) -> None:
 
 @pytest.mark.parametrize("target", ["all.parquet", "folder/"])
 def test_ctrl_c_and_failures_leave_no_half_file(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[pa.RecordBatch] = []
-
-    def interrupted(self: object, rows: pa.RecordBatch) -> None:
-        if written:
+    def interrupted(rows: Iterable[pa.RecordBatch], group_bytes: int) -> Iterator[list[pa.RecordBatch]]:
+        for batch in rows:
+            yield [batch]
             raise KeyboardInterrupt
-        written.append(rows)
 
-    monkeypatch.setattr(file_formats._ParquetRows, "write", interrupted)
+    monkeypatch.setattr(file_formats, "_row_groups", interrupted)
     exported(f"{tmp_path}/{target}", given=SMALL_SPLITS, code=130)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file() and path.name != MANIFEST] == []
 

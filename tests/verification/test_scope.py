@@ -56,7 +56,7 @@ def test_ranges_go_before_options_and_end_with_the_log() -> None:
     ranges = {PARTITION: OffsetRange(10, END + 50)}
     scope = look_up_scope(given(startingTimestamp="1", subscribe="another"), ranges)
     assert not scope.needs_table
-    assert scope.table_bounds() == {PARTITION: (10, END)}
+    assert scope.table_bounds() == {PARTITION: OffsetRange(10, END)}
     assert compared(scope, None) == OffsetRange(10, END)
 
 
@@ -71,7 +71,7 @@ def test_beyond_the_end_of_a_log_nothing_may_be_in_the_table_but_an_archive_may_
 ) -> None:
     log = {PARTITION: OffsetRange(40, 100)}
     scope = Scope(log, log, has_start=False, has_end=False, assigned=False, archive=archive)
-    assert scope.table_bounds() == {PARTITION: (40, end)}
+    assert scope.table_bounds() == {PARTITION: OffsetRange(40, end)}
 
 
 def test_narrowed_options_read_the_ranges_and_nothing_else() -> None:

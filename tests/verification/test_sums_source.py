@@ -15,7 +15,7 @@ from tests.delta.archive import ODD, everything, options
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.records.row_hash import BUCKET, HASHED, Numbers, bucket_sums, row_hashes
 from tiered_stream.verification import sums_source
-from tiered_stream.verification.sums_source import Hashing, hashed_split
+from tiered_stream.verification.sums_source import SUMS, split_sums
 
 Sums = dict[int, tuple[int, int, int]]
 ROWS = st.dictionaries(st.integers(0, 5 * BUCKET) | st.integers(0, 2**62), st.integers(-(2**63), 2**63 - 1))
@@ -49,25 +49,21 @@ def test_sums_add_up_wherever_the_rows_are_cut(rows: dict[int, int], cuts: list[
     assert added(parts) == plain(rows)
 
 
-def hashed(hashing: Hashing, **given: str) -> list[pa.RecordBatch]:
-    settings = options(ODD, given)
-    parsed = parse_options(settings, streaming=False)
-    return [rows for split in planned(settings) for rows in hashed_split(split, parsed, hashing)]
-
-
-def test_a_task_gives_the_hash_of_each_row_or_their_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("columns", [HASHED, ("timestamp", "value")])
+def test_tasks_give_the_sums_of_the_hashes_of_all_rows(
+    columns: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sums_source, "BATCH_ROWS", 100)
     wanted = everything(ODD).combine_chunks().to_batches()[0]
-    each = pa.Table.from_batches(hashed(Hashing(HASHED, by_row=True), minPartitions="9"))
-    assert each.column_names == list(Hashing(HASHED, by_row=True).result_columns)
-    for name in ("topic", "partition", "offset"):
-        assert each[name].to_pylist() == wanted[name].to_pylist()
-    assert each["hash"].to_pylist() == row_hashes(wanted, HASHED).tolist()
+    settings = options(ODD, {"minPartitions": "9", "columns": ",".join(("topic", "partition", "offset", *columns))})
+    parsed = parse_options(settings, streaming=False)
+    sums = pa.Table.from_batches([rows for split in planned(settings) for rows in split_sums(split, parsed)])
+    assert sums.column_names == list(SUMS)
+    assert set(sums["topic"].to_pylist()) == set(wanted["topic"].to_pylist())
+    assert set(sums["bucket"].to_pylist()) == {offset // BUCKET for offset in wanted["offset"].to_pylist()}
 
-    in_all = pa.Table.from_batches(hashed(Hashing(HASHED), minPartitions="9")).group_by("topic").aggregate(
-        [("records", "sum"), ("low", "sum"), ("high", "sum")]
-    )  # fmt: skip
-    hashes = row_hashes(wanted, HASHED)
+    in_all = sums.group_by("topic").aggregate([("records", "sum"), ("low", "sum"), ("high", "sum")])
+    hashes = row_hashes(wanted, columns)
     assert sum(in_all["records_sum"].to_pylist()) == wanted.num_rows
     assert sum(in_all["low_sum"].to_pylist()) == sum(each % 2**32 for each in hashes.tolist())
     assert sum(in_all["high_sum"].to_pylist()) == sum(each % 2**64 // 2**32 for each in hashes.tolist())

@@ -4,7 +4,6 @@ Other packages use `run_export`.
 
     run_export     function `export`, its arguments and its report
     export_plan    offsets to read, and rows of each topic
-    row_reader     splits to prepared rows
     file_formats   writers of Parquet, Arrow, JSON lines and CSV
     row_texts      texts of rows for JSON lines and CSV
     target_files   files, folders, and the manifest of a folder

@@ -35,7 +35,6 @@ class ExportPlan:
     """Plan of an export. `ranges` has the offsets of each partition, and `topic_ids` the topics' ids, by topic."""
 
     options: Options = field(repr=False)
-    settings: Mapping[str, str] = field(repr=False)  # it may have secrets
     ranges: Ranges
     topic_ids: Mapping[str, UUID]
     rows: Mapping[str, RowFormat]
@@ -125,7 +124,7 @@ def plan_export(
         include_headers=options.include_headers or any(row_format.needs_headers for row_format in rows.values()),
         min_partitions=None,
     )
-    plan = ExportPlan(options, settings, ranges, topic_ids, rows, where)
+    plan = ExportPlan(options, ranges, topic_ids, rows, where)
     for topic in {partition.topic for partition in ranges}:
         plan.conditions(topic)
     return plan

@@ -1,12 +1,12 @@
 """File formats of an export: Parquet, Arrow IPC, JSON lines and CSV, the last two perhaps compressed.
 
-A format has two parts: `prepare`, which many threads may run at once, and a writer, which only one thread uses.
+A format has two parts: `prepare`, which many threads may run at once, and `write`, which only one thread runs.
 """
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -53,7 +53,7 @@ class FileFormat:
         return cls(kind, compression, ending.lower())
 
     def prepare(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return `rows` as a writer of this format takes them: as texts for JSON lines and CSV, otherwise unchanged."""
+        """Return `rows` as `write` takes them: as texts for JSON lines and CSV, otherwise unchanged."""
         match self.kind:
             case "jsonl":
                 return json_lines(rows)
@@ -61,8 +61,8 @@ class FileFormat:
                 return csv_columns(rows)
         return rows
 
-    def open(self, file: BinaryIO, schema: pa.Schema, group_bytes: int) -> RowWriter:
-        """Return a writer of prepared rows to the empty `file`. Its `close` leaves `file` open.
+    def write(self, file: BinaryIO, schema: pa.Schema, rows: Iterable[pa.RecordBatch], group_bytes: int) -> None:
+        """Write prepared batches of rows to the empty `file`, which stays open.
 
         Args:
             schema: columns of the rows before they are prepared.
@@ -71,85 +71,56 @@ class FileFormat:
         sink = pa.PythonFile(os.fdopen(os.dup(file.fileno()), "wb"), "w")  # pyarrow closes it
         if self.compression:
             sink = pa.CompressedOutputStream(sink, self.compression)
+        empty = pa.RecordBatch.from_pylist([], schema)
         match self.kind:
             case "parquet":
-                return _ParquetRows(sink, schema, group_bytes)
+                _write_parquet(sink, empty, _row_groups(rows, group_bytes))
             case "jsonl":
-                return _Lines(sink)
+                _write_lines(sink, rows)
             case "csv":
-                empty = pa.RecordBatch.from_arrays([pa.nulls(0, column.type) for column in schema], schema=schema)
-                return _BatchRows(sink, pyarrow.csv.CSVWriter(sink, csv_columns(empty).schema))
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        return _BatchRows(sink, pa.ipc.new_file(sink, schema, options=options))
+                _write_batches(pyarrow.csv.CSVWriter(sink, csv_columns(empty).schema), rows)
+            case _:
+                options = pa.ipc.IpcWriteOptions(compression="lz4")
+                _write_batches(pa.ipc.new_file(sink, schema, options=options), rows)
+        sink.close()
 
 
-class RowWriter(ABC):
-    """Writer of prepared batches of rows to one file."""
-
-    def __init__(self, sink: pa.NativeFile) -> None:
-        self._sink = sink
-
-    @abstractmethod
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Write the batch."""
-
-    def close(self) -> None:
-        """Write the end of the file."""
-        self._sink.close()
-
-
-class _Lines(RowWriter):
-    """Writer of JSON lines, which are the only column of the batches."""
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        lines = rows.column(0)
+def _write_lines(sink: pa.NativeFile, rows: Iterable[pa.RecordBatch]) -> None:
+    """Write JSON lines, which are the only column of the batches."""
+    for batch in rows:
+        lines = batch.column(0)
         _, ends, texts = lines.buffers()
         bounds = pa.Array.from_buffers(pa.int32(), len(lines) + 1, [None, ends], offset=lines.offset)
-        self._sink.write(texts.slice(bounds[0].as_py(), bounds[-1].as_py() - bounds[0].as_py()))
+        sink.write(texts.slice(bounds[0].as_py(), bounds[-1].as_py() - bounds[0].as_py()))
 
 
-class _BatchRows(RowWriter):
-    """Writer of batches by one of pyarrow's writers."""
-
-    def __init__(self, sink: pa.NativeFile, writer: Any) -> None:
-        super().__init__(sink)
-        self._writer = writer
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        self._writer.write_batch(rows)
-
-    def close(self) -> None:
-        self._writer.close()
-        super().close()
+def _write_batches(writer: Any, rows: Iterable[pa.RecordBatch]) -> None:
+    """Write batches by one of pyarrow's writers, and close it."""
+    for batch in rows:
+        writer.write_batch(batch)
+    writer.close()
 
 
-class _ParquetRows(RowWriter):
-    """Writer of Parquet, which collects rows until a row group is large enough."""
+def _write_parquet(sink: pa.NativeFile, empty: pa.RecordBatch, groups: Iterable[Sequence[pa.RecordBatch]]) -> None:
+    """Write the batches of each of `groups` as one row group of Parquet. `empty` is a batch without rows."""
+    writer: pq.ParquetWriter | None = None
+    for group in groups:
+        writer = writer or open_parquet(sink, group[0], "zstd", for_spark=False)
+        table = pa.Table.from_batches(group)
+        writer.write_table(table, row_group_size=table.num_rows)
+    writer = writer or open_parquet(sink, empty, "zstd", for_spark=False)
+    writer.close()
 
-    def __init__(self, sink: pa.NativeFile, schema: pa.Schema, group_bytes: int) -> None:
-        super().__init__(sink)
-        self._empty = pa.RecordBatch.from_pylist([], schema)
-        self._writer: pq.ParquetWriter | None = None
-        self._group_bytes = group_bytes
-        self._rows: list[pa.RecordBatch] = []
-        self._bytes = 0
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        self._rows.append(rows)
-        self._bytes += rows.nbytes
-        if self._bytes >= self._group_bytes:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._writer is None:
-            self._writer = open_parquet(self._sink, (self._rows or [self._empty])[0], "zstd", for_spark=False)
-        if self._rows:
-            table = pa.Table.from_batches(self._rows)
-            self._rows, self._bytes = [], 0
-            self._writer.write_table(table, row_group_size=table.num_rows)
-
-    def close(self) -> None:
-        self._flush()
-        if self._writer is not None:
-            self._writer.close()
-        super().close()
+def _row_groups(rows: Iterable[pa.RecordBatch], group_bytes: int) -> Iterator[Sequence[pa.RecordBatch]]:
+    """Collect batches until they have `group_bytes`, and yield them."""
+    group: list[pa.RecordBatch] = []
+    size = 0
+    for batch in rows:
+        group.append(batch)
+        size += batch.nbytes
+        if size >= group_bytes:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -1,12 +1,12 @@
 """Texts of rows for JSON lines and CSV.
 
 Texts are made by Arrow's functions, a column at a time. Only values that these functions cannot write become Python
-objects: texts with characters that JSON escapes, bytes that are not UTF-8, fractions, and nested values.
+objects: texts with characters that JSON escapes, bytes that are not UTF-8, fractions, and keys of maps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from tiered_stream.formats.columns.conform import list_items, null_mask, with_items
+from tiered_stream.formats.columns.conform import list_items, null_mask
 from tiered_stream.formats.json.json_text import plain, plain_json
 
 _ESCAPED = r"[\x00-\x1f\"\\]"
@@ -29,10 +29,7 @@ def json_lines(rows: pa.RecordBatch) -> pa.RecordBatch:
     Bytes become strings, or `{"base64": …}` if they are not UTF-8. Times become strings in ISO 8601, and decimals
     strings.
     """
-    parts: list[Any] = []
-    for number, (name, column) in enumerate(zip(rows.schema.names, rows.columns, strict=True)):
-        parts += [f"{',' if number else '{'}{orjson.dumps(name).decode()}:", _json_values(column)]
-    return pa.record_batch({"line": pc.binary_join_element_wise(*parts, "}\n", "")})
+    return pa.record_batch({"line": _json_objects(rows.schema.names, rows.columns, "}\n")})
 
 
 def csv_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -46,7 +43,12 @@ def csv_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
 def _json_values(column: pa.Array) -> pa.Array:
     """Return the JSON text of each value, which is `null` for a null."""
     kind = column.type
-    if types.is_boolean(kind) or types.is_integer(kind):
+    if types.is_struct(kind):
+        end = pc.if_else(column.is_valid(), "}", pa.scalar(None, pa.string()))
+        texts = _json_objects(kind.names, column.flatten(), end)
+    elif types.is_list(kind) or types.is_map(kind):
+        texts = _json_lists(column)
+    elif types.is_boolean(kind) or types.is_integer(kind):
         texts = column.cast(pa.string())
     elif (texts := _plain_texts(column)) is None:
         texts = _by_value(column, _as_json)
@@ -57,14 +59,37 @@ def _json_values(column: pa.Array) -> pa.Array:
     return pc.fill_null(texts, "null")
 
 
+def _json_objects(names: Sequence[str], columns: Sequence[pa.Array], end: Any) -> pa.Array:
+    """Return JSON objects with these names and values. `end` is the text at the end of an object, or a text for each.
+
+    An object is null if its text in `end` is null.
+    """
+    parts: list[Any] = ["{"]
+    for number, (name, column) in enumerate(zip(names, columns, strict=True)):
+        parts += [f"{',' if number else ''}{orjson.dumps(name).decode()}:", _json_values(column)]
+    return pc.binary_join_element_wise(*parts, end, "")
+
+
+def _json_lists(column: pa.ListArray | pa.MapArray) -> pa.Array:
+    """Return a JSON array for each list, or a JSON object for each map."""
+    offsets, items = list_items(column)
+    texts, brackets = _json_values(items[-1]), "[]"
+    if types.is_map(column.type):
+        keys = _time_texts(items[0]) if types.is_temporal(items[0].type) else items[0]
+        names = _by_value(keys, lambda key: _as_json(str(plain(key))))
+        texts, brackets = pc.binary_join_element_wise(names, texts, ":"), "{}"
+    lists = pa.ListArray.from_arrays(pa.array(offsets), texts, mask=null_mask(column))
+    return pc.binary_join_element_wise(brackets[0], pc.binary_join(lists, ","), brackets[1], "")
+
+
 def _csv_values(column: pa.Array) -> pa.Array:
     kind = column.type
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
         return column
+    if types.is_nested(kind):
+        return pc.if_else(column.is_valid(), _json_values(column), pa.scalar(None, pa.string()))
     texts = _plain_texts(column)
-    if texts is not None:
-        return texts
-    return _by_value(column, _base64 if types.is_binary(kind) else _as_json)
+    return _by_value(column, _base64) if texts is None else texts
 
 
 def _plain_texts(column: pa.Array) -> pa.Array | None:
@@ -94,43 +119,12 @@ def _time_texts(column: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(texts, "Z", "") if types.is_timestamp(kind) and kind.tz else texts
 
 
-def _with_time_texts(column: pa.Array) -> pa.Array:
-    """Return a column with texts in place of times, also nested ones, because Python has only the years 1 to 9999."""
-    kind = column.type
-    if types.is_temporal(kind):
-        return _time_texts(column)
-    if types.is_struct(kind) and kind.num_fields:
-        children = [_with_time_texts(child) for child in column.flatten()]
-        fields = [pa.field(name, child.type) for name, child in zip(kind.names, children, strict=True)]
-        return pa.StructArray.from_arrays(children, fields=fields, mask=null_mask(column))
-    if types.is_list(kind) or types.is_map(kind):
-        offsets, items = list_items(column)
-        items = [_with_time_texts(each) for each in items]
-        new_kind = pa.map_(*(each.type for each in items)) if types.is_map(kind) else pa.list_(items[0].type)
-        return with_items(column, offsets, items, new_kind)
-    return column
-
-
 def _has_escaped(texts: pa.Array) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py())
 
 
 def _by_value(column: pa.Array, text_of: Callable[[Any], str]) -> pa.Array:
-    column = _with_time_texts(column)
-    kind = column.type
-    values = (_python(value, kind) for value in column.to_pylist()) if types.is_nested(kind) else column.to_pylist()
-    return pa.array((None if value is None else text_of(value) for value in values), pa.string())
-
-
-def _python(value: Any, kind: pa.DataType) -> Any:
-    """Return a value from `to_pylist` with a dictionary in place of each list of pairs that stands for a map."""
-    if value is None:
-        return None
-    if types.is_map(kind):
-        return {str(plain(key)): _python(item, kind.item_type) for key, item in value}
-    if types.is_struct(kind):
-        return {field.name: _python(value[field.name], field.type) for field in kind}
-    return [_python(item, kind.value_type) for item in value] if types.is_nested(kind) else value
+    return pa.array((None if value is None else text_of(value) for value in column.to_pylist()), pa.string())
 
 
 def _as_json(value: Any) -> str:

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from tiered_stream.delta.settings.ingest_settings import TOPIC_PREFIX
-from tiered_stream.delta.settings.row_settings import ROW_OPTIONS
+from tiered_stream.delta.settings.row_settings import ROW_OPTIONS, advising
 from tiered_stream.errors import ConfigurationError, ExportError
 from tiered_stream.export.export_plan import ExportPlan, plan_export
 from tiered_stream.export.file_formats import FileFormat
-from tiered_stream.export.row_reader import RowReader
 from tiered_stream.export.target_files import ExportFolder, Manifest, new_file
+from tiered_stream.formats.row_decoder import RowDecoder
+from tiered_stream.formats.rows.row_format import RowFormat
+from tiered_stream.formats.sql.bound import filtered
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.observe.read_metrics import ReadMetrics
+from tiered_stream.options.offset_ranges import Ranges
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.remote_options import COLUMNS
 from tiered_stream.options.settings_files import POSITIONS
 from tiered_stream.options.spark_options import INCLUDE_HEADERS, ISOLATION_LEVEL
 from tiered_stream.process.resources import usable_cores
 from tiered_stream.read.scanner import read_in_threads
+from tiered_stream.read.split_reader import SplitReader
 
 _WAITING_BYTES, _GROUP_BYTES, _LEAST_GROUP_BYTES = 32 << 20, 32 << 20, 8 << 20
 """Maximum bytes of rows that wait for writers, and of Parquet row groups, in all files; minimum of one row group."""
@@ -73,18 +78,19 @@ class ExportArguments:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass
 class ExportReport:
     """Report on a run: number of records that it has written, the files, and its duration.
 
-    `undecodable` is the number of records that did not decode and were left out, and `first_reason` is about one of
-    them. `finished_before` is True if the export had finished before, so that nothing was read.
+    `metrics` has the cost of reading. `undecodable` is the number of records that did not decode and were left out, and
+    `first_reason` is about one of them. `finished_before` is True if the export had finished before, so that nothing
+    was read.
     """
 
-    records: int
-    files: Sequence[Path]
-    seconds: float
-    metrics: ReadMetrics
+    records: int = 0
+    files: Sequence[Path] = ()
+    seconds: float = 0.0
+    metrics: ReadMetrics = field(default_factory=ReadMetrics)
     undecodable: int = 0
     first_reason: str | None = None
     finished_before: bool = False
@@ -151,22 +157,21 @@ def export(arguments: ExportArguments, report: Callable[[str], None]) -> ExportR
 
 
 class _Run:
-    def __init__(self, arguments: ExportArguments, report: Callable[[str], None]) -> None:
+    def __init__(self, arguments: ExportArguments, progress: Callable[[str], None]) -> None:
         self._arguments = arguments
-        self._report = report
+        self._progress = progress
+        self._report = ExportReport()
         self._threads = arguments.threads or usable_cores()
         self._began = self._reported = time.monotonic()
         self._stopped = threading.Event()
         self._lock = threading.Lock()
-        self._records = 0
 
     def into_file(self) -> ExportReport:
         plan = self._plan()
         schema = plan.shared_schema()
-        reader = RowReader(plan, self._arguments.file_format)
-        self._report(f"{plan.offsets:,} offsets of {len(plan.ranges)} partitions into {self._arguments.into}")
-        self._write(plan.splits(plan.ranges), self._arguments.into, schema, reader, writers=1)
-        return self._done(reader, [self._arguments.into])
+        self._progress(f"{plan.offsets:,} offsets of {len(plan.ranges)} partitions into {self._arguments.into}")
+        self._write(plan.splits(plan.ranges), self._arguments.into, schema, self._reader(plan), writers=1)
+        return self._done([self._arguments.into])
 
     def into_folder(self) -> ExportReport:
         folder, ending = ExportFolder(self._arguments.into), self._arguments.file_format.ending
@@ -181,14 +186,13 @@ class _Run:
         else:
             _check_same(manifest, self._arguments)
             if manifest.finished:
-                return ExportReport(0, [], 0.0, ReadMetrics(), finished_before=True)
+                return ExportReport(finished_before=True)
             plan = self._plan(manifest)
         missing = folder.missing(plan, ending)
-        reader = RowReader(plan, self._arguments.file_format)
-        self._report(f"{sum(map(len, missing.values())):,} offsets of {len(missing)} partitions into {folder.path}/")
-        files = self._write_partitions(plan, missing, folder, reader)
+        self._progress(f"{sum(map(len, missing.values())):,} offsets of {len(missing)} partitions into {folder.path}/")
+        files = self._write_partitions(plan, missing, folder)
         folder.store(replace(manifest, finished=True))
-        return self._done(reader, files)
+        return self._done(files)
 
     def _plan(self, manifest: Manifest | None = None) -> ExportPlan:
         given = self._arguments
@@ -198,9 +202,10 @@ class _Run:
         limit = min(fetch.memory_bytes, max(2 * fetch.request_bytes, _FETCHED_BYTES // self._threads))
         return replace(plan, options=replace(plan.options, fetch=replace(fetch, memory_bytes=limit)))
 
-    def _write_partitions(
-        self, plan: ExportPlan, missing: Mapping[TopicPartition, Any], folder: ExportFolder, reader: RowReader
-    ) -> list[Path]:
+    def _reader(self, plan: ExportPlan) -> _RowReader:
+        return _RowReader(plan, self._arguments.file_format, self._report)
+
+    def _write_partitions(self, plan: ExportPlan, missing: Ranges, folder: ExportFolder) -> list[Path]:
         """Write the files of the missing partitions, several at once, and return their paths."""
         if not missing:
             return []
@@ -208,6 +213,7 @@ class _Run:
         for split in plan.splits(missing):
             splits[split.topic_partition].append(split)
         writers, ending = min(self._threads, len(missing)), self._arguments.file_format.ending
+        reader = self._reader(plan)
         with ThreadPoolExecutor(writers, "tiered-stream-export") as pool:
             futures = {
                 pool.submit(self._write, own, path, plan.schema(partition.topic), reader, writers): path
@@ -216,48 +222,98 @@ class _Run:
             }
             try:
                 for future in as_completed(futures):
-                    self._report(f"{futures[future]}: {future.result():,} records")
+                    self._progress(f"{futures[future]}: {future.result():,} records")
             except BaseException:
                 self._stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         return sorted(futures.values())
 
-    def _write(self, splits: Sequence[Split], path: Path, schema: pa.Schema, reader: RowReader, writers: int) -> int:
+    def _write(self, splits: Sequence[Split], path: Path, schema: pa.Schema, reader: _RowReader, writers: int) -> int:
         """Write the rows of these splits into a new file; return their number."""
-        records = 0
         threads = max(1, self._threads // writers)
         group_bytes = max(_LEAST_GROUP_BYTES, _GROUP_BYTES // writers)
         rows = read_in_threads(splits, reader.read, threads=threads, waiting_bytes=_WAITING_BYTES // writers)
-        with new_file(path) as file, closing(rows):
-            writer = self._arguments.file_format.open(file, schema, group_bytes)
+        records = 0
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            nonlocal records
             for batch in rows:
                 if self._stopped.is_set():
                     raise ExportError(f"{path} is not complete, because the export was stopped")
-                writer.write(batch)
+                yield batch
                 records += batch.num_rows
                 self._count(batch.num_rows)
-            writer.close()
+
+        with new_file(path) as file, closing(rows):
+            self._arguments.file_format.write(file, schema, counted(), group_bytes)
         return records
 
     def _count(self, records: int) -> None:
         with self._lock:
-            self._records += records
+            self._report.records += records
             now = time.monotonic()
             if now - self._reported < _REPORT_SECONDS:
                 return
             self._reported = now
-        self._report(f"{self._records:,} records, {self._records / (now - self._began):,.0f} records/s")
+        total = self._report.records
+        self._progress(f"{total:,} records, {total / (now - self._began):,.0f} records/s")
 
-    def _done(self, reader: RowReader, files: Sequence[Path]) -> ExportReport:
-        return ExportReport(
-            self._records,
-            files,
-            time.monotonic() - self._began,
-            reader.metrics,
-            reader.undecodable,
-            reader.first_reason,
-        )
+    def _done(self, files: Sequence[Path]) -> ExportReport:
+        self._report.files, self._report.seconds = files, time.monotonic() - self._began
+        return self._report
+
+
+class _RowReader:
+    """Reader of splits to rows that are decoded, filtered, and prepared for their file.
+
+    Many threads may use it; each thread has decoders of its own. The reader adds the cost of each split that is read to
+    its end, and the records that do not decode, to `report`.
+    """
+
+    def __init__(self, plan: ExportPlan, file_format: FileFormat, report: ExportReport) -> None:
+        self._plan = plan
+        self._format = file_format
+        self._report = report
+        self._lock = threading.Lock()
+        self._local = threading.local()
+
+    def read(self, split: Split) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows of the split in offset order.
+
+        Raises:
+            TieredStreamError: the split cannot be read, or a record does not decode and `ingest.onDecodeError` is
+                `fail`.
+        """
+        topic, options = split.topic_partition.topic, self._plan.options
+        row_format, conditions = self._plan.rows.get(topic), self._plan.conditions(topic)
+        reader = SplitReader(split, options, columns=None if row_format else options.columns)
+        for records in reader.batches():
+            rows = records if row_format is None else self._decoded(records, topic, row_format)
+            rows = reduce(filtered, conditions, rows)
+            if rows.num_rows:
+                yield self._format.prepare(rows)
+        with self._lock:
+            self._report.metrics.add(reader.metrics)
+
+    def _decoded(self, records: pa.RecordBatch, topic: str, row_format: RowFormat) -> pa.RecordBatch:
+        decoders: dict[str, RowDecoder] = self._local.__dict__
+        if topic not in decoders:
+            decoders[topic] = RowDecoder(row_format)
+        with advising():
+            decoded = decoders[topic].decode(records)
+        if decoded.dead is not None:
+            self._leave_out(decoded.dead)
+        schema = self._plan.schema(topic)
+        return pa.RecordBatch.from_arrays(decoded.rows.columns[: len(schema)], schema=schema)
+
+    def _leave_out(self, dead: pa.RecordBatch) -> None:
+        names = ("topic", "partition", "offset", "failed", "reason")
+        topic, partition, offset, failed, reason = (dead.column(name)[0].as_py() for name in names)
+        with self._lock:
+            self._report.undecodable += dead.num_rows
+            if self._report.first_reason is None:
+                self._report.first_reason = f"{topic}-{partition} at offset {offset}, {failed}: {reason}"
 
 
 def _check_same(manifest: Manifest, arguments: ExportArguments) -> None:

@@ -229,8 +229,7 @@ def replace_where(plan: ReplayPlan, names: Mapping[str, str] = OWN_NAMES) -> str
     Args:
         names: names of the table's columns for topic, partition, offset and timestamp, by these Kafka names.
     """
-    bounds = {partition: (offsets.start, offsets.end) for partition, offsets in plan.ranges.items()}
-    where = f"({exactly_within(bounds, names)})"
+    where = f"({exactly_within(plan.ranges, names)})"
     return f"{where} AND {timestamps_within(plan.times, names)}" if plan.arguments.exact else where
 
 

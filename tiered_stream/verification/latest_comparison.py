@@ -24,8 +24,9 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.offset_ranges import Ranges, times_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.verification.latest_rows_source import SOURCE
+from tiered_stream.verification.record_comparison import FIGURES, hash_sums
 from tiered_stream.verification.scope import narrowed
-from tiered_stream.verification.verify_report import ColumnDifference, Kind, RowDifference
+from tiered_stream.verification.verify_report import ColumnDifference, Kind, LatestReport, RowDifference
 
 BUCKETS = 4096
 NAMED = 5
@@ -33,8 +34,6 @@ NAMED = 5
 _SHOWN = 60
 """Maximum number of characters of a value in a report."""
 _OUTSIDE, _TIED, _DELETED = "outside", "tied", "deleted"
-_FIGURES = ("records", "high", "low")
-_SUMS = ("count({})", "sum(shiftrightunsigned({}, 32))", "sum({} & 4294967295)")
 _JSON = (
     "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", 'timestampNTZFormat', "
     "\"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
@@ -148,41 +147,29 @@ class LatestSides:
         )
 
     def _hashed(self, rows: DataFrame) -> DataFrame:
-        values = (f"row.{_quoted(each.name)} IS NULL, {_hashable(each)}" for each in self.fields)
+        names = {f"row.{_quoted(each.name)}": each.dataType for each in self.fields}
+        values = (f"{name} IS NULL, {_flat(name, kind)}" for name, kind in names.items())
         return rows.selectExpr(
             "*", f"pmod(xxhash64(key), {BUCKETS}) AS bucket", f"xxhash64({', '.join(values)}) AS hash"
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LatestDifferences:
-    """Result of a comparison: number of keys for each kind of difference, and some keys of each kind.
-
-    `topic_rows` is the number of rows in the topics. `outside` is the number of the table's rows that were not
-    compared. `changed` is true if the sums differed, and the rows did not differ when they were read again.
-    """
-
-    topic_rows: int = 0
-    outside: int = 0
-    counts: tuple[tuple[Kind, int], ...] = ()
-    named: tuple[RowDifference, ...] = ()
-    changed: bool = False
-
-
-def compare(sides: LatestSides) -> LatestDifferences:
+def compare(sides: LatestSides, report: LatestReport) -> LatestReport:
     """Compare the sums of topics and table by bucket, and then the rows of the buckets whose sums differ.
+
+    Returns `report` with the numbers of rows and the differences that were found.
 
     Raises:
         ConfigurationError: a key is in several partitions, and no column orders its records.
     """
     early = "place = 'before' OR place IS NULL" if sides.has_positions and not sides.is_whole else "false"
     topic = sides.topic_rows().groupBy("bucket").agg(
-        *_sums("topic_", "CASE WHEN NOT deletes THEN hash END"), sql.max("mixed").alias("mixed")
+        *hash_sums("CASE WHEN NOT deletes THEN hash END", "topic_"), sql.max("mixed").alias("mixed")
     )  # fmt: skip
     table = sides.table_rows().groupBy("bucket").agg(
-        *_sums("", f"CASE WHEN NOT ({early}) THEN hash END"), sql.expr(f"count_if({early}) AS outside")
+        *hash_sums(f"CASE WHEN NOT ({early}) THEN hash END"), sql.expr(f"count_if({early}) AS outside")
     )  # fmt: skip
-    equal = " AND ".join(f"coalesce(topic_{name}, 0) = coalesce({name}, 0)" for name in _FIGURES)
+    equal = " AND ".join(f"coalesce(topic_{name}, 0) = coalesce({name}, 0)" for name in FIGURES)
     figures = "bucket", f"{equal} AS equal", "coalesce(topic_records, 0) AS rows", "coalesce(outside, 0)", "mixed"
     rows = topic.join(table, "bucket", "full_outer").selectExpr(*figures).collect()
     mixed = next((row["mixed"] for row in rows if row["mixed"] is not None), None)
@@ -192,17 +179,13 @@ def compare(sides: LatestSides) -> LatestDifferences:
             f"{ORDER_BY.name} to a column that does, such as timestamp"
         )
     differing = [row["bucket"] for row in rows if not row["equal"]]
-    sums = LatestDifferences(sum(row["rows"] for row in rows), sum(row[3] for row in rows if row["equal"]))
-    return _differences(sides, differing, sums) if differing else sums
+    outside = sum(row[3] for row in rows if row["equal"])
+    report = replace(report, topic_rows=sum(row["rows"] for row in rows), table_outside=outside)
+    return _with_differences(sides, differing, report) if differing else report
 
 
-def _sums(prefix: str, value: str) -> list[Column]:
-    texts = zip(_FIGURES, _SUMS, strict=True)
-    return [sql.expr(f"{text.format(value)} AS {prefix}{name}") for name, text in texts]
-
-
-def _differences(sides: LatestSides, buckets: Sequence[int], sums: LatestDifferences) -> LatestDifferences:
-    """Compare the rows of `buckets` key by key; return `sums` with the differences."""
+def _with_differences(sides: LatestSides, buckets: Sequence[int], report: LatestReport) -> LatestReport:
+    """Compare the rows of `buckets` key by key; return `report` with the differences."""
     chosen = f"bucket IN ({', '.join(map(str, buckets))})"
     over = "OVER (PARTITION BY key"
     theirs = sides.table_rows().where(chosen)
@@ -225,8 +208,10 @@ def _differences(sides: LatestSides, buckets: Sequence[int], sums: LatestDiffere
         kinds.unpersist()
     found = tuple((kind, counts[kind.value][0]) for kind in Kind if kind.value in counts)
     outside, tied = counts.get(_OUTSIDE, (0, 0))[1], counts.get(_TIED, (0, 0))[0]
-    changed = not (found or outside or tied)
-    return replace(sums, outside=sums.outside + outside, counts=found, named=tuple(named), changed=changed)
+    return replace(
+        report, table_outside=report.table_outside + outside, counts=found, differences=tuple(named),
+        changed=not (found or outside or tied),
+    )  # fmt: skip
 
 
 def _kind(sides: LatestSides) -> str:
@@ -285,20 +270,16 @@ def _column_texts(fields: Sequence[StructField]) -> str:
 def _text(value: str, kind: DataType) -> str:
     if isinstance(kind, BinaryType):
         return f"concat('X', hex({value}))"
-    return f"to_json(struct({value}), {_JSON})" if _is_nested(kind) else f"CAST({value} AS STRING)"
+    return f"CAST({_flat(value, kind)} AS STRING)"
 
 
-def _hashable(column: StructField) -> str:
-    """Return SQL for the column's value in a form that `xxhash64` hashes completely.
+def _flat(value: str, kind: DataType) -> str:
+    """Return SQL for a value in a form that `xxhash64` hashes completely.
 
     A nested value becomes JSON, because `xxhash64` skips nulls in a struct.
     """
-    name = f"row.{_quoted(column.name)}"
-    return f"to_json(struct({name}), {_JSON})" if _is_nested(column.dataType) else name
-
-
-def _is_nested(kind: DataType) -> bool:
-    return isinstance(kind, StructType | ArrayType | MapType)
+    is_nested = isinstance(kind, StructType | ArrayType | MapType)
+    return f"to_json(struct({value}), {_JSON})" if is_nested else value
 
 
 def _quoted(name: str) -> str:

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
-import orjson
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
 
 from tiered_stream.delta.schema.sql_types import sql_name, sql_text
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.offset_ranges import Ranges, times_options
 from tiered_stream.options.positions import TimeRange
+from tiered_stream.options.remote_options import COLUMNS
+from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.records.row_hash import BUCKET, BUCKET_BITS, row_hash_sql
-from tiered_stream.verification.scope import Bounds, Scope, VerifiedTable, narrowed
-from tiered_stream.verification.sums_source import HASHES, HASHING, SOURCE, SUMS, Hashing
+from tiered_stream.verification.scope import Scope, VerifiedTable, narrowed
+from tiered_stream.verification.sums_source import SUMS
 from tiered_stream.verification.verify_report import ColumnDifference, Difference, Kind
 
 MAX_CONDITIONS = 200
@@ -36,8 +38,8 @@ AT_ONCE = 32
 OWN_NAMES = {name: name for name in ("topic", "partition", "offset", "timestamp")}
 """Table column for each of Kafka's columns, for a table that names these columns as the source does."""
 _KEYS = list(SUMS[:3])
-_FIGURES = SUMS[3:]
-_ROW_KEYS = list(HASHES[:3])
+FIGURES = SUMS[3:]
+_ROW_KEYS = ["topic", "partition", "offset"]
 _KIND = """CASE
     WHEN copies IS NULL OR copies < topic_copies THEN 'missing'
     WHEN topic_copies IS NULL THEN 'extra'
@@ -69,23 +71,15 @@ class Sides:
     table: VerifiedTable
     times: TimeRange | None
 
-    def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
+    def topic_rows(self, ranges: Ranges, source: str = "tiered_stream") -> DataFrame:
         """Return the rows that the Spark source named `source` gives for the topics' offset ranges `ranges`.
 
-        Args:
-            options: further options of the source.
+        If it is `tiered_stream`, the rows have topic, partition, offset, and the compared columns.
         """
-        headers = {"includeHeaders": str("headers" in self.table.columns).lower()}
-        batch_options = {**narrowed(self.settings, ranges), **headers, **options}
-        return self.spark.read.format(source).options(**batch_options).load()
-
-    def topic_hashed(self, ranges: Ranges, *, by_row: bool) -> DataFrame:
-        """Return the topics' sums of row hashes by bucket, or one hash for each record if `by_row` is true.
-
-        The columns are `SUMS` or `HASHES`. Several rows of sums may be of the same bucket; the caller must add them up.
-        """
-        hashing = Hashing(self.table.columns, by_row)
-        return self.topic_rows(SOURCE, ranges, **{HASHING: orjson.dumps(hashing).decode()}, **times_options(self.times))
+        settings = narrowed(self.settings, ranges) | times_options(self.times)
+        settings[INCLUDE_HEADERS.name] = str("headers" in self.table.columns).lower()
+        settings[COLUMNS.name] = ",".join((*_ROW_KEYS, *self.table.columns))
+        return self.spark.read.format(source).options(**settings).load()
 
     def table_rows(self, condition: str) -> DataFrame:
         """Return the table's rows for which the SQL condition holds, and whose timestamps are within `times`."""
@@ -106,27 +100,31 @@ class Sides:
         rows = self.table_rows(condition).join(bounds_frame, _KEYS[:2], how)
         bucket = f"CASE WHEN offset >= start AND offset < end THEN shiftright(offset, {BUCKET_BITS}) END AS bucket"
         hashed = rows.selectExpr(*_KEYS[:2], bucket, "offset", f"{row_hash_sql(self.table.columns)} AS hash")
-        return hashed.groupBy(*_KEYS).agg(
-            sql.expr("count(*) AS records"),
-            sql.expr("sum(shiftrightunsigned(hash, 32)) AS high"),
-            sql.expr("sum(hash & 4294967295) AS low"),
-            sql.expr("min(offset) AS lowest"),
-            sql.expr("max(offset) AS highest"),
-        )
+        ends = sql.min("offset").alias("lowest"), sql.max("offset").alias("highest")
+        return hashed.groupBy(*_KEYS).agg(*hash_sums("hash"), *ends)
 
 
-def within(bounds: Bounds) -> str:
+def hash_sums(value: str, prefix: str = "") -> list[Column]:
+    """Return aggregates with the names `FIGURES` after `prefix`: number and sums of the hashes `value`, an expression.
+
+    Rows for which `value` is null do not count.
+    """
+    sums = f"count({value})", f"sum(shiftrightunsigned({value}, 32))", f"sum({value} & 4294967295)"
+    return [sql.expr(f"{text} AS {prefix}{name}") for name, text in zip(FIGURES, sums, strict=True)]
+
+
+def within(bounds: Ranges) -> str:
     """Return an SQL condition that holds for all rows whose offsets are within the bounds of their partitions.
 
     With more than `MAX_CONDITIONS` partitions, the condition also holds for some rows outside of the bounds.
     """
     if len(bounds) <= MAX_CONDITIONS:
         return exactly_within(bounds)
-    low, high = min(start for start, _ in bounds.values()), max(end for _, end in bounds.values())
+    low, high = min(offsets.start for offsets in bounds.values()), max(offsets.end for offsets in bounds.values())
     return f"{_within_topics(bounds)} AND offset >= {low} AND offset < {high}"
 
 
-def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
+def exactly_within(bounds: Ranges, names: Mapping[str, str] = OWN_NAMES) -> str:
     """Return an SQL condition that holds exactly for the rows whose offsets are within the bounds of their partitions.
 
     Args:
@@ -134,8 +132,8 @@ def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
     """
     number, offset, topic = (sql_name([names[name]]) for name in ("partition", "offset", "topic"))
     topics: dict[str, list[str]] = {}
-    for partition, (start, end) in sorted(bounds.items()):
-        condition = f"({number} = {partition.partition} AND {offset} >= {start} AND {offset} < {end})"
+    for partition, offsets in sorted(bounds.items()):
+        condition = f"({number} = {partition.partition} AND {offset} >= {offsets.start} AND {offset} < {offsets.end})"
         topics.setdefault(partition.topic, []).append(condition)
     return " OR ".join(
         f"({topic} = {sql_text(name)} AND ({' OR '.join(conditions)}))" for name, conditions in topics.items()
@@ -157,43 +155,33 @@ def _within_topics(partitions: Iterable[TopicPartition]) -> str:
     return f"topic IN ({', '.join(map(sql_text, sorted({partition.topic for partition in partitions})))})"
 
 
-def _bounds_frame(spark: SparkSession, bounds: Bounds) -> DataFrame:
-    rows = [(partition.topic, partition.partition, start, end) for partition, (start, end) in bounds.items()]
+def _bounds_frame(spark: SparkSession, bounds: Ranges) -> DataFrame:
+    rows = [(*partition, offsets.start, offsets.end) for partition, offsets in bounds.items()]
     return spark.createDataFrame(rows, "topic STRING, partition INT, start BIGINT, end BIGINT")
 
 
 def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:
     """Return the range from the lowest to the highest offset (inclusive) of each partition in a table's `sums`.
 
-    `sums` are from `Sides.table_sums`. Rows with null as their bucket are left out. A negative offset counts as 0.
+    `sums` are from `Sides.table_sums`. Rows with null as their bucket are left out.
     """
     rows = sums.where("bucket IS NOT NULL").groupBy(*_KEYS[:2]).agg(sql.min("lowest"), sql.max("highest")).collect()
-    return {_partition(row): OffsetRange(max(0, row[2]), max(0, row[3]) + 1) for row in rows}
+    return {_partition(row): OffsetRange(row[2], row[3] + 1) for row in rows}
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(NamedTuple):
     """Result of comparing one partition's sums.
 
     `topic_records` and `table_records` are numbers of compared records, and `table_outside` is the number of table rows
-    outside of the scope. `differing` is the number of buckets that differ. `first` and `last` are the numbers of the
-    first and the last bucket that differ, or None if no bucket differs. A bucket's number is its first offset divided
-    by 65,536.
+    outside of the scope. `differing` are the offsets from the first to the last bucket that differs, both whole, or
+    None if no bucket differs.
     """
 
     topic_records: int = 0
     table_records: int = 0
     table_outside: int = 0
-    differing: int = 0
-    first: int | None = None
-    last: int | None = None
-
-    @property
-    def differing_offsets(self) -> OffsetRange | None:
-        """Return the offsets from the first to the last bucket that differs, both whole, or None."""
-        if self.first is None or self.last is None:
-            return None
-        return OffsetRange(max(0, self.first * BUCKET), max(0, (self.last + 1) * BUCKET))
+    differing_buckets: int = 0
+    differing: OffsetRange | None = None
 
 
 def compare(topic: DataFrame, table: DataFrame) -> dict[TopicPartition, Compared]:
@@ -202,20 +190,24 @@ def compare(topic: DataFrame, table: DataFrame) -> dict[TopicPartition, Compared
     `topic` may have several rows for one bucket, and `table` has one. The results include partitions of which only the
     topic or only the table has sums.
     """
-    added = [sql.sum(name).alias(f"topic_{name}") for name in _FIGURES]
+    added = [sql.sum(name).alias(f"topic_{name}") for name in FIGURES]
     joined = topic.groupBy(*_KEYS).agg(*added).join(table, _KEYS, "full_outer")
-    equal = " AND ".join(f"topic_{name} <=> {name}" for name in _FIGURES)
+    equal = " AND ".join(f"topic_{name} <=> {name}" for name in FIGURES)
     differs = joined.withColumn("differs", sql.expr(f"bucket IS NOT NULL AND NOT ({equal})"))
     figures = (
         "coalesce(sum(topic_records), 0)",
         "coalesce(sum(records) FILTER (WHERE bucket IS NOT NULL), 0)",
         "coalesce(sum(records) FILTER (WHERE bucket IS NULL), 0)",
         "count_if(differs)",
-        "min(bucket) FILTER (WHERE differs)",
-        "max(bucket) FILTER (WHERE differs)",
+        f"min(bucket) FILTER (WHERE differs) * {BUCKET} AS start",
+        f"(max(bucket) FILTER (WHERE differs) + 1) * {BUCKET} AS end",
     )
     rows = differs.groupBy(*_KEYS[:2]).agg(*map(sql.expr, figures)).collect()
-    return {_partition(row): Compared(*row[2:]) for row in rows}
+    found = {}
+    for row in rows:
+        differing = None if row["start"] is None else OffsetRange(row["start"], row["end"])
+        found[_partition(row)] = Compared(row[2], row[3], row[4], row[5], differing)
+    return found
 
 
 def _partition(row: Row) -> TopicPartition:
@@ -224,7 +216,7 @@ def _partition(row: Row) -> TopicPartition:
 
 
 def first_differences(
-    sides: Sides, bounds: Bounds, sums: Mapping[TopicPartition, Compared], offsets: Ranges
+    sides: Sides, bounds: Ranges, sums: Mapping[TopicPartition, Compared], offsets: Ranges
 ) -> dict[TopicPartition, Difference]:
     """Return the first difference of each partition whose sums differ.
 
@@ -232,33 +224,34 @@ def first_differences(
     bucket, the partition is not in the result.
 
     Args:
-        bounds: start and end (exclusive) of the table's offsets to compare, by partition.
+        bounds: the table's offset ranges to compare.
         sums: results of `compare`.
         offsets: the topics' offset ranges to compare.
     """
-    firsts = {partition: compared.first * BUCKET for partition, compared in sums.items() if compared.first is not None}
+    firsts = {partition: each.differing.start for partition, each in sums.items() if each.differing is not None}
     differences: dict[TopicPartition, Difference] = {}
     partitions = sorted(firsts)
     for begin in range(0, len(partitions), AT_ONCE):
-        table, topic = {}, {}
+        topic, table = {}, {}
         for partition in partitions[begin : begin + AT_ONCE]:
-            first, (start, stop) = firsts[partition], bounds[partition]
-            table[partition] = max(first, start), min(first + BUCKET, stop)
-            topic[partition] = offsets[partition].intersect(OffsetRange(max(0, first), max(0, first + BUCKET)))
+            bucket = OffsetRange(firsts[partition], firsts[partition] + BUCKET)
+            topic[partition] = offsets[partition].intersect(bucket)
+            table[partition] = bounds[partition].intersect(bucket)
         differences |= _differences(sides, topic, table)
     return differences
 
 
-def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
+def _differences(sides: Sides, topic: Ranges, table: Ranges) -> dict[TopicPartition, Difference]:
     """Compare row hashes by offset, and return the first difference of each partition that differs.
 
     Args:
         topic: offset ranges that are read from the topics.
-        table: start and end (exclusive) of the offsets that are read from the table, by partition.
+        table: offset ranges that are read from the table.
     """
-    ours = _by_offset(sides.topic_hashed(topic, by_row=True), "topic_")
-    hashed = sides.table_rows(within(table)).selectExpr(*_ROW_KEYS, f"{row_hash_sql(sides.table.columns)} AS hash")
-    joined = ours.join(_by_offset(hashed, ""), _ROW_KEYS, "full_outer")
+    row_hash = row_hash_sql(sides.table.columns)
+    ours = _by_offset(sides.topic_rows(topic), row_hash, "topic_")
+    theirs = _by_offset(sides.table_rows(within(table)), row_hash, "")
+    joined = ours.join(theirs, _ROW_KEYS, "full_outer")
     differing = joined.withColumn("kind", sql.expr(_KIND)).where("kind IS NOT NULL")
     counts = [sql.expr(f"count_if(kind = '{kind.value}') AS {kind.value}") for kind in Kind]
     first_of = sql.expr("min_by(struct(offset, kind, coalesce(copies, 0) AS copies), offset) AS first")
@@ -280,15 +273,20 @@ def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartit
     }
 
 
-def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
+def _by_offset(rows: DataFrame, row_hash: str, prefix: str) -> DataFrame:
     """Return, for each offset of each partition, the number of its rows, and the least and greatest hash of these rows.
 
-    The columns are `copies`, `least_hash` and `greatest_hash`, each with `prefix` before its name.
+    The columns are `copies`, `least_hash` and `greatest_hash`, each with `prefix` before its name. `row_hash` is the
+    SQL expression for a row's hash.
     """
-    return rows.groupBy(*_ROW_KEYS).agg(
-        sql.count("*").alias(f"{prefix}copies"),
-        sql.min("hash").alias(f"{prefix}least_hash"),
-        sql.max("hash").alias(f"{prefix}greatest_hash"),
+    return (
+        rows.selectExpr(*_ROW_KEYS, f"{row_hash} AS hash")
+        .groupBy(*_ROW_KEYS)
+        .agg(
+            sql.count("*").alias(f"{prefix}copies"),
+            sql.min("hash").alias(f"{prefix}least_hash"),
+            sql.max("hash").alias(f"{prefix}greatest_hash"),
+        )
     )
 
 
@@ -302,9 +300,8 @@ def _column_differences(
     """
     columns = sides.table.columns
     ranges = {partition: OffsetRange(offset, offset + 1) for partition, offset in offsets.items()}
-    bounds = {partition: (offset, offset + 1) for partition, offset in offsets.items()}
-    ours = _texts(sides.topic_rows("tiered_stream", ranges), columns, "topic_")
-    theirs = _texts(sides.table_rows(within(bounds)), columns, "table_")
+    ours = _texts(sides.topic_rows(ranges), columns, "topic_")
+    theirs = _texts(sides.table_rows(within(ranges)), columns, "table_")
     rows = ours.join(theirs, _ROW_KEYS).selectExpr(*_ROW_KEYS, *map(_window, columns)).collect()
     return {
         _partition(row): tuple(_column_difference(name, row[name]) for name in columns if row[name]) for row in rows

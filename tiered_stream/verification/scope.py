@@ -36,11 +36,6 @@ NO_END = 2**63 - 1
 
 _FAIL_ON_DATA_LOSS = spark.FAIL_ON_DATA_LOSS.name
 
-Bounds = Mapping[TopicPartition, tuple[int, int]]
-"""Start offset and end offset (exclusive) of each partition. They may be negative, because a table may have any
-offsets.
-"""
-
 _NEEDED = ("topic", "partition", "offset")
 _TYPES: Mapping[str, type[DataType]] = {
     "partition": LongType, "offset": IntegerType, "key": StringType, "value": StringType,
@@ -144,15 +139,16 @@ class Scope:
     archive: bool
     """True if the logs come from an archive, which may end at a lower offset than the table does."""
 
-    def table_bounds(self) -> Bounds:
-        """Return start and end (exclusive) of the table's offsets to compare, by partition.
+    def table_bounds(self) -> Ranges:
+        """Return the range of the table's offsets to compare, by partition.
 
         The end is `NO_END` if the options name no end and the logs are not from an archive.
         """
         # The logs' ends were looked up after the table's version, so rows beyond them are in no log: they are extra.
         ends = self.has_end or self.archive
         return {
-            partition: (offsets.start, offsets.end if ends else NO_END) for partition, offsets in self.requested.items()
+            partition: offsets if ends else OffsetRange(offsets.start, NO_END)
+            for partition, offsets in self.requested.items()
         }
 
     @property

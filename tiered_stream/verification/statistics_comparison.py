@@ -8,6 +8,7 @@ statistics also cover rows that are deleted.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -62,8 +63,7 @@ def check_statistics(spark: SparkSession, table: str, *, repair: bool = False) -
         return compared
     found.compute_statistics()
     with spark_errors(table, "read"):
-        again = _compared(spark, found.begin())
-    return ComparedStatistics(again.files, again.skipped, again.wrong, again.named, repaired=True)
+        return replace(_compared(spark, found.begin()), repaired=True)
 
 
 def _compared(spark: SparkSession, transaction: DeltaSparkTransaction) -> ComparedStatistics:

@@ -243,26 +243,17 @@ class _Comparison:
         """
         if isinstance(split, _Compared):
             return [split]
-        left: Split | None = split
-        while left is not None:
-            try:
-                return [self._compare(left)]
-            except _FATAL:
-                raise
-            except (errors.DataLossError, *_UNREADABLE) as error:
-                log_start = self._reader.earliest([split.topic_partition])[split.topic_partition]
-                if log_start <= left.offsets.start:
-                    return self._segment_by_segment(left, error)
-                left = left.rest(log_start)
-        return []
-
-    def _segment_by_segment(self, split: Split, error: errors.TieredStreamError) -> list[_Compared]:
-        """Compare each segment of a split separately, so that only unreadable segments are reported as unreadable.
-
-        A split of one segment becomes an unreadable result with `error`.
-        """
-        if len(split.locations) <= 1:
-            return [_unreadable(split.offsets.start, error)]
+        try:
+            return [self._compare(split)]
+        except _FATAL:
+            raise
+        except (errors.DataLossError, *_UNREADABLE) as error:
+            log_start = self._reader.earliest([split.topic_partition])[split.topic_partition]
+            if log_start > split.offsets.start:
+                rest = split.rest(log_start)
+                return [] if rest is None else self._compared(rest)
+            if len(split.locations) <= 1:
+                return [_unreadable(split.offsets.start, error)]
         parts = (part_of(split, location.offsets) for location in split.locations)
         return [result for part in parts for result in self._compared(part)]
 

@@ -323,8 +323,8 @@ class LatestReport(TableReport):
     """
 
     keys: tuple[str, ...]
-    topic_rows: int
-    table_outside: int
+    topic_rows: int = 0
+    table_outside: int = 0
     counts: tuple[tuple[Kind, int], ...] = ()
     differences: tuple[RowDifference, ...] = ()
     changed: bool = False

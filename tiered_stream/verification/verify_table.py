@@ -22,6 +22,7 @@ from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.settings.query_settings import QuerySettings, check_settings, query_settings
 from tiered_stream.delta.settings.row_settings import MODE, SCHEMA_EVOLUTION, UPSERT, WHERE
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows.change_records import named_column
 from tiered_stream.formats.rows.row_choices import Evolution
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.offset_ranges import Ranges
@@ -37,7 +38,7 @@ from tiered_stream.verification.latest_rows_source import LatestRowsDataSource
 from tiered_stream.verification.record_comparison import Compared, Sides, compare, first_differences, table_ends
 from tiered_stream.verification.scope import Scope, latest_version, look_up_scope, open_verified
 from tiered_stream.verification.statistics_comparison import check_statistics
-from tiered_stream.verification.sums_source import SumsDataSource
+from tiered_stream.verification.sums_source import SOURCE, SumsDataSource
 from tiered_stream.verification.verify_report import ComparedOffsets, LatestReport, PartitionReport, VerifyReport
 
 
@@ -104,18 +105,15 @@ def _verify_records(
     sides = Sides(spark, settings, verified, times)
     sums, offsets = _compared(sides, scope) if scope.requested else ({}, {})
     firsts = first_differences(sides, scope.table_bounds(), sums, offsets)
-
-    def report(partition: TopicPartition) -> PartitionReport:
-        figures, log, compared = sums.get(partition, Compared()), scope.logs[partition], offsets[partition]
-        counts = figures.topic_records, figures.table_records, figures.table_outside, figures.differing
-        return PartitionReport(partition, log, compared, *counts, figures.differing_offsets, firsts.get(partition))
-
     return VerifyReport(
         table=verified.name,
         version=verified.version,
         columns=verified.columns,
         left_out=tuple(name for name in HASHED if name not in verified.columns),
-        partitions=tuple(map(report, sorted(scope.requested))),
+        partitions=tuple(
+            PartitionReport(each, scope.logs[each], offsets[each], *sums.get(each, Compared()), firsts.get(each))
+            for each in sorted(scope.requested)
+        ),
         not_read=tuple(
             (partition, sums[partition].table_outside) for partition in sorted(sums.keys() - scope.requested.keys())
         ),
@@ -169,7 +167,7 @@ def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared
         table.persist()  # the few sums are needed twice, but the table is read only once
     try:
         offsets = scope.compared(table_ends(table) if scope.needs_table else {})
-        return compare(sides.topic_hashed(offsets, by_row=False), table), offsets
+        return compare(sides.topic_rows(offsets, SOURCE), table), offsets
     finally:
         table.unpersist()
 
@@ -201,36 +199,22 @@ def verify_latest(
     files = query.spec
     sides = latest.LatestSides(
         spark, routing, query.options, rows, tuple(each for each in rows.schema if each.name.lower() in names),
-        tuple(_as_in_table(rows, key) for key in files.keys),
-        None if files.order_by is None else _as_in_table(rows, files.order_by),
+        tuple(named_column(rows.schema, key) or key for key in files.keys),
+        None if files.order_by is None else named_column(rows.schema, files.order_by) or files.order_by,
         _kafka_columns(files, rows), compared, times,
         is_whole=times is None and _is_whole(landed, compared),
         is_part=times is not None or _is_part(landed, compared, scope),
     )  # fmt: skip
     register_source(spark, LatestRowsDataSource)
-    left_out = tuple(name for name in rows.columns if name.lower() not in names)
-    return _report(sides, f"{address}", version, left_out, scope)
-
-
-def _report(
-    sides: latest.LatestSides, table: str, version: int, left_out: tuple[str, ...], scope: Scope
-) -> LatestReport:
-    found = latest.compare(sides) if sides.offsets else latest.LatestDifferences()
-    return LatestReport(
-        table=table,
+    report = LatestReport(
+        table=str(address),
         version=version,
         keys=sides.keys,
         columns=tuple(each.name for each in sides.fields),
-        left_out=left_out,
-        partitions=tuple(
-            ComparedOffsets(each, scope.logs[each], offsets) for each, offsets in sorted(sides.offsets.items())
-        ),
-        topic_rows=found.topic_rows,
-        table_outside=found.outside,
-        counts=found.counts,
-        differences=found.named,
-        changed=found.changed,
+        left_out=tuple(name for name in rows.columns if name.lower() not in names),
+        partitions=tuple(ComparedOffsets(each, scope.logs[each], compared[each]) for each in sorted(compared)),
     )
+    return latest.compare(sides, report) if compared else report
 
 
 def _routing(
@@ -290,13 +274,5 @@ def _kafka_columns(spec: TableSpec, rows: DataFrame) -> dict[str, str]:
     A column of Kafka that the table does not have is left out.
     """
     names = record_columns(spec)
-    return {
-        name: _as_in_table(rows, names[name])
-        for name in ("topic", "partition", "offset")
-        if name in names and names[name].lower() in {column.lower() for column in rows.columns}
-    }
-
-
-def _as_in_table(rows: DataFrame, name: str) -> str:
-    """Return the name of the column as the table writes it, because Delta ignores case."""
-    return next((column for column in rows.columns if column.lower() == name.lower()), name)
+    found = {name: named_column(rows.schema, names[name]) for name in ("topic", "partition", "offset") if name in names}
+    return {name: column for name, column in found.items() if column is not None}

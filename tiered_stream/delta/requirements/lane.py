@@ -26,7 +26,7 @@ from tiered_stream.formats.rows.table_rules import (
     TableRules,
     TextLimit,
     UncertainCheckError,
-    kind_at,
+    find_value,
     parse_check,
     path_text,
 )
@@ -305,9 +305,9 @@ def _uncheckable_rule(rules: TableRules, written: StructType, day_column: str | 
         return f"the column {day_column} is NOT NULL"
     row = pa.struct(list(schema))
     for limit in rules.text_limits:
-        kind = kind_at(row, limit.path)
-        if kind is not None and not pa.types.is_string(kind):
-            return f"{path_text(limit.path)} is {limit.kind}, but what is written is {kind}"
+        found = find_value(row, limit.path)
+        if found is not None and not pa.types.is_string(found[1]):
+            return f"{path_text(limit.path)} is {limit.kind}, but what is written is {found[1]}"
     return None
 
 

@@ -149,23 +149,15 @@ class UnavailableValues:
     def _found(self, column: pa.Array) -> _Flags:
         types, kind = pa.types, column.type
         if types.is_string(kind):
-            return _where(column, self._sizes, self._are_texts)
+            return _where(column, self._sizes, lambda texts: _flags(pc.is_in(texts, self._texts)))
         if types.is_binary(kind):
-            return _where(column, [len(self._bytes)], self._are_bytes)
+            wanted = pa.scalar(self._bytes, kind)
+            return _where(column, [len(self._bytes)], lambda values: _flags(pc.equal(values, wanted)))
         if types.is_map(kind):
-            return _where(column, [1], self._are_entries)
+            return _where(column, [1], lambda maps: self._found(maps.keys) & self._found(maps.items))
         if types.is_list(kind):
             return _where(column, [len(self._bytes) if _is_number(kind.value_type) else 1], self._are_items)
         return np.zeros(len(column), bool)
-
-    def _are_texts(self, column: pa.Array) -> _Flags:
-        return _flags(pc.is_in(column, self._texts))
-
-    def _are_bytes(self, column: pa.Array) -> _Flags:
-        return _flags(pc.equal(column, pa.scalar(self._bytes, column.type)))
-
-    def _are_entries(self, column: pa.MapArray) -> _Flags:
-        return self._found(column.keys) & self._found(column.items)
 
     def _are_items(self, column: pa.ListArray) -> _Flags:
         items = column.flatten()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.rows import kafka_columns as kafka
 from tiered_stream.formats.sql.bound import Columns, bind, bind_condition, filtered
-from tiered_stream.formats.sql.parser import COLUMN, SqlQuery
+from tiered_stream.formats.sql.parser import COLUMN, SelectItem, SqlQuery
 from tiered_stream.formats.sql.sql_reader import NULL
 from tiered_stream.formats.sql.sql_values import Bound, as_array
 
@@ -21,6 +22,7 @@ FACTORS = {"seconds": 1_000_000, "millis": 1000, "micros": 1}
 """Number of microseconds in each unit."""
 Times = Sequence[tuple[str, str]]
 """Names of columns, each with the unit of its numbers."""
+_Column = tuple[pa.Field, pa.Array]
 
 
 def with_time_types(kind: pa.StructType, times: Times) -> pa.StructType:
@@ -84,31 +86,15 @@ class RowQuery:
         self._where: Bound | None = None
         if query.where is not None:
             self._where = bind_condition(query.where_text, query.where, columns)
-        self._items: list[tuple[str, Bound | None, str | None]] = []
-        """Name, expression, and name of the column if the expression is a column alone; all are None for `*`."""
-        for item in query.select:
-            if item.tree is None:
-                self._items.append(("", None, None))
-                continue
-            bound = bind(item.text, item.tree, columns)
-            if bound.kind == NULL:
-                raise ConfigurationError(f"{item.text!r:.300} has no type: write CAST(NULL AS …)")
-            own = columns.find(item.tree.text).name if item.tree.op == COLUMN else None
-            self._items.append((item.name, bound, own))
-        self.output = self._output(decoded)
+        self._items = [_bound_item(item, columns) for item in query.select]
+        self.output = decoded
         """Columns of the result."""
-
-    def _output(self, decoded: pa.Schema) -> pa.Schema:
-        if not self._items:
-            return decoded
-        fields: list[pa.Field] = []
-        for name, bound, _ in self._items:
-            fields += list(decoded) if bound is None else [pa.field(name, bound.kind)]
-        names = [field.name.lower() for field in fields]
-        for name in names:
-            if names.count(name) > 1:
-                raise ConfigurationError(f"the select list gives two columns {name!r:.100}: rename one by AS")
-        return pa.schema([pa.field(field.name, field.type) for field in fields])
+        if self._items:
+            selected = self._columns(pa.RecordBatch.from_pylist([], decoded))
+            self.output = pa.schema([(field.name, column.type) for field, column in selected])
+            names = [name.lower() for name in self.output.names]
+            if clash := [name for name in names if names.count(name) > 1]:
+                raise ConfigurationError(f"the select list gives two columns {clash[0]!r:.100}: rename one by AS")
 
     def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that meet the condition, with the selected columns, and with the offset and timestamp.
@@ -120,31 +106,36 @@ class RowQuery:
     def _selected(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if not self._items:
             return rows
-        shown = len(kafka.table_columns(rows.schema))
         fields: list[pa.Field] = []
         columns: list[pa.Array] = []
         held: set[str | None] = set()
-
-        def add(name: str, field: pa.Field, column: pa.Array) -> None:
+        for field, column in self._columns(rows):
             metadata = None if kafka.held_column(field) in held else field.metadata
             held.add(kafka.held_column(field))
-            fields.append(pa.field(name, column.type, metadata=metadata))
+            fields.append(pa.field(field.name, column.type, metadata=metadata))
             columns.append(column)
-
-        for name, bound, own in self._items:
-            if bound is None:
-                for field, column in zip(list(rows.schema)[:shown], rows.columns, strict=False):
-                    add(field.name, field, column)
-            elif own is not None:
-                add(name, rows.schema.field(own), rows.column(own))
-            else:
-                add(name, pa.field(name, bound.kind), as_array(bound.values(rows), rows.num_rows))
         for name in (kafka.OFFSET, kafka.TIMESTAMP):
             if name not in held:
-                column = rows.column(kafka.find_column(rows.schema, name))
+                column = kafka.kafka_column(rows, name)
                 fields.append(kafka.hidden(name, column.type))
                 columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, rows.schema.metadata))
+
+    def _columns(self, rows: pa.RecordBatch) -> Iterator[_Column]:
+        return chain.from_iterable(item(rows) for item in self._items)
+
+
+def _bound_item(item: SelectItem, columns: Columns) -> Callable[[pa.RecordBatch], Iterable[_Column]]:
+    """Return a function that evaluates an item of a select list for decoded rows."""
+    if item.tree is None:
+        return lambda rows: zip(kafka.table_columns(rows.schema), rows.columns, strict=False)
+    bound = bind(item.text, item.tree, columns)
+    if bound.kind == NULL:
+        raise ConfigurationError(f"{item.text!r:.300} has no type: write CAST(NULL AS …)")
+    if item.tree.op == COLUMN:
+        own = columns.find(item.tree.text).name
+        return lambda rows: [(rows.schema.field(own).with_name(item.name), rows.column(own))]
+    return lambda rows: [(pa.field(item.name, bound.kind), as_array(bound.values(rows), rows.num_rows))]
 
 
 class UserTransform:

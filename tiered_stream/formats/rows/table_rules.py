@@ -72,21 +72,27 @@ def _check_items(column: pa.ListArray | pa.MapArray, path: FieldPath, check: Col
     return column, rows_with(marks, offsets)
 
 
-def kind_at(kind: pa.DataType, path: FieldPath) -> pa.DataType | None:
-    """Return the type that `path` leads to within `kind`, or None if `kind` has no such path."""
+def find_value(kind: pa.DataType, path: FieldPath) -> tuple[FieldPath, pa.DataType] | None:
+    """Return `path` with the spelling that its names have in the type `kind`, and the type that it leads to.
+
+    Names are compared without regard to case. Returns None if `kind` has no such path.
+    """
+    actual: FieldPath = ()
     for step in path:
+        name = step
         if pa.types.is_struct(kind):
-            at = kind.get_field_index(step)
-            if at < 0:
+            field = next((field for field in kind if field.name.lower() == step.lower()), None)
+            if field is None:
                 return None
-            kind = kind.field(at).type
+            name, kind = field.name, field.type
         elif pa.types.is_map(kind):
             kind = kind.key_type if step == MAP_KEY else kind.item_type
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
             kind = kind.value_type
         else:
             return None
-    return kind
+        actual = (*actual, name)
+    return actual, kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +213,8 @@ def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
         return True
 
     def found(paths: Iterable[FieldPath]) -> Iterator[FieldPath]:
-        return filter(None, (_actual_path(pa.struct(list(schema)), path) for path in paths))
+        values = (find_value(pa.struct(list(schema)), path) for path in paths)
+        return (value[0] for value in values if value is not None)
 
     def names(given: Sequence[str]) -> tuple[str, ...]:
         return tuple(path[0] for path in found((name,) for name in given))
@@ -221,20 +228,6 @@ def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
     )
 
 
-def _actual_path(kind: pa.DataType, path: FieldPath) -> FieldPath | None:
-    """Return `path` with the spelling that the names have in the type `kind`, or None if `kind` has no such path.
-
-    Names are compared without regard to case.
-    """
-    actual: FieldPath = ()
-    for step in path:
-        parent = kind_at(kind, actual)
-        if parent is not None and pa.types.is_struct(parent):
-            step = next((field.name for field in parent if field.name.lower() == step.lower()), step)
-        actual = (*actual, step)
-    return actual if kind_at(kind, actual) is not None else None
-
-
 class RowRules:
     """Checker of rows with the columns of `schema` against the rules of their table.
 
@@ -246,7 +239,8 @@ class RowRules:
     def __init__(self, rules: TableRules, schema: pa.Schema) -> None:
         row = pa.struct(list(schema))
         for path in (*rules.nested_not_null, *(limit.path for limit in rules.text_limits)):
-            if path[0] in schema.names and kind_at(row, path) is None:
+            found = find_value(row, path)
+            if path[0] in schema.names and (found is None or found[0] != path):
                 raise UncertainCheckError(f"{path_text(path)} is not written")
         self._not_null, self._partition_texts = rules.not_null, rules.partition_texts
         self._nested = [path for path in rules.nested_not_null if path[0] in schema.names]

@@ -31,21 +31,20 @@ from tiered_stream.formats.sql.sql_times import date_of, time_literal
 from tiered_stream.formats.sql.sql_values import (
     BLANKS,
     Bound,
-    Values,
-    as_array,
     as_decimal,
     call,
     digits,
-    fitted,
     is_decimal,
     is_floating,
     is_integer,
     literal,
+    of_arrays,
     widened,
+    within,
 )
 
 _KINDS = (BOOLEAN, pa.int8(), pa.int16(), INT, BIGINT, FLOAT, DOUBLE, STRING, BINARY, DATE, TIMESTAMP)
-_INTEGER = r"\A[+-]?[0-9]+\z"
+_INTEGER = r"\A[+-]?0*[0-9]{1,38}\z"
 _SIMPLE_DOUBLE = r"\A[+-]?[0-9]{1,300}(\.[0-9]{0,300})?([eE][+-]?[0-9]{1,3})?\z"
 _DOUBLE = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?", re.ASCII)
 _HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+[fFdD]?", re.ASCII)
@@ -130,7 +129,7 @@ def _tried(arg: Bound, kind: pa.DataType) -> Bound | None:
     function: Callable[[pa.Array], pa.Array] | None = None
     if is_integer(kind):
         if is_integer(source):
-            function = partial(_within, kind)
+            function = partial(within, kind)
         elif is_floating(source):
             function = partial(_truncated, kind)
         elif source == STRING:
@@ -141,11 +140,7 @@ def _tried(arg: Bound, kind: pa.DataType) -> Bound | None:
         function = _doubles_of_texts
     elif kind == BOOLEAN and source == STRING:
         function = _booleans_of_texts
-    return None if function is None else call(kind, _of_arrays(function), arg)
-
-
-def _of_arrays(function: Callable[[pa.Array], pa.Array]) -> Callable[[Values], Values]:
-    return lambda values: function(as_array(values, 1))[0] if isinstance(values, pa.Scalar) else function(values)
+    return None if function is None else call(kind, of_arrays(function), arg)
 
 
 def _where(fits: pa.Array, values: pa.Array) -> pa.Array:
@@ -153,22 +148,12 @@ def _where(fits: pa.Array, values: pa.Array) -> pa.Array:
     return pc.if_else(pc.coalesce(fits, pa.scalar(False)), values, pa.scalar(None, values.type))
 
 
-def _largest(kind: pa.DataType) -> int:
-    return (1 << (int(kind.bit_width) - 1)) - 1
-
-
-def _within(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
-    wide, largest = numbers.cast(BIGINT), _largest(kind)
-    fits = pc.and_(pc.greater_equal(wide, -largest - 1), pc.less_equal(wide, largest))
-    return _where(fits, wide).cast(kind)
-
-
 def _truncated(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
     """Cast DOUBLE or FLOAT to the integer type `kind`: fractions are cut off, and numbers beyond its range become null.
 
     As in Spark (`DoubleExactNumeric`), 2 to the 63 becomes the largest BIGINT.
     """
-    wide, largest = numbers.cast(DOUBLE), _largest(kind)
+    wide, largest = numbers.cast(DOUBLE), (1 << (kind.bit_width - 1)) - 1
     fits = pc.and_(pc.less_equal(pc.floor(wide), float(largest)), pc.greater_equal(pc.ceil(wide), float(-largest - 1)))
     whole = pc.trunc(_where(fits, wide))
     at_top = pc.greater_equal(whole, 2.0**63)
@@ -178,25 +163,15 @@ def _truncated(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
 
 def _rounded(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
     """Cast DECIMAL numbers to the DECIMAL `kind`, rounded half up; numbers beyond its range become null."""
-    source, limit = numbers.type, 10 ** (kind.precision - kind.scale)
-    if kind.scale < source.scale:
-        if source.precision == MAX_PRECISION:
-            return _by_value(kind, numbers)
-        # One digit more has room for a number that is rounded up.
-        room = pa.decimal128(source.precision + 1, source.scale)
-        numbers = pc.round(numbers.cast(room), ndigits=kind.scale, round_mode="half_towards_infinity")
-        # No check whether digits are lost: they are zeros now.
-    if source.precision - source.scale + 1 > kind.precision - kind.scale:
-        if limit == 10**MAX_PRECISION or numbers.type.scale:
-            return _by_value(kind, numbers)
-        whole = pa.scalar(Decimal(limit), pa.decimal128(MAX_PRECISION, 0))
-        numbers = _where(pc.and_(pc.less(numbers, whole), pc.greater(numbers, pc.negate(whole))), numbers)
-    return numbers.cast(kind, safe=False)
-
-
-def _by_value(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
-    fitting = (None if number is None else fitted(number, kind.precision, kind.scale) for number in numbers.to_pylist())
-    return pa.array(fitting, kind)
+    scale = numbers.type.scale
+    # Twice the digits have room for each DECIMAL at any scale, also for a number that is rounded up.
+    wide = numbers.cast(pa.decimal256(2 * MAX_PRECISION, scale))
+    if kind.scale < scale:
+        wide = pc.round(wide, ndigits=kind.scale, round_mode="half_towards_infinity")
+    # No check whether digits are lost: they are zeros now.
+    wide = wide.cast(pa.decimal256(2 * MAX_PRECISION, kind.scale), safe=False)
+    limit = pa.scalar(Decimal(10 ** (kind.precision - kind.scale)), wide.type)
+    return _where(pc.and_(pc.less(wide, limit), pc.greater(wide, pc.negate(limit))), wide).cast(kind)
 
 
 def _trimmed(texts: pa.Array) -> pa.Array:
@@ -204,19 +179,12 @@ def _trimmed(texts: pa.Array) -> pa.Array:
 
 
 def _integers_of_texts(kind: pa.DataType, texts: pa.Array) -> pa.Array:
-    largest = _largest(kind)
-
-    def exact(text: str) -> int | None:
-        digits_of_text = text.lstrip("+-").lstrip("0") or "0"
-        number = int(digits_of_text[:20]) * (-1 if text[0] == "-" else 1)
-        return number if -largest - 1 <= number <= largest else None
-
-    whole = _trimmed(texts)
-    whole = _where(pc.match_substring_regex(whole, _INTEGER), whole)
+    trimmed = _trimmed(texts)
+    whole = pc.utf8_ltrim(_where(pc.match_substring_regex(trimmed, _INTEGER), trimmed), characters="+")
     try:
-        return pc.utf8_ltrim(whole, characters="+").cast(kind)
+        return whole.cast(kind)
     except pa.ArrowInvalid:  # a number of the batch does not fit
-        return pa.array([None if text is None else exact(text) for text in whole.to_pylist()], kind)
+        return within(kind, whole.cast(pa.decimal128(MAX_PRECISION, 0)))
 
 
 def _doubles_of_texts(texts: pa.Array) -> pa.Array:

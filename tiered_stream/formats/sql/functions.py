@@ -6,7 +6,7 @@ both lanes, with any value of `spark.sql.ansi.enabled`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -64,17 +64,6 @@ def _is_nan(arg: Bound) -> Bound:
     return call(BOOLEAN, lambda values: pc.coalesce(pc.is_nan(values), pa.scalar(False)), arg)
 
 
-def _listed(group: str, *rows: tuple[str, str, str, Bind, int, int | None]) -> Iterator[tuple[str, Function]]:
-    """Yield (name, function) for each name in `rows`. All functions are in the group `group`.
-
-    A row is (names separated by blanks, forms in which `{}` stands for the name, meaning, `bind`, `least`, `most`).
-    """
-    for names, forms, meaning, bind, least, most in rows:
-        for name in names.split():
-            yield name, Function(group, forms.replace("{}", name), meaning, bind, least, most)
-
-
-CONDITIONS, NUMBERS, TEXTS, TIMES = "Conditions", "Numbers", "Texts", "Dates and times"
 _NO_INTEGERS = "for DOUBLE, FLOAT without integers, and DECIMAL whose result has at most 38 digits"
 _TOO_LARGE = "also of integers; NULL if it is too large"
 _SIGNED = "for DOUBLE, FLOAT and DECIMAL"
@@ -83,9 +72,8 @@ _OF_CASE = "neither within the other; letters of Unicode 17, as in Spark 4.2"
 _MILLIS = "for milliseconds: `timestamp_micros(try_multiply(a, 1000))`"
 _CASES = "`CASE WHEN a THEN b ELSE c END`, `CASE a WHEN b THEN c END`"
 _ANY = _plain(operators.first_valid)
-FUNCTIONS: Mapping[str, Function] = {
-    **dict(_listed(
-        CONDITIONS,
+_LISTED: Mapping[str, Sequence[tuple[str, str, str, Bind, int, int | None]]] = {
+    "Conditions": (
         ("= <> < <= > >=", "`a {} b`", "", _named_zoned(operators.compared), 2, 2),
         ("<=>", "`a <=> b`, `a IS [NOT] DISTINCT FROM b`", "", _named_zoned(operators.compared), 2, 2),
         ("and", "`a AND b`", "", _plain(operators.all_of), 2, None),
@@ -103,25 +91,23 @@ FUNCTIONS: Mapping[str, Function] = {
         ("coalesce", "`coalesce(a, b)`", "", _ANY, 1, None),
         ("nvl ifnull", "`{}(a, b)`", "", _ANY, 2, 2),
         ("nullif", "`nullif(a, b)`", "", _zoned(operators.null_if), 2, 2),
-    )),
-    **dict(_listed(
-        NUMBERS,
+    ),
+    "Numbers": (
         ("+ - *", "`a {} b`", _NO_INTEGERS, _named(operators.arithmetic), 2, 2),
         ("/", "`a / 100`", "a DOUBLE; the divisor is a literal, and neither side is DECIMAL",
-         _plain(operators.divided), 2, 2),
+         _named(operators.quotient), 2, 2),
         ("%", "`a % 10`", "for an integer and a literal above 0", _plain(operators.remainder), 2, 2),
-        ("negative", "`-a`", _SIGNED, _plain(operators.negative), 1, 1),
-        ("abs", "`abs(a)`", _SIGNED, _plain(operators.absolute), 1, 1),
+        ("negative", "`-a`", _SIGNED, _named(operators.of_sign), 1, 1),
+        ("abs", "`abs(a)`", _SIGNED, _named(operators.of_sign), 1, 1),
         ("try_add", "`try_add(a, b)`", f"`a + b`, {_TOO_LARGE}; of integers not within itself",
          _named(operators.tried), 2, 2),
         ("try_subtract", "`try_subtract(a, b)`", f"`a - b`, {_TOO_LARGE}", _named(operators.tried), 2, 2),
         ("try_multiply", "`try_multiply(a, b)`", f"`a * b`, {_TOO_LARGE}; of integers not within itself",
          _named(operators.tried), 2, 2),
-        ("try_divide", "`try_divide(a, b)`", "a DOUBLE; NULL if `b` is zero", _plain(operators.tried_quotient), 2, 2),
+        ("try_divide", "`try_divide(a, b)`", "a DOUBLE; NULL if `b` is zero", _named(operators.quotient), 2, 2),
         ("isnan", "`isnan(a)`", "", _plain(_is_nan), 1, 1),
-    )),
-    **dict(_listed(
-        TEXTS,
+    ),
+    "Texts": (
         ("lower upper", "`{}(a)`", _OF_CASE, _named(text_functions.changed_case), 1, 1),
         ("trim ltrim rtrim", "`{}(a)`", "removes blanks", _named(text_functions.trimmed), 1, 1),
         ("length", "`length(a)`, `char_length(a)`", "also of BINARY", _plain(text_functions.length), 1, 1),
@@ -131,17 +117,26 @@ FUNCTIONS: Mapping[str, Function] = {
         ("replace", "`replace(a, 'b', 'c')`", "the last two are literals", _plain(text_functions.replaced), 2, 3),
         ("startswith endswith contains", "`{}(a, 'b')`", "the second text is a literal",
          _named(text_functions.found), 2, 2),
-    )),
-    **dict(_listed(
-        TIMES,
+    ),
+    "Dates and times": (
         ("year month day", "`{}(a)`", "argument: DATE or TIMESTAMP", _named_zoned(sql_times.part_of), 1, 1),
         ("hour minute second", "`{}(a)`", _OF_TIMESTAMP, _named_zoned(sql_times.part_of), 1, 1),
         ("to_date", "`to_date(a)`", _OF_TIMESTAMP, _zoned(sql_times.date_of), 1, 1),
         ("unix_seconds unix_millis unix_micros", "`{}(a)`", _OF_TIMESTAMP, _named(sql_times.unix_time), 1, 1),
         ("timestamp_micros", "`timestamp_micros(a)`", f"argument: an integer, not a computed constant; {_MILLIS}",
          _plain(sql_times.timestamp_of_micros), 1, 1),
-    )),
+    ),
 }  # fmt: skip
+"""Functions and operators by group.
+
+Each is (names separated by blanks, forms in which `{}` stands for the name, meaning, `bind`, `least`, `most`).
+"""
+FUNCTIONS: Mapping[str, Function] = {
+    name: Function(group, forms.replace("{}", name), meaning, bind, least, most)
+    for group, listed in _LISTED.items()
+    for names, forms, meaning, bind, least, most in listed
+    for name in names.split()
+}
 """Functions and operators by name. Casts, columns, fields and literals have rules of their own (`bound.py`)."""
 ALIASES = {"substr": "substring", "dayofmonth": "day", "char_length": "length", "character_length": "length"}
 """Other names of listed functions."""

@@ -12,10 +12,8 @@ The functions return bound expressions, and raise SqlTypeError if the operation 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,11 +35,11 @@ from tiered_stream.formats.sql.sql_times import time_literal
 from tiered_stream.formats.sql.sql_values import (
     Bound,
     Values,
-    as_array,
     as_decimal,
     call,
     common,
-    common_number,
+    common_type,
+    digits,
     if_else,
     is_decimal,
     is_floating,
@@ -50,15 +48,15 @@ from tiered_stream.formats.sql.sql_values import (
     literal,
     type_names,
     widened,
+    within,
 )
 
 _UNCHECKED: dict[str, Callable[..., Values]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+_CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
+"""Functions that raise an error if an integer overflows."""
 TRY_NAMES = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide"}
-_TRIED: dict[str, tuple[str, Callable[..., Values], Callable[[Any, Any], Any]]] = {
-    "try_add": ("+", pc.add_checked, operator.add),
-    "try_subtract": ("-", pc.subtract_checked, operator.sub),
-    "try_multiply": ("*", pc.multiply_checked, operator.mul),
-}
+_WIDE = pa.decimal256(19, 0)
+"""Type with room for each BIGINT; the product of two numbers of this type has room, too."""
 
 
 def arithmetic(left: Bound, right: Bound, op: str) -> Bound:
@@ -70,7 +68,9 @@ def arithmetic(left: Bound, right: Bound, op: str) -> Bound:
     left, right = _both_numbers(op, left, right)
     if is_decimal(left.kind) or is_decimal(right.kind):
         return _of_decimals(op, as_decimal(left), as_decimal(right))
-    kind = _common(op, left, right)
+    kind = common_type(left.kind, right.kind)
+    if kind is None:
+        raise SqlTypeError(f"{op} has {type_names([left, right])}: CAST one to DOUBLE")
     if not is_floating(kind):
         raise SqlTypeError(
             f"{op} of {type_names([left, right])} can overflow: use {TRY_NAMES[op]}, which then gives NULL, or CAST to "
@@ -87,13 +87,6 @@ def _both_numbers(what: str, left: Bound, right: Bound) -> tuple[Bound, Bound]:
     if is_decimal(left.kind) != is_decimal(right.kind) and (is_floating(left.kind) or is_floating(right.kind)):
         return widened(left, DOUBLE), widened(right, DOUBLE)
     return left, right
-
-
-def _common(what: str, left: Bound, right: Bound) -> pa.DataType:
-    kind = common_number(left, right)
-    if kind is None:
-        raise SqlTypeError(f"{what} has {type_names([left, right])}: CAST one to DOUBLE")
-    return kind
 
 
 def _of_decimals(op: str, left: Bound, right: Bound) -> Bound:
@@ -117,66 +110,45 @@ def tried(left: Bound, right: Bound, name: str) -> Bound:
     The result of two integers has the wider of their types, and is null if it overflows. Other numbers are computed as
     in `arithmetic`.
     """
-    op, checked, exact = _TRIED[name]
+    op = next(op for op, try_name in TRY_NAMES.items() if try_name == name)
     if not (is_integer(left.kind) and is_integer(right.kind)):
         return arithmetic(left, right, op)
-    kind = _common(name, left, right)
-    largest = (1 << (kind.bit_width - 1)) - 1
-
-    def fitted(one: int | None, other: int | None) -> int | None:
-        if one is None or other is None:
-            return None
-        result: int = exact(one, other)
-        return result if -largest - 1 <= result <= largest else None
+    kind = max(left.kind, right.kind, key=digits)
 
     def values(one: Values, other: Values) -> Values:
         try:
-            return checked(one, other)
+            return _CHECKED[op](one, other)
         except pa.ArrowInvalid:  # a number of the batch does not fit
-            rows = max(1 if isinstance(side, pa.Scalar) else len(side) for side in (one, other))
-            pairs = zip(as_array(one, rows).to_pylist(), as_array(other, rows).to_pylist(), strict=True)
-            fitting = pa.array([fitted(*pair) for pair in pairs], kind)
-            scalars = isinstance(one, pa.Scalar) and isinstance(other, pa.Scalar)
-            return fitting[0] if scalars else fitting
+            return within(kind, _UNCHECKED[op](one.cast(_WIDE), other.cast(_WIDE)))
 
     return call(kind, values, widened(left, kind), widened(right, kind))
 
 
-def divided(left: Bound, right: Bound) -> Bound:
-    """Return the expression `left / right`, a DOUBLE.
+def quotient(left: Bound, right: Bound, name: str) -> Bound:
+    """Return the expression `left / right`, or `try_divide(left, right)` if `name` says so; both are a DOUBLE.
+
+    The result of `try_divide` is null if `right` is zero.
 
     Raises:
-        SqlTypeError: a side is a DECIMAL or not a number, or `right` is not a literal or is zero.
+        SqlTypeError: a side is a DECIMAL or not a number. Or `right` is not a literal or is zero, and `name` is `/`.
     """
-    left, right = _dividend_and_divisor("/", left, right)
-    if not (right.is_literal and right.literal):
-        raise SqlTypeError("/ fails at a zero: use try_divide, which then gives NULL, or divide by a literal")
-    return call(DOUBLE, pc.divide, left, right)
-
-
-def tried_quotient(left: Bound, right: Bound) -> Bound:
-    """Return the expression `try_divide(left, right)`, a DOUBLE that is null if `right` is zero.
-
-    Raises:
-        SqlTypeError: a side is a DECIMAL or not a number.
-    """
-    left, right = _dividend_and_divisor("try_divide", left, right)
-    zero, none = pa.scalar(0.0), pa.scalar(None, DOUBLE)
-    return call(DOUBLE, lambda one, other: pc.divide(one, pc.if_else(pc.equal(other, zero), none, other)), left, right)
-
-
-def _dividend_and_divisor(what: str, left: Bound, right: Bound) -> tuple[Bound, Bound]:
-    left, right = _both_numbers(what, left, right)
+    left, right = _both_numbers(name, left, right)
     if is_decimal(left.kind) or is_decimal(right.kind):
-        raise SqlTypeError(f"{what} of {type_names([left, right])} is not on the list: CAST both to DOUBLE")
-    return widened(left, DOUBLE), widened(right, DOUBLE)
+        raise SqlTypeError(f"{name} of {type_names([left, right])} is not on the list: CAST both to DOUBLE")
+    if name == "/" and not (right.is_literal and right.literal):
+        raise SqlTypeError("/ fails at a zero: use try_divide, which then gives NULL, or divide by a literal")
+    zero, none = pa.scalar(0.0), pa.scalar(None, DOUBLE)
+    return call(
+        DOUBLE, lambda one, other: pc.divide(one, pc.if_else(pc.equal(other, zero), none, other)),
+        widened(left, DOUBLE), widened(right, DOUBLE),
+    )  # fmt: skip
 
 
 def remainder(left: Bound, right: Bound) -> Bound:
     """Return the expression `left % right` for an integer and a positive integer literal, with the sign of `left`."""
     if not (is_integer(left.kind) and is_integer(right.kind) and right.is_literal and (right.literal or 0) > 0):
         raise SqlTypeError("% is listed for an integer and a literal above 0")
-    kind = _common("%", left, right)
+    kind = max(left.kind, right.kind, key=digits)
 
     def values(one: Values, other: Values) -> Values:
         return pc.subtract(one, pc.multiply(pc.divide(one, other), other))
@@ -184,22 +156,13 @@ def remainder(left: Bound, right: Bound) -> Bound:
     return call(kind, values, widened(left, kind), widened(right, kind))
 
 
-def negative(arg: Bound) -> Bound:
-    """Return the expression `-arg`."""
-    return _of_sign("-", arg, pc.negate)
-
-
-def absolute(arg: Bound) -> Bound:
-    """Return the expression `abs(arg)`."""
-    return _of_sign("abs", arg, pc.abs)
-
-
-def _of_sign(what: str, arg: Bound, function: Callable[[Values], Values]) -> Bound:
+def of_sign(arg: Bound, name: str) -> Bound:
+    """Return the expression `-arg` if `name` is `negative`, or `abs(arg)` if it is `abs`."""
     if not (is_floating(arg.kind) or is_decimal(arg.kind)):
         raise SqlTypeError(
-            f"{what} is listed for DOUBLE, FLOAT and DECIMAL, not for {sql_name(arg.kind)}, which can overflow: CAST it"
+            f"{name} is listed for DOUBLE, FLOAT and DECIMAL, not for {sql_name(arg.kind)}, which can overflow: CAST it"
         )
-    return call(arg.kind, function, arg)
+    return call(arg.kind, {"negative": pc.negate, "abs": pc.abs}[name], arg)
 
 
 _EXACT_IN_FLOAT = 1 << 24
@@ -214,14 +177,6 @@ def _equal_floats(left: Values, right: Values) -> Values:
 
 def _less_floats(left: Values, right: Values) -> Values:
     return pc.or_(pc.less(left, right), pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
-
-
-def _less_equal_floats(left: Values, right: Values) -> Values:
-    return pc.or_(pc.less_equal(left, right), pc.and_(pc.is_nan(right), pc.is_valid(left)))
-
-
-def _same(left: Values, right: Values, equal: Callable[[Values, Values], Values]) -> Values:
-    return pc.coalesce(equal(left, right), pc.and_(pc.is_null(left), pc.is_null(right)))
 
 
 def sides(left: Bound, right: Bound, what: str, zone_is_utc: bool) -> tuple[Bound, Bound]:
@@ -239,33 +194,27 @@ def sides(left: Bound, right: Bound, what: str, zone_is_utc: bool) -> tuple[Boun
             return (left, of_text) if one is left else (of_text, right)
     if is_number(left.kind) and is_number(right.kind) and left.kind != right.kind:
         return _numbers(left, right, what)
-    one_type = tuple(common([left, right], what))
-    if not (is_number(one_type[0].kind) or one_type[0].kind in _ORDERED):
+    one, other = common([left, right], what)
+    if not (is_number(one.kind) or one.kind in _ORDERED):
         raise SqlTypeError(f"{what} does not compare {type_names([left, right])}")
-    return one_type[0], one_type[1]
-
-
-def _check_reach(number: Bound, limit: Bound, what: str) -> None:
-    """Raise SqlTypeError if `number` is an integer and `limit` is a literal beyond the range of its type.
-
-    Spark then removes the comparison, and can give false in place of null (`UnwrapCastInBinaryComparison`).
-    """
-    if number.is_literal or not (is_integer(number.kind) and limit.is_literal and limit.literal is not None):
-        return
-    largest = 1 << (number.kind.bit_width - 1)
-    if not -largest <= limit.literal < largest:
-        raise SqlTypeError(f"{what} compares {sql_name(number.kind)} with {limit.literal}, which it cannot reach")
+    return one, other
 
 
 def _numbers(left: Bound, right: Bound, what: str) -> tuple[Bound, Bound]:
-    _check_reach(left, right, what)
-    _check_reach(right, left, what)
+    for number, limit in ((left, right), (right, left)):
+        # If a literal is beyond an integer's type, Spark removes the comparison, and can give false in place of null
+        # (`UnwrapCastInBinaryComparison`).
+        if is_integer(number.kind) and not number.is_literal and limit.is_literal and limit.literal is not None:
+            largest = 1 << (number.kind.bit_width - 1)
+            if not -largest <= limit.literal < largest:
+                raise SqlTypeError(
+                    f"{what} compares {sql_name(number.kind)} with {limit.literal}, which it cannot reach"
+                )
+    left, right = _both_numbers(what, left, right)
     if is_decimal(left.kind) or is_decimal(right.kind):
-        if is_floating(left.kind) or is_floating(right.kind):
-            return widened(left, DOUBLE), widened(right, DOUBLE)
         one, other = common([as_decimal(left), as_decimal(right)], what)
         return one, other
-    kind = common_number(left, right)
+    kind = common_type(left.kind, right.kind)
     if kind is None and any(map(_is_exact_in_float, (left, right))):
         kind = DOUBLE  # Spark compares as FLOAT unless spark.sql.ansi.enabled is true, with the same result
     if kind is None:
@@ -277,11 +226,6 @@ def _is_exact_in_float(arg: Bound) -> bool:
     return is_integer(arg.kind) and arg.is_literal and abs(arg.literal or 0) <= _EXACT_IN_FLOAT
 
 
-def equals(left: Bound, right: Bound, what: str, zone_is_utc: bool) -> Bound:
-    left, right = sides(left, right, what, zone_is_utc)
-    return call(BOOLEAN, _equality(left.kind), left, right)
-
-
 def _equality(kind: pa.DataType) -> Callable[[Values, Values], Values]:
     return _equal_floats if is_floating(kind) else pc.equal
 
@@ -289,16 +233,15 @@ def _equality(kind: pa.DataType) -> Callable[[Values, Values], Values]:
 def compared(left: Bound, right: Bound, op: str, zone_is_utc: bool) -> Bound:
     """Return the expression `left op right`, where `op` is `=`, `<>`, `<`, `<=`, `>`, `>=` or `<=>`."""
     left, right = sides(left, right, op, zone_is_utc)
-    equal, floats = _equality(left.kind), is_floating(left.kind)
-    less, less_equal = (_less_floats, _less_equal_floats) if floats else (pc.less, pc.less_equal)
+    equal, less = _equality(left.kind), _less_floats if is_floating(left.kind) else pc.less
     functions: dict[str, Callable[[Values, Values], Values]] = {
         "=": equal,
         "<>": lambda one, other: pc.invert(equal(one, other)),
-        "<=>": lambda one, other: _same(one, other, equal),
+        "<=>": lambda one, other: pc.coalesce(equal(one, other), pc.and_(pc.is_null(one), pc.is_null(other))),
         "<": less,
-        "<=": less_equal,
+        "<=": lambda one, other: pc.invert(less(other, one)),
         ">": lambda one, other: less(other, one),
-        ">=": lambda one, other: less_equal(other, one),
+        ">=": lambda one, other: pc.invert(less(one, other)),
     }
     return call(BOOLEAN, functions[op], left, right)
 
@@ -320,15 +263,12 @@ def is_in(name: str, args: Sequence[Bound], zone_is_utc: bool) -> Bound:
     fixed = all(other.is_literal and other.literal is not None for _, other in pairs)
     if fixed and len(pairs) >= FIXED_SET and not is_floating(kind):
         members = pa.array([other.literal for _, other in pairs], kind)
-        return call(
-            BOOLEAN, lambda values: pc.and_(pc.is_in(values, value_set=members), true_or_null(values)), pairs[0][0]
-        )
+
+        def values(of_rows: Values) -> Values:
+            return pc.if_else(pc.is_valid(of_rows), pc.is_in(of_rows, value_set=members), pa.scalar(None, BOOLEAN))
+
+        return call(BOOLEAN, values, pairs[0][0])
     return any_of(*(call(BOOLEAN, _equality(kind), *pair) for pair in pairs))
-
-
-def true_or_null(values: Values) -> Values:
-    """Return Arrow values: true in place of each value that is not null, and null in place of each null."""
-    return pc.if_else(pc.is_valid(values), pa.scalar(True), pa.scalar(None, BOOLEAN))
 
 
 def _conditions(args: Sequence[Bound], what: str) -> list[Bound]:
@@ -383,5 +323,5 @@ def first_valid(*args: Bound) -> Bound:
 
 def null_if(left: Bound, right: Bound, zone_is_utc: bool) -> Bound:
     """Return the expression `nullif(left, right)`: `left`, or null where both are equal."""
-    equal, none = equals(left, right, "NULLIF", zone_is_utc), pa.scalar(None, left.kind)
+    equal, none = compared(left, right, "=", zone_is_utc), pa.scalar(None, left.kind)
     return call(left.kind, lambda condition, values: if_else(condition, none, values), equal, left)

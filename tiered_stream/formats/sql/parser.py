@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.sql.functions import ALIASES, FUNCTIONS
-from tiered_stream.formats.sql.sql_reader import SqlError, SqlReader, TokenKind, sql_name, unquoted
+from tiered_stream.formats.sql.sql_reader import SqlError, SqlReader, T, TokenKind, sql_name, unquoted
 
 LIST_PAGE = "docs/guides/typed-tables.md#sql"
 MAX_LENGTH = 10_000
@@ -70,7 +69,6 @@ class SqlQuery:
     """Condition as the user wrote it."""
 
 
-T = TypeVar("T")
 _RESERVED = frozenset(
     (
         "all", "and", "any", "as", "between", "case", "cast", "current_catalog", "current_database", "current_date",
@@ -142,10 +140,7 @@ class _Parser(SqlReader):
 
     def items(self) -> tuple[SelectItem, ...]:
         """Parse a select list, and return its items: each is `*`, or an expression with its name."""
-        items = [self._item()]
-        while self.takes(","):
-            items.append(self._item())
-        return tuple(items)
+        return tuple(self.separated(self._item))
 
     def _item(self) -> SelectItem:
         start = self.now.start
@@ -173,9 +168,7 @@ class _Parser(SqlReader):
         return self._chain("or", lambda: self._chain("and", self._negated))
 
     def _chain(self, word: str, operand: Callable[[], Tree]) -> Tree:
-        trees = [operand()]
-        while self.takes(word):
-            trees.append(operand())
+        trees = self.separated(operand, word)
         return Tree(word, tuple(trees)) if len(trees) > 1 else trees[0]
 
     def _negated(self) -> Tree:
@@ -192,7 +185,10 @@ class _Parser(SqlReader):
                 self.expect("from")
                 tree, negated = Tree("<=>", (value, self._value())), not negated
             else:
-                word = self._one_of("null", "true", "false")
+                word = self.now.text.lower()
+                if word not in ("null", "true", "false"):
+                    raise self.unexpected()
+                self.next()
                 tree = Tree(f"is{word}", (value,))
             return Tree("not", (tree,)) if negated else tree
         negated = self.takes("not")
@@ -309,9 +305,7 @@ class _Parser(SqlReader):
 
     def _arguments(self) -> list[Tree]:
         """Parse at least one expression, separated by commas, and the closing parenthesis; return the expressions."""
-        trees = [self._either()]
-        while self.takes(","):
-            trees.append(self._either())
+        trees = self.separated(self._either)
         self.expect(")")
         return trees
 
@@ -326,13 +320,6 @@ class _Parser(SqlReader):
         if kind not in (TokenKind.NAME, TokenKind.QUOTED) or (kind == TokenKind.NAME and text.lower() in _RESERVED):
             raise self.unexpected()
         return unquoted(self.next())
-
-    def _one_of(self, *words: str) -> str:
-        word = self.now.text.lower()
-        if word not in words:
-            raise self.unexpected()
-        self.expect(word)
-        return word
 
     def unexpected(self, fix: str = "") -> SqlError:
         if self.now.kind == TokenKind.NAME and self.now.text.lower() in _RESERVED:

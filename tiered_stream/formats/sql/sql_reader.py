@@ -8,16 +8,17 @@ VARCHAR(n), INTERVAL and VARIANT, are refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum, auto
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 import pyarrow as pa
 
 from tiered_stream.errors import ConfigurationError
 
+T = TypeVar("T")
 NULL, BOOLEAN, STRING, BINARY, DATE = pa.null(), pa.bool_(), pa.string(), pa.binary(), pa.date32()
 INT, BIGINT, FLOAT, DOUBLE = pa.int32(), pa.int64(), pa.float32(), pa.float64()
 TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
@@ -124,11 +125,15 @@ class SqlReader:
         yield
         self._depth -= 1
 
+    def separated(self, part: Callable[[], T], separator: str = ",") -> list[T]:
+        """Return at least one part, which `part` parses, and the further ones after a separator."""
+        parts = [part()]
+        while self.takes(separator):
+            parts.append(part())
+        return parts
+
     def columns(self) -> list[pa.Field]:
-        fields = [self._column()]
-        while self.takes(","):
-            fields.append(self._column())
-        return fields
+        return self.separated(self._column)
 
     def _column(self) -> pa.Field:
         if self.now.kind not in (TokenKind.NAME, TokenKind.QUOTED, TokenKind.WORD):

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.formats.sql.sql_reader import BIGINT, DATE, INT, TIMESTAMP, TIMESTAMP_NTZ, SqlTypeError, sql_name
-from tiered_stream.formats.sql.sql_values import Bound, Values, as_array, call, is_integer, literal, widened
+from tiered_stream.formats.sql.sql_values import Bound, Values, call, is_integer, literal, of_arrays, widened
 
 _Numbers = np.ndarray[Any, Any]
 DAY_MICROS = 86_400_000_000
@@ -37,15 +37,13 @@ def _of_numbers(function: Callable[[_Numbers], _Numbers], kind: pa.DataType) -> 
     Nulls stay null.
     """
 
-    def values(arg: Values) -> Values:
-        array = as_array(arg, 1)
+    def values(array: pa.Array) -> pa.Array:
         width = pa.int32() if array.type == DATE else BIGINT
         numbers = array.view(width).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-        result = pa.array(function(numbers), BIGINT, mask=mask).cast(kind, safe=False)
-        return result[0] if isinstance(arg, pa.Scalar) else result
+        return pa.array(function(numbers), BIGINT, mask=mask).cast(kind, safe=False)
 
-    return values
+    return of_arrays(values)
 
 
 def _months(days: _Numbers) -> _Numbers:

@@ -117,18 +117,23 @@ def widened(arg: Bound, kind: pa.DataType) -> Bound:
     return call(kind, lambda values: values.cast(kind, safe=False), arg)
 
 
-def common_number(left: Bound, right: Bound) -> pa.DataType | None:
-    """Return the type in which Spark computes with two numbers, neither of which is a DECIMAL.
+def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """Return the type to which Spark converts values of two types, for a comparison or for the branches of CASE.
 
-    Returns None if they have no supported common type. A FLOAT and an integer have none, because Spark's common type
+    Returns None if there is no supported common type. A FLOAT and an integer have none, because Spark's common type
     depends on `spark.sql.ansi.enabled`.
     """
-    kinds = {left.kind, right.kind}
-    if all(map(is_integer, kinds)):
-        return max(kinds, key=digits)
-    if DOUBLE in kinds:
+    if left == right:
+        return left
+    if is_integer(left) and is_integer(right):
+        return max(left, right, key=digits)
+    if DOUBLE in (left, right) and is_number(left) and is_number(right):
         return DOUBLE
-    return FLOAT if kinds == {FLOAT} else None
+    if is_decimal(left) and is_decimal(right):
+        scale = max(left.scale, right.scale)
+        whole = max(kind.precision - kind.scale for kind in (left, right))
+        return pa.decimal128(whole + scale, scale) if whole + scale <= MAX_PRECISION else None
+    return None
 
 
 def common(args: Sequence[Bound], what: str) -> list[Bound]:
@@ -139,30 +144,32 @@ def common(args: Sequence[Bound], what: str) -> list[Bound]:
     Raises:
         SqlTypeError: all arguments are NULL, or their types have no supported common type.
     """
-    typed = [arg for arg in args if arg.kind != NULL]
-    if not typed:
+    kinds = [arg.kind for arg in args if arg.kind != NULL]
+    if not kinds:
         raise SqlTypeError(f"{what} has only NULL: give one a type by CAST(NULL AS …)")
-    kind = typed[0].kind
-    for arg in typed[1:]:
-        kind = _common(Bound(kind, arg.values), arg, what)
+    kind = kinds[0]
+    for other in kinds[1:]:
+        wider = common_type(kind, other)
+        if wider is None:
+            names = f"{sql_name(kind)} and {sql_name(other)}"
+            raise SqlTypeError(f"{what} has {names}: give both one type by CAST or TRY_CAST")
+        kind = wider
     return [literal(None, kind) if arg.kind == NULL else widened(arg, kind) for arg in args]
 
 
-def _common(left: Bound, right: Bound, what: str) -> pa.DataType:
-    if left.kind == right.kind:
-        return left.kind
-    if is_integer(left.kind) and is_integer(right.kind):
-        return max(left.kind, right.kind, key=digits)
-    if {left.kind, right.kind} == {FLOAT, DOUBLE} or (
-        DOUBLE in (left.kind, right.kind) and is_number(left.kind) and is_number(right.kind)
-    ):
-        return DOUBLE
-    if is_decimal(left.kind) and is_decimal(right.kind):
-        scale = max(left.kind.scale, right.kind.scale)
-        whole = max(kind.precision - kind.scale for kind in (left.kind, right.kind))
-        if whole + scale <= MAX_PRECISION:
-            return pa.decimal128(whole + scale, scale)
-    raise SqlTypeError(f"{what} has {type_names([left, right])}: give both one type by CAST or TRY_CAST")
+def of_arrays(function: Callable[[pa.Array], pa.Array]) -> Callable[[Values], Values]:
+    """Return `function`, which takes and returns arrays, as a function that also takes and returns scalars."""
+    return lambda values: function(as_array(values, 1))[0] if isinstance(values, pa.Scalar) else function(values)
+
+
+def within(kind: pa.DataType, numbers: pa.Array) -> pa.Array:
+    """Return integers or DECIMAL numbers without a fraction as the integer type `kind`; null if a number does not fit.
+
+    The argument and the result may be scalars, too.
+    """
+    largest = (1 << (kind.bit_width - 1)) - 1
+    fits = pc.and_(pc.greater_equal(numbers, -largest - 1), pc.less_equal(numbers, largest))
+    return pc.if_else(fits, numbers, pa.scalar(None, numbers.type)).cast(kind)
 
 
 def as_array(values: Values, rows: int) -> pa.Array:

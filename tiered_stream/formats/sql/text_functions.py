@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.formats.sql.sql_reader import BINARY, BOOLEAN, INT, STRING, SqlTypeError, sql_name
-from tiered_stream.formats.sql.sql_values import Bound, Values, call, is_integer, type_names
+from tiered_stream.formats.sql.sql_values import Bound, Values, call, is_integer, of_arrays, type_names
 
 _PAIRS = (
     (0x1C89, 0x1C89, 0x1C8A), (0xA7CB, 0xA7CB, 0x264), (0xA7CC, 0xA7CC, 0xA7CD), (0xA7CE, 0xA7CE, 0xA7CF),
@@ -98,20 +98,16 @@ def _of_letters(ascii_form: Callable[[Values], Values], any_form: Callable[[str]
     Arrow's own functions change single letters only, but in Unicode, for example, `ß` becomes `SS`.
     """
 
-    def one(value: str | None) -> str | None:
-        return value if value is None else any_form(value)
-
-    def values(texts: Values) -> Values:
-        if isinstance(texts, pa.Scalar):
-            return pa.scalar(one(texts.as_py()), STRING)
+    def values(texts: pa.Array) -> pa.Array:
         is_ascii = pc.coalesce(pc.string_is_ascii(texts), pa.scalar(True))
         changed = ascii_form(texts)
         if is_ascii.false_count == 0:
             return changed
         others = pc.invert(is_ascii)
-        return pc.replace_with_mask(changed, others, pa.array(map(one, texts.filter(others).to_pylist()), STRING))
+        forms = pa.array(map(any_form, texts.filter(others).to_pylist()), STRING)
+        return pc.replace_with_mask(changed, others, forms)
 
-    return values
+    return of_arrays(values)
 
 
 _CASES = {"lower": _of_letters(pc.ascii_lower, to_lower), "upper": _of_letters(pc.ascii_upper, to_upper)}
