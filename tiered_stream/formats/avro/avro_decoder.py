@@ -6,10 +6,10 @@ Kernels read decimals of more than 38 digits as bytes, which become texts or DOU
 from __future__ import annotations
 
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tiered_stream.formats.avro import avro_kernels as kernels
 from tiered_stream.formats.avro import avro_schema as avro
@@ -17,51 +17,39 @@ from tiered_stream.formats.avro.avro_program import AvroProgram
 from tiered_stream.formats.avro.avro_types import arrow_type, single_type
 from tiered_stream.formats.columns.column_builder import ColumnBuilder
 from tiered_stream.formats.columns.column_kernels import key_hash_table
-from tiered_stream.formats.columns.conform import list_items, null_mask, rows_with, with_items
-from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, SlicesDecoder, spliced
+from tiered_stream.formats.columns.conform import list_items, null_mask, with_items
+from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, SlicesDecoder
 from tiered_stream.formats.rows.row_choices import LargeDecimals
 
-_MAX_BYTES = 400
-"""Maximum number of bytes of a number, because the time to write its digits grows with the square of its size."""
-TOO_LARGE = "a decimal has more than 400 bytes"
 _EXACT = Context(prec=1000, Emin=MIN_EMIN, Emax=MAX_EMAX)
-"""Context with room for each number of `_MAX_BYTES`."""
+"""Context with room for each number of `kernels.MAX_NUMBER_BYTES`."""
 
 
-def converted(column: pa.Array, node: avro.AvroType) -> tuple[pa.Array, pa.BooleanArray]:
-    """Return a column of the Avro type `node` with large decimals converted, and a boolean for each row.
+def _converted(column: pa.Array, node: avro.AvroType) -> pa.Array:
+    """Return a column of the Avro type `node` with large decimals as texts or DOUBLE.
 
-    `column` has the type `arrow_type(node, as_read=True)`. The boolean is True if a number in the row is too large; the
-    number is null.
+    `column` has the type `arrow_type(node, as_read=True)`.
     """
     kind = arrow_type(node)
     if column.type == kind:
-        return column, pa.repeat(pa.scalar(False), len(column))
+        return column
     if isinstance(node, avro.Union) and (one := single_type(node)) is not None:
-        return converted(column, one)
+        return _converted(column, one)
     if isinstance(node, avro.Primitive | avro.Fixed) and isinstance(node.logical, avro.Decimal):
-        return _numbers(column, node.logical, kind)
+        return pa.array(map(partial(_number, node.logical), column.to_pylist()), kind)
     below = node.values if isinstance(node, avro.Union) else tuple(avro.children(node))
     if pa.types.is_struct(kind):
-        arrays, marks = zip(*map(converted, column.flatten(), below), strict=True)
-        bad = pa.array([any(row) for row in zip(*map(pa.Array.to_pylist, marks), strict=True)], pa.bool_())
-        return pa.StructArray.from_arrays(list(arrays), fields=list(kind), mask=null_mask(column)), bad
+        children = list(map(_converted, column.flatten(), below))
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=null_mask(column))
     offsets, items = list_items(column)
-    items[-1], bad = converted(items[-1], *below)
-    return with_items(column, offsets, items, kind), rows_with(bad, offsets)
+    items[-1] = _converted(items[-1], *below)
+    return with_items(column, offsets, items, kind)
 
 
-def _numbers(column: pa.BinaryArray, decimal: avro.Decimal, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray]:
-    values, bad = [], []
-    for content in column.to_pylist():
-        unscaled = None if content is None or len(content) > _MAX_BYTES else int.from_bytes(content, signed=True)
-        bad.append(content is not None and unscaled is None)
-        values.append(None if unscaled is None else _written(unscaled, decimal))
-    return pa.array(values, kind, from_pandas=False), pa.array(bad, pa.bool_())
-
-
-def _written(unscaled: int, decimal: avro.Decimal) -> str | float:
-    number = Decimal(unscaled).scaleb(-decimal.scale, _EXACT)
+def _number(decimal: avro.Decimal, content: bytes | None) -> str | float | None:
+    if content is None:
+        return None
+    number = Decimal(int.from_bytes(content, signed=True)).scaleb(-decimal.scale, _EXACT)
     return f"{number:f}" if decimal.column is LargeDecimals.STRING else float(number)
 
 
@@ -88,12 +76,7 @@ class AvroDecoder(SlicesDecoder):
         column, errors, reasons = self._builder.decoded(slices, kernels.decode_values, self._arguments, self._room)
         for row in np.flatnonzero(errors).tolist():
             reasons[row] = self._program.reason(int(errors[row]))[:REASON_SIZE]
-        if column.type != self.kind:
-            column, bad = converted(column, self._reader)
-            rows = pc.indices_nonzero(bad).to_pylist()
-            reasons |= dict.fromkeys(rows, TOO_LARGE)
-            column = spliced(column, dict.fromkeys(rows))
-        return Decoded(column, reasons)
+        return Decoded(column if column.type == self.kind else _converted(column, self._reader), reasons)
 
 
 def compile_kernels() -> None:

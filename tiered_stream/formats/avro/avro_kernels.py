@@ -24,8 +24,8 @@ LIST, NEXT, UNION, JUMP, FAIL, DEFAULT, RESUME, DONE = range(11, 19)
 # Columns of the operations. A, B and C mean, by operation:
 #   LONG          A: whether an int is written. B: factor.
 #   NUMBER        A: whether an int is written. B: whether the column is of floats.
-#   BYTES         A: whether the bytes are text.
-#   FIXED         A: size.
+#   BYTES         A: whether the bytes are text. B: whether they are a number.
+#   FIXED         A: size. B: whether the bytes are a number.
 #   DECIMAL       A: precision. B: size, or -1 if the length is written before the bytes.
 #   ENUM, UNION   A: position in the table. B: number of entries.
 #   LIST          A: operation after the list. B: whether each item takes bytes. C: node of a map's keys, or -1.
@@ -41,7 +41,9 @@ STACK_COLUMNS = 4
 
 # Error codes. The first two are negated results of `unsigned_varint`. FULL means that the columns have no room.
 END_OF_VALUE, BAD_NUMBER, BAD_BOOL, BAD_SIZE, BAD_COUNT, BAD_BLOCK, BAD_BRANCH, BAD_SYMBOL, BAD_TEXT = range(1, 10)
-BAD_DECIMAL, BAD_TIMESTAMP, DUPLICATE_KEY, TRAILING, MISMATCH, FULL = range(10, 16)
+BAD_DECIMAL, BAD_TIMESTAMP, DUPLICATE_KEY, TRAILING, LONG_NUMBER, MISMATCH, FULL = range(10, 17)
+MAX_NUMBER_BYTES = 400
+"""Maximum bytes of a number that is read as bytes. The time to write its digits grows with the square of its size."""
 ERROR_TEXTS = {
     END_OF_VALUE: "the bytes end within it",
     BAD_NUMBER: "a number is longer than its type",
@@ -56,6 +58,7 @@ ERROR_TEXTS = {
     BAD_TIMESTAMP: "a timestamp does not fit into microseconds",
     DUPLICATE_KEY: "a map has a key twice, or more than a million keys",
     TRAILING: "there are bytes after its end",
+    LONG_NUMBER: f"a decimal has more than {MAX_NUMBER_BYTES} bytes",
 }
 
 MAX_EMPTY_ITEMS = 1 << 16
@@ -142,6 +145,8 @@ def _bytes(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
     at, end = _sized(data, at, stop, operation[A] if fixed else -1)
     if end < 0 or node < 0:
         return end
+    if operation[B] and end - at > MAX_NUMBER_BYTES:
+        return np.int64(-LONG_NUMBER)
     if not fixed and operation[A] and not slots.is_utf8(data, at, end):
         return np.int64(-BAD_TEXT)
     return end if slots.append_bytes(columns, node, data, at, end - at) else np.int64(-FULL)

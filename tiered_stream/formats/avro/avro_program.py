@@ -199,12 +199,13 @@ class AvroProgram:
 
     def _bytes(self, reader: avro.Primitive | avro.Fixed, size: int, node: int, path: str) -> None:
         """Emit the operation that reads `size` bytes. If `size` is -1, the length is read first."""
-        if isinstance(reader.logical, avro.Decimal) and reader.logical.column is LargeDecimals.DECIMAL:
-            self.emit(kernels.DECIMAL, node, path, a=reader.logical.precision, b=size)
+        decimal = reader.logical if isinstance(reader.logical, avro.Decimal) else None
+        if decimal is not None and decimal.column is LargeDecimals.DECIMAL:
+            self.emit(kernels.DECIMAL, node, path, a=decimal.precision, b=size)
         elif size >= 0:
-            self.emit(kernels.FIXED, node, path, a=size)
+            self.emit(kernels.FIXED, node, path, a=size, b=decimal is not None)
         else:
-            self.emit(kernels.BYTES, node, path, a=reader == avro.Primitive("string") and node >= 0)
+            self.emit(kernels.BYTES, node, path, a=reader == avro.Primitive("string"), b=decimal is not None)
 
     def _enum(self, writer: avro.Enum, reader: avro.Enum, node: int, path: str) -> None:
         """Emit the operation that reads an enum, and add its symbols to the table.
