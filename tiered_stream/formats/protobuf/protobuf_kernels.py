@@ -30,13 +30,12 @@ INT32, INT64, SINT32, SINT64, BOOL, ENUM, FIXED32, FIXED64, FLOAT, DOUBLE, TEXT,
 ONCE, ENTRY, REPEATED, MAP = range(4)
 
 # Columns of the fields. The fields of a message follow each other, sorted by number.
-#   MISSING   result if the field is missing: it becomes null, or the message is not plain
+#   IS_NEEDED whether a message without the field is not plain; otherwise the field becomes null
 #   A, B      for an enum, first row and number of rows of its numbers in the table; for a map, A: codec of its keys;
 #             for a time, A: whether its fields have the numbers and types of Google's own messages
 #   SIZE      bytes of a number of fixed size, otherwise 0
-NUMBER, CODEC, WIRE, NODE, OCCURRENCE, ONEOF, PRESENCE, MISSING, MESSAGE_INDEX, A, B, SIZE = range(12)
+NUMBER, CODEC, WIRE, NODE, OCCURRENCE, ONEOF, PRESENCE, IS_NEEDED, MESSAGE_INDEX, A, B, SIZE = range(12)
 FIELD_COLUMNS = 12
-MISSING_NULL, MISSING_NOT_PLAIN = range(2)
 # Columns of the messages: first field, field after the last, and the node of the message's struct.
 FIRST, LAST, STRUCT_NODE = range(3)
 # Columns of the marks, which have a row for each field: the positions at which its value begins and ends.
@@ -311,13 +310,13 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
     the message.
     """
     at = marks[field, AT]
-    if row[CODEC] == EMPTY and (at >= 0 or row[MISSING] == MISSING_NULL):
+    if row[CODEC] == EMPTY and (at >= 0 or not row[IS_NEEDED]):
         return np.int64(DONE)
     if row[OCCURRENCE] == REPEATED:
         return _list(data, at, frame[END], row, columns, table, texts)
     if at >= 0:
         return _value(data, at, marks[field, STOP], row, columns, table, texts)
-    if row[MISSING] == MISSING_NOT_PLAIN:
+    if row[IS_NEEDED]:
         return np.int64(NOT_PLAIN)
     return np.int64(DONE if slots.append_null(columns, row[NODE]) else slots.NO_ROOM)
 
@@ -378,7 +377,7 @@ def _end_messages(frame: Any, row: Any, columns: Any, key_table: Any) -> Int:
     field. Return DONE, NO_ROOM, or NOT_PLAIN if Google's library must decode the message, for example because a
     required message is missing.
     """
-    if row[OCCURRENCE] == ONCE and row[MISSING] == MISSING_NULL:
+    if row[OCCURRENCE] == ONCE and not row[IS_NEEDED]:
         return np.int64(DONE if slots.append_null(columns, row[NODE]) else slots.NO_ROOM)
     if row[OCCURRENCE] >= REPEATED:
         return _close_list(row, frame[LIST_FIRST], columns, key_table)
