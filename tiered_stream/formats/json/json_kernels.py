@@ -30,7 +30,6 @@ OTHER, BOOLEAN, INTEGER, DOUBLE, FLOAT, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_
 #   SCALE          scale of a decimal; for a timestamp 1 if texts without a zone are in UTC, the session's time zone
 #   LIMIT          least unscaled value that is too large for a decimal
 FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, BEGINS, FIELDS, SCALE, LIMIT = range(9)
-PLAN_COLUMNS = 9
 
 # Columns of `stack`: the container's node (-1: no column holds the container), the field of the container's last key,
 # the number of its keys that have a field, and the byte that closes the container.

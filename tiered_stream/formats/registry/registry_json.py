@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tiered_stream.formats.columns.conform import grown
 from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded
-from tiered_stream.formats.json.json_decoder import json_decoder
+from tiered_stream.formats.json.json_decoder import JsonDecoder
 from tiered_stream.formats.json.json_schema import json_schema_kind, json_schema_title
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
 from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder
@@ -41,7 +41,7 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
         super().__init__(settings, header, "JSON", self._parsed)
         self.kind, self._base = kind, kind
         self._zone, self._record, self._evolution = zone, record, evolution
-        self._decoder = json_decoder(kind, zone, widens=evolution is Evolution.WIDEN)
+        self._decoder = JsonDecoder(kind, zone, widens=evolution is Evolution.WIDEN)
 
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, pa.StructType | str]) -> Decoded:
         self._grow([writer for writer in writers.values() if not isinstance(writer, str)])
@@ -58,7 +58,7 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
         kind = reduce(grown, writers, self._base)
         if kind != self._base:
             self._base = kind
-            self._decoder = json_decoder(kind, self._zone, widens=self._evolution is Evolution.WIDEN)
+            self._decoder = JsonDecoder(kind, self._zone, widens=self._evolution is Evolution.WIDEN)
 
     def _parsed(self, schema: RegisteredSchema) -> pa.StructType | str:
         """Return the struct type of the schema's documents, whose fields may become new columns.
