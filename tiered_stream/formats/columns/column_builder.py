@@ -22,10 +22,8 @@ TOO_LARGE = "the value takes too much memory"
 """Reason that is reported for a value whose row needs more than `MAX_MEMORY` by itself."""
 _MAX_SLOTS = 2**31 - 2  # Arrow's offsets are int32
 
-_SLOT_SIZES = {
-    kernels.NULL: 0, kernels.BOOL: 1, kernels.LONG: 8, kernels.DOUBLE: 8, kernels.DECIMAL: 16, kernels.BYTES: 4,
-    kernels.STRUCT: 0, kernels.LIST: 4,
-}  # fmt: skip
+_SLOT_SIZES = np.array([0, 1, 8, 8, 16, 4, 0, 4])
+"""Bytes of a slot's value, by the kind of the node (`column_kernels.NULL` to `LIST`)."""
 _KINDS = (
     (types.is_null, kernels.NULL), (types.is_boolean, kernels.BOOL), (types.is_signed_integer, kernels.LONG),
     (types.is_date32, kernels.LONG), (types.is_timestamp, kernels.LONG), (types.is_duration, kernels.LONG),
@@ -89,7 +87,7 @@ class ColumnBuilder:
         """(field, parent node, node of the next sibling) of each node. The root has the parent -1."""
         self._table = _node_table(self.fields)
         kinds = self._table[:, kernels.KIND]
-        self._slot_sizes = np.array([_SLOT_SIZES[int(slot_kind)] for slot_kind in kinds], np.int64)
+        self._slot_sizes = _SLOT_SIZES[kinds]
         self._has_ends = (kinds == kernels.BYTES) | (kinds == kernels.LIST)
         # Slots and bytes that a row takes in each node. All bytes, and the slots of nodes below lists, are guesses.
         self._slots = np.where(_is_below_list(self._table), 4.0, 1.0)
