@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Collection, Mapping
-from typing import Any
 from uuid import UUID
 
 import numpy as np
-from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
 from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded
@@ -31,7 +30,7 @@ _NO_INDEXES = "behind the schema's id the value does not say which message it is
 Indexes = tuple[int, ...]
 
 
-class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
+class RegistryProtobufDecoder(NamingDecoder[FileDescriptorProto]):
     """Decoder of messages with the full name `message`. The values may name any of the registry's schemas."""
 
     def __init__(
@@ -53,7 +52,7 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
         self._message = message
 
     def _decode(
-        self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, dict[Indexes, str] | str]
+        self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, FileDescriptorProto | str]
     ) -> Decoded:
         messages, places, sizes = _named_messages(slices, named)
         reasons: dict[int, str] = {}
@@ -68,7 +67,7 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
         decoded = self._decoder.read(slices.only(is_message).after(sizes))
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
-    def _mismatch(self, schema_id: int | UUID, writer: dict[Indexes, str] | str, indexes: Indexes) -> str | None:
+    def _mismatch(self, schema_id: int | UUID, writer: FileDescriptorProto | str, indexes: Indexes) -> str | None:
         """Return None if the message `indexes` of the schema `writer` is the wanted message, otherwise the reason.
 
         `indexes` is empty if the value does not name its message. `writer` is a text if the schema cannot be used.
@@ -77,7 +76,7 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
             return writer
         if not indexes:
             return _NO_INDEXES
-        name = writer.get(indexes)
+        name = _full_name(writer, indexes)
         if name is None:
             return f"schema {schema_id} has no message {list(indexes)}"
         return None if name == self._message else f"the value is a message {name[:80]}, not {self._message[:80]}"
@@ -129,19 +128,19 @@ def message_indexes(content: bytes) -> tuple[Indexes, int]:
     return tuple(numbers[1:]) or (0,), at
 
 
-def _parsed(schema: RegisteredSchema) -> dict[Indexes, str]:
-    """Return the full names of a schema's messages by their indexes."""
-    files = descriptor_pb2.FileDescriptorSet.FromString(registered_descriptors(schema)).file
-    (file,) = (file for file in files if file.name == _FILE)
-    names: dict[Indexes, str] = {}
-    waiting: list[tuple[Indexes, str, Any]] = [
-        ((at,), file.package, message) for at, message in enumerate(file.message_type)
-    ]
-    while waiting:
-        indexes, outer, message = waiting.pop()
-        names[indexes] = f"{outer}.{message.name}".lstrip(".")
-        waiting += [((*indexes, at), names[indexes], nested) for at, nested in enumerate(message.nested_type)]
-    return names
+def _parsed(schema: RegisteredSchema) -> FileDescriptorProto:
+    files = FileDescriptorSet.FromString(registered_descriptors(schema)).file
+    return next(file for file in files if file.name == _FILE)
+
+
+def _full_name(file: FileDescriptorProto, indexes: Indexes) -> str | None:
+    """Return the full name of the message `indexes` of a file, or None if the file has no such message."""
+    name, messages = file.package, file.message_type
+    for index in indexes:
+        if not 0 <= index < len(messages):
+            return None
+        name, messages = f"{name}.{messages[index].name}", messages[index].nested_type
+    return name.lstrip(".")
 
 
 def registered_descriptors(schema: RegisteredSchema) -> bytes:
@@ -168,7 +167,7 @@ def _file(text: str) -> str | bytes:
         return text
     try:
         content = b64decode("".join(text.split()), validate=True)
-        descriptor_pb2.FileDescriptorProto.FromString(content)
+        FileDescriptorProto.FromString(content)
     except (ValueError, DecodeError):
         return text
     return content
