@@ -21,7 +21,7 @@ from tiered_stream.formats.avro.avro_types import along_column, arrow_type, wide
 from tiered_stream.formats.columns.conform import joined
 from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, taken
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
-from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder, Rows, grouped
+from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder, grouped
 from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, Evolution
 
 _MAX_READERS = 100
@@ -71,11 +71,16 @@ class RegistryDecoder(NamingDecoder[AvroType]):
             self._widen(writers.values())
         contents = slices.after(named.sizes)
         groups = list(grouped(named.numbers))
-        readers = [self._reader_of(number, named, writers) for number, _ in groups]
         if len(groups) == 1:
-            return self._read(contents, readers[0])
-        parts = [self._read(contents.take(rows), reader) for (_, rows), reader in zip(groups, readers, strict=True)]
-        return in_order(parts, [rows for _, rows in groups], self.kind)
+            return self._read(contents, self._reader_of(groups[0][0], named, writers))
+        columns, order, reasons = [pa.nulls(0, self.kind)], [np.zeros(0, np.int64)], {}
+        for number, rows in groups:
+            part = self._read(contents.take(rows), self._reader_of(number, named, writers))
+            columns.append(part.column)
+            order.append(rows)
+            reasons |= {int(rows[row]): why for row, why in part.reasons.items()}
+        places = np.argsort(np.concatenate(order), kind="stable")
+        return Decoded(taken(pa.concat_arrays(columns), places), reasons)
 
     def _widen(self, writers: Collection[AvroType | str]) -> None:
         reader_schema, types = self._reader_schema, self._evolution is Evolution.WIDEN
@@ -131,17 +136,3 @@ class RegistryDecoder(NamingDecoder[AvroType]):
 
 def _parsed(columns: AvroColumns, schema: RegisteredSchema) -> AvroType:
     return parse_avro_schema(schema.text, [*dict.fromkeys(text for _, text in schema.references)], columns)
-
-
-def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:
-    """Return the values of all `parts` in one column; the values of `parts[i]` get the row indexes `groups[i]`.
-
-    Without parts, the column is empty and has the type `kind`.
-    """
-    if not parts:
-        return Decoded(pa.nulls(0, kind), {})
-    column = pa.concat_arrays([part.column for part in parts])
-    places = np.argsort(np.concatenate(groups), kind="stable")
-    pairs = zip(parts, groups, strict=True)
-    reasons = {int(rows[row]): why for part, rows in pairs for row, why in part.reasons.items()}
-    return Decoded(taken(column, places), reasons)
