@@ -141,7 +141,7 @@ class AvroProgram:
         start = self.emit(kernels.LIST, node, path, b=1, c=key)
         self.emit(kernels.STRUCT, entries, path)
         self.emit(kernels.BYTES, key, f"{path}, a key", a=1)
-        self.read(writer.values, reader.values, value, f"{path}[]")
+        self.read(writer.items, reader.items, value, f"{path}[]")
         self._end_list(start, path)
 
     def _writer_union(self, writer: avro.Union, reader: avro.AvroType, node: int, path: str) -> None:
@@ -263,7 +263,6 @@ def _encoded(kind: avro.AvroType, value: Any, path: str) -> bytes:
 
     (Avro specification, "Complex Types, Records".)
     """
-    content: bytes | None = None
     match kind, value:
         case avro.Union(), _:
             # The default belongs to the first branch whose type it has. Since Avro 1.12, this can be any branch.
@@ -273,49 +272,45 @@ def _encoded(kind: avro.AvroType, value: Any, path: str) -> bytes:
         case avro.Array(), list():
             return _block([_encoded(kind.items, item, path) for item in value])
         case avro.Map(), dict():
-            return _block([_sized(key.encode()) + _encoded(kind.values, item, path) for key, item in value.items()])
+            return _block([_sized(key.encode()) + _encoded(kind.items, item, path) for key, item in value.items()])
         case avro.Record(), dict():
             items = [(field.type, value.get(field.name, _default(field))) for field in kind.fields]
             if all(item is not avro.NO_DEFAULT for _, item in items):
                 return b"".join(_encoded(field_type, item, path) for field_type, item in items)
-        case _, str():
-            content = _encoded_text(kind, value)
-        case avro.Primitive(), _:
-            content = _encoded_number(kind, value)
-    if content is None:
-        raise _MismatchError(f"{path}: {str(value)[:40]!r} is no default of its type")
-    return content
+        case avro.Primitive() | avro.Enum() | avro.Fixed(), _:
+            if (content := _encoded_simple(kind, value)) is not None:
+                return content
+    raise _MismatchError(f"{path}: {str(value)[:40]!r} is no default of its type")
 
 
-def _encoded_text(kind: avro.AvroType, value: str) -> bytes | None:
-    match kind:
-        case avro.Primitive("string"):
-            return _sized(value.encode())
-        case avro.Enum() if value in kind.symbols:
-            return _varint(kind.symbols.index(value))
-        case avro.Primitive("bytes") | avro.Fixed() if all(ord(character) < 256 for character in value):
-            content = value.encode("latin-1")
-            limit = 10 ** min(kind.logical.precision, 1000) if isinstance(kind.logical, avro.Decimal) else None
-            if limit is not None and abs(int.from_bytes(content, signed=True)) >= limit:
-                return None
-            if isinstance(kind, avro.Primitive):
-                return _sized(content)
-            return content if len(content) == kind.size else None
-    return None
-
-
-def _encoded_number(kind: avro.Primitive, value: Any) -> bytes | None:
-    match kind.kind, value:
-        case "null", None:
+def _encoded_simple(kind: avro.Primitive | avro.Enum | avro.Fixed, value: Any) -> bytes | None:
+    """Return `_encoded` for a type without other types in it, or None if `value` is no default of the type."""
+    match kind, value:
+        case avro.Primitive("null"), None:
             return b""
-        case "boolean", bool():
+        case avro.Primitive("boolean"), bool():
             return bytes((value,))
-        case "int" | "long", int() if not isinstance(value, bool):
+        case avro.Primitive("int" | "long"), int() if not isinstance(value, bool):
             bound = 1 << (31 if kind.kind == "int" else 63)
             return _varint(value) if -bound <= value * _factor(kind, kind) < bound else None
-        case "float" | "double", int() | float() if not isinstance(value, bool):
+        case avro.Primitive("float" | "double"), int() | float() if not isinstance(value, bool):
             return np.array(value, "<f4" if kind.kind == "float" else "<f8").tobytes()
+        case avro.Primitive("string"), str():
+            return _sized(value.encode())
+        case avro.Enum(), str() if value in kind.symbols:
+            return _varint(kind.symbols.index(value))
+        case ((avro.Primitive("bytes") | avro.Fixed()), str()) if all(ord(character) < 256 for character in value):
+            return _encoded_bytes(kind, value.encode("latin-1"))
     return None
+
+
+def _encoded_bytes(kind: avro.Primitive | avro.Fixed, content: bytes) -> bytes | None:
+    limit = 10 ** min(kind.logical.precision, 1000) if isinstance(kind.logical, avro.Decimal) else None
+    if limit is not None and abs(int.from_bytes(content, signed=True)) >= limit:
+        return None
+    if isinstance(kind, avro.Primitive):
+        return _sized(content)
+    return content if len(content) == kind.size else None
 
 
 def _varint(number: int) -> bytes:

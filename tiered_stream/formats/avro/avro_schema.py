@@ -122,9 +122,9 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Type of maps from strings to values of the type `values`."""
+    """Type of maps from strings to values of the type `items`."""
 
-    values: AvroType
+    items: AvroType
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +188,8 @@ def children(node: AvroType) -> Iterator[AvroType]:
     match node:
         case Record():
             yield from (field.type for field in node.fields)
-        case Array():
+        case Array() | Map():
             yield node.items
-        case Map():
-            yield node.values
         case Union():
             yield from node.branches
 

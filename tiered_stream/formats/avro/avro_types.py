@@ -46,7 +46,7 @@ def arrow_type(node: avro.AvroType, *, as_read: bool = False) -> pa.DataType:
         case avro.Array():
             return pa.list_(pa.field("element", below(node.items)))
         case avro.Map():
-            return pa.map_(pa.string(), below(node.values))
+            return pa.map_(pa.string(), below(node.items))
         case avro.Record():
             return pa.struct([pa.field(field.name, below(field.type)) for field in node.fields])
         case avro.Union():
@@ -95,10 +95,8 @@ def widened(reader: avro.AvroType, writer: avro.AvroType, *, types: bool = False
             return _in_union(reader, widened(reader.values[0], writer, types=types))
         case _, avro.Union() if len(writer.values) == 1:
             return widened(reader, writer.values[0], types=types)
-        case avro.Array(), avro.Array():
-            return avro.Array(widened(reader.items, writer.items, types=types))
-        case avro.Map(), avro.Map():
-            return avro.Map(widened(reader.values, writer.values, types=types))
+        case (avro.Array(), avro.Array()) | (avro.Map(), avro.Map()):
+            return replace(reader, items=widened(reader.items, writer.items, types=types))
         case avro.Record(), avro.Record():
             return _wider_record(reader, writer, types=types)
         case (
@@ -124,7 +122,7 @@ def along_column(node: avro.AvroType, column: pa.DataType, *, widen: bool) -> av
         case avro.Array() if pa.types.is_list(column):
             return avro.Array(below(node.items, column.value_type))
         case avro.Map() if pa.types.is_map(column):
-            return avro.Map(below(node.values, column.item_type))
+            return avro.Map(below(node.items, column.item_type))
         case avro.Record() if pa.types.is_struct(column):
             kinds = {field.name: field.type for field in column}
             fields = (

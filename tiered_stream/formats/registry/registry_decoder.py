@@ -73,7 +73,8 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         groups = list(grouped(named.numbers))
         if len(groups) == 1:
             return self._read(contents, self._reader_of(groups[0][0], named, writers))
-        columns, order, reasons = [pa.nulls(0, self.kind)], [np.zeros(0, np.int64)], {}
+        columns, order = [pa.nulls(0, self.kind)], [np.zeros(0, np.int64)]
+        reasons: dict[int, str] = {}
         for number, rows in groups:
             part = self._read(contents.take(rows), self._reader_of(number, named, writers))
             columns.append(part.column)
