@@ -46,8 +46,8 @@ MARK_COLUMNS = 2
 MESSAGE_OF, BEGIN, END, FIELD, CURSOR, LIST_FIRST = range(6)
 STACK_COLUMNS = 6
 
-DONE, NOT_PLAIN = range(2)
-"""Results of appending a value: the value was appended, or its message is left to Google's library."""
+NOT_PLAIN = 1
+"""Result of a value whose message is left to Google's library."""
 LONGEST_TAG = 5
 """Maximum number of bytes in a tag, and in a length prefix; a message with longer ones is left to Google's library."""
 VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
@@ -172,9 +172,7 @@ def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
     at = _find_row(table, row[A], row[A] + row[B], number)
     if at < 0:
         return np.int64(NOT_PLAIN)
-    return np.int64(
-        DONE if slots.append_bytes(columns, row[NODE], texts, table[at, 1], table[at, 2]) else slots.NO_ROOM
-    )
+    return slots.append_bytes(columns, row[NODE], texts, table[at, 1], table[at, 2])
 
 
 @kernel
@@ -201,7 +199,7 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     if seconds > MAX_SECONDS or seconds < -MAX_SECONDS:
         return np.int64(NOT_PLAIN)
     micros = nanos // 1000 if nanos >= 0 else -(-nanos // 1000)
-    return np.int64(DONE if slots.append_long(columns, row[NODE], seconds * 1_000_000 + micros) else slots.NO_ROOM)
+    return slots.append_long(columns, row[NODE], seconds * 1_000_000 + micros)
 
 
 @kernel
@@ -215,10 +213,10 @@ def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     if codec == TIME:
         return _time(data, at, stop, row, columns)
     if at == stop and row[OCCURRENCE] == ONCE and not row[PRESENCE]:
-        return np.int64(DONE if slots.append_null(columns, node) else slots.NO_ROOM)
+        return slots.append_null(columns, node)
     if codec == TEXT and not slots.is_utf8(data, at, stop):
         return np.int64(NOT_PLAIN)
-    return np.int64(DONE if slots.append_bytes(columns, node, data, at, stop - at) else slots.NO_ROOM)
+    return slots.append_bytes(columns, node, data, at, stop - at)
 
 
 @kernel
@@ -237,18 +235,16 @@ def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
         bits = load_uint64_le(data, at) if stop - at == 8 else load_uint32_le(data, at)
     value = np.int64(bits != 0) if codec == BOOL else _integer(bits, INT64 if codec == DOUBLE else codec)
     if value == 0 and row[OCCURRENCE] == ONCE and not row[PRESENCE]:
-        return np.int64(DONE if slots.append_null(columns, node) else slots.NO_ROOM)
+        return slots.append_null(columns, node)
     if codec == ENUM:
         return _symbol(columns, row, value, table, texts)
     if codec == BOOL:
-        room = slots.append_bool(columns, node, value != 0)
-    elif codec == FLOAT:
-        room = slots.append_double(columns, node, slots.load_float(data, at))
-    elif codec == DOUBLE:
-        room = slots.append_double(columns, node, slots.load_double(data, at))
-    else:
-        room = slots.append_long(columns, node, value)
-    return np.int64(DONE if room else slots.NO_ROOM)
+        return slots.append_bool(columns, node, value != 0)
+    if codec == FLOAT:
+        return slots.append_double(columns, node, slots.load_float(data, at))
+    if codec == DOUBLE:
+        return slots.append_double(columns, node, slots.load_double(data, at))
+    return slots.append_long(columns, node, value)
 
 
 @inlined
@@ -273,10 +269,10 @@ def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
         if end < 0 or end > stop:
             return np.int64(NOT_PLAIN)
         error = _number(data, at, end, row, columns, table, texts)
-        if error != DONE:
+        if error != slots.DONE:
             return error
         at = end
-    return np.int64(DONE)
+    return np.int64(slots.DONE)
 
 
 @kernel
@@ -290,15 +286,15 @@ def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, tex
     while 0 <= at < stop:
         number, wire, begin, end = _tag(data, at, stop)
         if number == row[NUMBER]:
-            error = np.int64(DONE)
+            error = np.int64(slots.DONE)
             if wire == row[WIRE]:
                 error = _value(data, begin, end, row, columns, table, texts)
             elif wire == SIZED and row[CODEC] < TEXT:
                 error = _packed(data, begin, end, row, columns, table, texts)
-            if error != DONE:
+            if error != slots.DONE:
                 return error
         at = end
-    return np.int64(DONE if slots.append_list(columns, row[NODE] - 1) else slots.NO_ROOM)
+    return slots.append_list(columns, row[NODE] - 1)
 
 
 @kernel
@@ -311,14 +307,14 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
     """
     at = marks[field, AT]
     if row[CODEC] == EMPTY and (at >= 0 or not row[IS_NEEDED]):
-        return np.int64(DONE)
+        return np.int64(slots.DONE)
     if row[OCCURRENCE] == REPEATED:
         return _list(data, at, frame[END], row, columns, table, texts)
     if at >= 0:
         return _value(data, at, marks[field, STOP], row, columns, table, texts)
     if row[IS_NEEDED]:
         return np.int64(NOT_PLAIN)
-    return np.int64(DONE if slots.append_null(columns, row[NODE]) else slots.NO_ROOM)
+    return slots.append_null(columns, row[NODE])
 
 
 @kernel
@@ -338,7 +334,7 @@ def _close_list(row: Any, first: Int, columns: Any, key_table: Any) -> Int:
     several = row[OCCURRENCE] == MAP and columns[0][row[NODE], slots.SLOTS] - first > 1
     if several and (row[A] != TEXT or slots.has_duplicate_key(columns, row[NODE] + 1, first, key_table)):
         return np.int64(NOT_PLAIN)
-    return np.int64(DONE if slots.append_list(columns, node) else slots.NO_ROOM)
+    return slots.append_list(columns, node)
 
 
 @inlined
@@ -378,7 +374,7 @@ def _end_messages(frame: Any, row: Any, columns: Any, key_table: Any) -> Int:
     required message is missing.
     """
     if row[OCCURRENCE] == ONCE and not row[IS_NEEDED]:
-        return np.int64(DONE if slots.append_null(columns, row[NODE]) else slots.NO_ROOM)
+        return slots.append_null(columns, row[NODE])
     if row[OCCURRENCE] >= REPEATED:
         return _close_list(row, frame[LIST_FIRST], columns, key_table)
     return np.int64(NOT_PLAIN)
@@ -402,13 +398,13 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
         if field < 0:
             if not _mark_fields(data, frame[BEGIN], frame[END], fields, message[FIRST], message[LAST], marks):
                 return np.int64(NOT_PLAIN)
-            if not slots.append_struct(columns, message[STRUCT_NODE]):
+            if slots.append_struct(columns, message[STRUCT_NODE]) != slots.DONE:
                 return np.int64(slots.NO_ROOM)
             frame[FIELD] = message[FIRST]
         elif field == message[LAST]:
             depth -= 1
         else:
-            row, error = fields[field], np.int64(DONE)
+            row, error = fields[field], np.int64(slots.DONE)
             if row[CODEC] != MESSAGE:
                 error = _simple(data, frame, field, row, marks, columns, table, texts)
                 frame[FIELD] = field + 1
@@ -419,9 +415,9 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
                     _push(stack, depth, row[MESSAGE_INDEX], begin, end)
                 else:
                     error = _end_messages(frame, row, columns, key_table)
-            if error != DONE:
+            if error != slots.DONE:
                 return error
-    return np.int64(DONE)
+    return np.int64(slots.DONE)
 
 
 @kernel
