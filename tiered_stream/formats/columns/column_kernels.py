@@ -177,8 +177,8 @@ def truncate(columns: Any, rows: Int) -> None:
 def end_row(columns: Any, row: Int, first: Int, result: Int, errors: Any) -> Any:
     """End the row of a value, and set `errors[row]`; return whether the columns had room for the row.
 
-    `result` is DONE if the row was appended. With NO_ROOM, the row is removed. With NULL_VALUE or an error of the format,
-    the row becomes null. `first` is the row with which the columns begin.
+    `result` is DONE if the row was appended. With NO_ROOM, the row is removed. With NULL_VALUE or an error of the
+    format, the row becomes null. `first` is the row with which the columns begin.
     """
     errors[row] = 0
     if result == DONE:

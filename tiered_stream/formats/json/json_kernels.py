@@ -93,8 +93,8 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
 def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: Int) -> Int:
     """Append the string in `data[at:end]` to `node`, as a value of the column's type; return DONE, DOUBTFUL or NO_ROOM.
 
-    `plan` has the type of each node's column. DOUBTFUL: it is not certain which value the column must get. NO_ROOM: there
-    is no room.
+    `plan` has the type of each node's column. DOUBTFUL: it is not certain which value the column must get. NO_ROOM:
+    there is no room.
     """
     form = plan[node, FORM]
     if form == STRING:
@@ -225,8 +225,8 @@ def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stac
     """End the containers that are closed at `at`, after a value; return the innermost open container, and a position.
 
     A container is an index of `stack`: `depth` is the innermost open container at the call, and -1 means that none is
-    open. The returned position is the start of the next value or key, or DOUBTFUL or NO_ROOM. If no container is open, it
-    is the position after the document.
+    open. The returned position is the start of the next value or key, or DOUBTFUL or NO_ROOM. If no container is open,
+    it is the position after the document.
     """
     while depth >= 0:
         at = text.skip_blanks(data, at, stop)

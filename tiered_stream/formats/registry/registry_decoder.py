@@ -64,7 +64,7 @@ class RegistryDecoder(NamingDecoder[AvroType]):
             self._reader_schema = along_column(self._reader_schema, column, widen=True)
         self._base = self._reader_schema
         self.kind = AvroDecoder(self._reader_schema, self._reader_schema).kind
-        self._readers: LRUCache[int | UUID, AvroDecoder | str] = LRUCache(_MAX_READERS)
+        self._readers: LRUCache[int | UUID | str, AvroDecoder | str] = LRUCache(_MAX_READERS)
 
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> Decoded:
         if self._evolution is not Evolution.NONE or self._older is not None:
@@ -106,12 +106,12 @@ class RegistryDecoder(NamingDecoder[AvroType]):
     def _reader_of(self, number: int, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> AvroDecoder | str:
         """Return the decoder of values that name the schema `number`, or the reason why these values cannot be decoded.
 
-        `number` is from `named.numbers`. Values without a schema, such as nulls, have the number `NONE`.
+        `number` is from `named.numbers`.
         """
         writer = writers[number]
         if isinstance(writer, str):
             return writer
-        schema_id = named.id_of(number)
+        schema_id = named.ids[number]
         reader = self._readers.get(schema_id)
         if reader is None:
             try:
@@ -121,7 +121,7 @@ class RegistryDecoder(NamingDecoder[AvroType]):
             self._readers[schema_id] = reader
         return reader
 
-    def _reason(self, schema_id: int | UUID, writer: AvroType, error: str) -> str:
+    def _reason(self, schema_id: int | UUID | str, writer: AvroType, error: str) -> str:
         """Return why values of the schema `writer` are not decoded, with a hint if wider columns would help."""
         hint = _WOULD_WIDEN if self._evolution is not Evolution.WIDEN and self._widens(writer) else ""
         return f"schema {schema_id}: {error}"[: REASON_SIZE - len(hint)] + hint

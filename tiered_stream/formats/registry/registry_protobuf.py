@@ -60,14 +60,14 @@ class RegistryProtobufDecoder(NamingDecoder[FileDescriptorProto]):
         # The values of one group name one schema, and one message in it.
         for group, at in grouped(named.numbers[rows] * len(messages) + places[rows]):
             number, place = divmod(group, len(messages))
-            if reason := self._mismatch(named.id_of(number), writers[number], messages[place]):
+            if reason := self._mismatch(named.ids[number], writers[number], messages[place]):
                 reasons |= dict.fromkeys(rows[at].tolist(), reason[:REASON_SIZE])
         is_message = np.ones(len(slices), np.uint8)
         is_message[list(reasons)] = 0
         decoded = self._decoder.read(slices.only(is_message).after(sizes))
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
-    def _mismatch(self, schema_id: int | UUID, writer: FileDescriptorProto | str, indexes: Indexes) -> str | None:
+    def _mismatch(self, schema_id: int | UUID | str, writer: FileDescriptorProto | str, indexes: Indexes) -> str | None:
         """Return None if the message `indexes` of the schema `writer` is the wanted message, otherwise the reason.
 
         `indexes` is empty if the value does not name its message. `writer` is a text if the schema cannot be used.
@@ -89,12 +89,10 @@ def _named_messages(slices: ByteSlices, named: NamedSchemas) -> tuple[list[Index
     name its message. The second number is the number of bytes in front of the value's message.
     """
     messages: dict[Indexes, int] = {(): 0, (0,): 1}
-    places, sizes, has_prefix = np.zeros(len(slices), np.int64), named.sizes.copy(), named.numbers >= 0
-    if named.headers is not None:
-        rows = np.flatnonzero(named.headers >= 0)
-        rests = [messages.setdefault(message_indexes(rest)[0], len(messages)) for rest in named.header_rests]
-        places[rows] = np.array(rests, np.int64)[named.headers[rows]]
-        has_prefix[rows] = False
+    places, sizes, has_prefix = np.zeros(len(slices), np.int64), named.sizes.copy(), named.sizes > 0
+    rests = [messages.setdefault(message_indexes(rest)[0], len(messages)) for rest in named.header_rests]
+    rows = np.flatnonzero(named.headers >= 0)
+    places[rows] = np.array(rests, np.int64)[named.headers[rows]]
     # A zero byte stands for the first message.
     longer = np.flatnonzero(has_prefix & (slices.stops - slices.starts > PREFIX_SIZE))
     first = longer[slices.data[slices.starts[longer] + PREFIX_SIZE] == 0]
