@@ -7,6 +7,7 @@ order of the values.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
@@ -72,11 +73,12 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         contents = slices.after(named.sizes)
         groups = list(grouped(named.numbers))
         if len(groups) == 1:
-            return self._read(contents, self._reader_of(groups[0][0], named, writers))
+            number, _ = groups[0]
+            return self._read(contents, self._reader_of(named.ids[number], writers[number]))
         columns, order = [pa.nulls(0, self.kind)], [np.zeros(0, np.int64)]
         reasons: dict[int, str] = {}
         for number, rows in groups:
-            part = self._read(contents.take(rows), self._reader_of(number, named, writers))
+            part = self._read(contents.take(rows), self._reader_of(named.ids[number], writers[number]))
             columns.append(part.column)
             order.append(rows)
             reasons |= {int(rows[row]): why for row, why in part.reasons.items()}
@@ -103,36 +105,25 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         rows = np.flatnonzero(contents.valid).tolist()
         return Decoded(pa.nulls(len(contents), self.kind), dict.fromkeys(rows, reader[:REASON_SIZE]))
 
-    def _reader_of(self, number: int, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> AvroDecoder | str:
-        """Return the decoder of values that name the schema `number`, or the reason why these values cannot be decoded.
-
-        `number` is from `named.numbers`.
-        """
-        writer = writers[number]
+    def _reader_of(self, schema_id: int | UUID | str, writer: AvroType | str) -> AvroDecoder | str:
+        """Return the decoder of values of the schema `writer`, or the reason why these values cannot be decoded."""
         if isinstance(writer, str):
             return writer
-        schema_id = named.ids[number]
         reader = self._readers.get(schema_id)
         if reader is None:
-            try:
-                reader = AvroDecoder(writer, self._reader_schema)
-            except (ConfigurationError, UnsupportedDataError) as error:
-                reader = self._reason(schema_id, writer, str(error))
-            self._readers[schema_id] = reader
+            reader = self._readers[schema_id] = self._new_reader(schema_id, writer)
         return reader
 
-    def _reason(self, schema_id: int | UUID | str, writer: AvroType, error: str) -> str:
-        """Return why values of the schema `writer` are not decoded, with a hint if wider columns would help."""
-        hint = _WOULD_WIDEN if self._evolution is not Evolution.WIDEN and self._widens(writer) else ""
-        return f"schema {schema_id}: {error}"[: REASON_SIZE - len(hint)] + hint
-
-    def _widens(self, writer: AvroType) -> bool:
-        """Return whether values of the schema `writer` could be decoded if columns became wider."""
+    def _new_reader(self, schema_id: int | UUID | str, writer: AvroType) -> AvroDecoder | str:
         try:
-            AvroDecoder(writer, widened(self._reader_schema, writer, types=True))
-        except (ConfigurationError, UnsupportedDataError):
-            return False
-        return True
+            return AvroDecoder(writer, self._reader_schema)
+        except (ConfigurationError, UnsupportedDataError) as error:
+            reason, hint = f"schema {schema_id}: {error}", ""
+        if self._evolution is not Evolution.WIDEN:
+            with suppress(ConfigurationError, UnsupportedDataError):
+                AvroDecoder(writer, widened(self._reader_schema, writer, types=True))
+                hint = _WOULD_WIDEN
+        return reason[: REASON_SIZE - len(hint)] + hint
 
 
 def _parsed(columns: AvroColumns, schema: RegisteredSchema) -> AvroType:
