@@ -126,7 +126,10 @@ _UNIT = r"[A-Za-z0-9+/]{2}(?:[A-Za-z0-9+/]{2}|[A-Za-z0-9+/]=|==)"
 _BASE64 = re.compile(rf"(?:[\0- ]*{_UNIT})*[\0- ]*")
 _BLANK_RUNS = re.compile(r"[\0- ]+")
 _AFTER_PADDING = re.compile(r"(?<==)(?!=)")
-_INFINITIES = {"+INF": math.inf, "+Infinity": math.inf, "Infinity": math.inf, "-INF": -math.inf, "-Infinity": -math.inf}
+_NAMED_NUMBERS = {
+    "+INF": math.inf, "+Infinity": math.inf, "Infinity": math.inf, "-INF": -math.inf, "-Infinity": -math.inf,
+    "NaN": math.nan,
+}  # fmt: skip
 
 
 class ExactJson:
@@ -240,7 +243,7 @@ def _real(value: Any, kind: pa.DataType) -> float | None:
     if isinstance(value, Integer | Real):
         # Jackson reads the integer -0 as zero without a sign.
         return _nearest(value, kind) + 0.0 if type(value) is Integer else _nearest(value, kind)
-    return _INFINITIES.get(value, math.nan if value == "NaN" else None) if type(value) is str else None
+    return _NAMED_NUMBERS.get(value) if type(value) is str else None
 
 
 def _nearest(text: str, kind: pa.DataType) -> float:

@@ -136,7 +136,7 @@ def _either(first: Shape | None, second: Shape | None, join: _Join) -> Shape | N
 
 
 def kind_of(shape: Shape) -> pa.DataType:
-    """Return the type of the column for values of a shape. If all values are null, it is Arrow's null type.
+    """Return the type of the column for values of a shape. If all values are null, it is string.
 
     Integer and number become double. A string has the JSON text of values that may have several types.
     """
@@ -151,7 +151,7 @@ def _single(kinds: set[pa.DataType]) -> pa.DataType | None:
     """Return the type of a column that has values of all `kinds`; None: only a text could have them all."""
     if kinds == {pa.int64(), pa.float64()}:
         return pa.float64()
-    return None if len(kinds) > 1 else next(iter(kinds), pa.null())
+    return None if len(kinds) > 1 else next(iter(kinds), pa.string())
 
 
 def unions_of(shape: Shape, path: str = "") -> Iterator[str]:
@@ -168,19 +168,13 @@ def unions_of(shape: Shape, path: str = "") -> Iterator[str]:
         yield path
 
 
-def column_kind(shape: Shape) -> pa.DataType:
-    """Return the type of a column for values of a shape. If all values are null, it is string."""
-    kind = kind_of(shape)
-    return pa.string() if pa.types.is_null(kind) else kind
-
-
 def _kind_of_name(name: str, shape: Shape) -> pa.DataType:
     if name == "object" and shape.fields:
-        return pa.struct([(name, column_kind(each)) for name, each in shape.fields.items()])
+        return pa.struct([(name, kind_of(each)) for name, each in shape.fields.items()])
     if name == "object" and shape.others is not None:
-        return pa.map_(pa.string(), column_kind(shape.others))
+        return pa.map_(pa.string(), kind_of(shape.others))
     if name == "array" and not shape.is_tuple:
-        return pa.list_(pa.field("element", column_kind(shape.items or ANY)))
+        return pa.list_(pa.field("element", kind_of(shape.items or ANY)))
     if name == "string" and shape.text is not None:
         return shape.text
     return SIMPLE.get(name, pa.string())

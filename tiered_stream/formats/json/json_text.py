@@ -6,8 +6,8 @@ import json
 import math
 import re
 from base64 import b64encode
-from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import orjson
@@ -58,18 +58,16 @@ def parse_json(data: bytes) -> Any:
         raise CorruptDataError(f"no JSON: {error.msg} at character {error.pos}") from error
 
 
-def _checked(kind: type[Integer | Real]) -> Callable[[str], Integer | Real]:
-    def number(text: str) -> Integer | Real:
-        if len(text) > _LONGEST_NUMBER:
-            raise CorruptDataError(f"a number of {len(text)} characters")
-        return kind(text)
-
-    return number
+def _number(kind: type[Integer | Real], text: str) -> Integer | Real:
+    if len(text) > _LONGEST_NUMBER:
+        raise CorruptDataError(f"a number of {len(text)} characters")
+    return kind(text)
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=Fields, parse_int=_checked(Integer), parse_float=_checked(Real), parse_constant=Real, strict=True
-)
+    object_pairs_hook=Fields, parse_int=partial(_number, Integer), parse_float=partial(_number, Real),
+    parse_constant=Real, strict=True,
+)  # fmt: skip
 
 
 def double_text(number: float) -> str:
