@@ -299,7 +299,7 @@ def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, tex
 
 @kernel
 def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append the value of a field that is not a message; return DONE, NOT_PLAIN or NO_ROOM.
+    """Append the value of a field that is not a message, or is a missing one; return DONE, NOT_PLAIN or NO_ROOM.
 
     `row` is row `field` of the table of fields, and `frame` is the stack's row for the message. `marks` has the
     positions of the field's value. `table` and `texts` have the names of enums. NOT_PLAIN: Google's library must decode
@@ -366,21 +366,6 @@ def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, colum
 
 
 @kernel
-def _end_messages(frame: Any, row: Any, columns: Any, key_table: Any) -> Int:
-    """Append a field's list or map after its last message, or null if its single message is missing.
-
-    `row` is the field's row in the table of fields, and `frame` is the stack's row for the message that contains the
-    field. Return DONE, NO_ROOM, or NOT_PLAIN if Google's library must decode the message, for example because a
-    required message is missing.
-    """
-    if row[OCCURRENCE] == ONCE and not row[IS_NEEDED]:
-        return slots.append_null(columns, row[NODE])
-    if row[OCCURRENCE] >= REPEATED:
-        return _close_list(row, frame[LIST_FIRST], columns, key_table)
-    return np.int64(NOT_PLAIN)
-
-
-@kernel
 def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: Any) -> Int:
     """Write the message between `at` and `stop` into the columns; return DONE, NOT_PLAIN or NO_ROOM.
 
@@ -405,7 +390,7 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
             depth -= 1
         else:
             row, error = fields[field], np.int64(slots.DONE)
-            if row[CODEC] != MESSAGE:
+            if row[CODEC] != MESSAGE or (row[OCCURRENCE] < REPEATED and marks[field, AT] < 0):
                 error = _simple(data, frame, field, row, marks, columns, table, texts)
                 frame[FIELD] = field + 1
             else:
@@ -414,7 +399,7 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
                     depth += 1
                     _push(stack, depth, row[MESSAGE_INDEX], begin, end)
                 else:
-                    error = _end_messages(frame, row, columns, key_table)
+                    error = _close_list(row, frame[LIST_FIRST], columns, key_table)
             if error != slots.DONE:
                 return error
     return np.int64(slots.DONE)
