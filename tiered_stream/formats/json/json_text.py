@@ -74,20 +74,12 @@ def double_text(number: float) -> str:
     """Return a double as Java writes it (`Double.toString` since JDK 19, which writes the fewest digits)."""
     if not math.isfinite(number):
         return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
-    if number == 0:
-        return "-0.0" if math.copysign(1, number) < 0 else "0.0"
-    _, digits, power = Decimal(repr(number)).normalize().as_tuple()
-    if len(digits) == 1:  # Java takes the nearest number of two digits: 4.9E-324, not 5.0E-324
-        _, digits, power = Decimal(f"{number:.1e}").normalize().as_tuple()
-    # The number is 0.significant times ten to the exponent.
-    significant, exponent = "".join(map(str, digits)), int(power) + len(digits)
-    sign = "-" if number < 0 else ""
-    if -3 < exponent <= 0:
-        return f"{sign}0.{'0' * -exponent}{significant}"
-    if 0 < exponent <= 7:
-        padded = significant.ljust(exponent, "0")
-        return f"{sign}{padded[:exponent]}.{padded[exponent:] or '0'}"
-    return f"{sign}{significant[0]}.{significant[1:] or '0'}E{exponent - 1}"
+    if number == 0 or 1e-3 <= abs(number) < 1e7:
+        return repr(number)
+    digits = len(Decimal(repr(number)).normalize().as_tuple().digits)
+    # Java takes the nearest number of at least two digits: 4.9E-324, not 5.0E-324.
+    mantissa, exponent = f"{number:.{max(digits - 1, 1)}e}".split("e")
+    return f"{mantissa}E{int(exponent)}"
 
 
 def write_json(value: Any) -> str:
