@@ -129,7 +129,7 @@ class AvroProgram:
                 raise _mismatch(writer, reader, path)
 
     def _children(self, node: int, count: int) -> Iterator[int]:
-        return iter(list(self._builder.children(node))) if node >= 0 else repeat(-1, count)
+        return iter(self._builder.children[node]) if node >= 0 else repeat(-1, count)
 
     def _end_list(self, start: list[int], path: str) -> None:
         self.emit(kernels.NEXT, -1, path)

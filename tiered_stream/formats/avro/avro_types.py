@@ -17,10 +17,13 @@ from tiered_stream.formats.avro import avro_schema as avro
 from tiered_stream.formats.columns.conform import widens
 from tiered_stream.formats.rows.row_choices import LargeDecimals
 
-_PRIMITIVES = {
+_SIMPLE = {
     "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(),
-    "double": pa.float64(), "bytes": pa.binary(), "string": pa.string(),
+    "double": pa.float64(), "bytes": pa.binary(), "string": pa.string(), "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("us", tz="UTC"), "timestamp-micros": pa.timestamp("us", tz="UTC"),
+    "local-timestamp-millis": pa.timestamp("us"), "local-timestamp-micros": pa.timestamp("us"),
 }  # fmt: skip
+"""Arrow types of primitive types without a logical type, and of logical types."""
 _LARGE = {LargeDecimals.STRING: pa.string(), LargeDecimals.DOUBLE: pa.float64()}
 _WIDER_IN_UNION = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 
@@ -34,11 +37,8 @@ def arrow_type(node: avro.AvroType, *, as_read: bool = False) -> pa.DataType:
     match node:
         case avro.Primitive(logical=avro.Decimal() as decimal) | avro.Fixed(logical=avro.Decimal() as decimal):
             return _decimal_type(decimal, as_read=as_read)
-        case avro.Primitive(logical=str(logical)):
-            zone = None if logical.startswith("local-") else "UTC"
-            return pa.date32() if logical == "date" else pa.timestamp("us", tz=zone)
         case avro.Primitive():
-            return _PRIMITIVES[node.kind]
+            return _SIMPLE[node.logical or node.kind]
         case avro.Fixed():
             return pa.binary()
         case avro.Enum():

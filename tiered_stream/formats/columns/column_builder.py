@@ -85,6 +85,10 @@ class ColumnBuilder:
         self.kind = kind
         self.fields = list(_preorder(pa.field("", kind)))
         """(field, parent node, node of the next sibling) of each node. The root has the parent -1."""
+        self.children: list[list[int]] = [[] for _ in self.fields]
+        """Nodes directly below each node. A list has one node below it."""
+        for node, (_, parent, _) in enumerate(self.fields[1:], 1):
+            self.children[parent].append(node)
         self._table = _node_table(self.fields)
         kinds = self._table[:, kernels.KIND]
         self._slot_sizes = _SLOT_SIZES[kinds]
@@ -220,15 +224,8 @@ class ColumnBuilder:
                 buffers += [_buffer(ends, "i4"), _buffer(memory[bytes_at:][: ends[-1]], "u1")]
             case kernels.LIST:
                 buffers.append(_buffer(ints[at:][: slots + 1], "i4"))
-        below = [self._array(columns, child) for child in self.children(node)]
+        below = [self._array(columns, child) for child in self.children[node]]
         return pa.Array.from_buffers(kind, slots, buffers, nulls, children=below)
-
-    def children(self, node: int) -> Iterator[int]:
-        """Yield the nodes directly below the node `node`. A list has one node below it."""
-        child, end = node + 1, self.fields[node][2]
-        while child < end:
-            yield child
-            child = self.fields[child][2]
 
 
 def _is_below_list(table: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -101,7 +101,7 @@ def _program(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any]
             scale, limit = kind.scale, 10 ** min(kind.precision, 18)
         elif types.is_timestamp(kind):
             scale = is_utc
-        fields = len(list(builder.children(node)))
+        fields = len(builder.children[node])
         rows.append([form, _OPENINGS.get(form, -1), len(names), len(name), -1, -1, fields, scale, limit])
         names += name.ljust(len(name) + 8, b"\0")
     if max(depths.values()) > MAX_NESTING:
