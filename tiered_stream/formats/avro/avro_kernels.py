@@ -1,4 +1,4 @@
-"""Compiled half of the Avro decoder, which runs a program (`avro_program.py`) to read values into columns.
+"""Compiled half of the Avro decoder, which runs a program (`avro_decoder.py`) to read values into columns.
 
 A value must end at the end of its bytes. Every length and count is checked against the available bytes before it is
 used. List items that take no bytes, such as nulls, are counted and limited. If a kernel that returns a position fails,

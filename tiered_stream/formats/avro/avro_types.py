@@ -38,7 +38,7 @@ def arrow_type(node: avro.AvroType, *, as_read: bool = False) -> pa.DataType:
         case avro.Primitive(logical=avro.Decimal() as decimal) | avro.Fixed(logical=avro.Decimal() as decimal):
             return _decimal_type(decimal, as_read=as_read)
         case avro.Primitive():
-            return _SIMPLE[node.logical or node.kind]
+            return _SIMPLE[str(node.logical or node.kind)]
         case avro.Fixed():
             return pa.binary()
         case avro.Enum():
