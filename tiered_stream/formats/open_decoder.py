@@ -70,12 +70,12 @@ def _avro_decoder(part: PartFormat, row_format: RowFormat, name: str) -> ValueDe
         return AvroDecoder(schema, schema)
     from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
 
-    in_table = _as_in_table(part, row_format)
-    keeps_older = evolution is Evolution.NONE and row_format.keys and name != KEY
+    # Rows of a table of the latest state have the table's columns that only older schemas have.
+    needs_column = name == VALUE and (row_format.keys or evolution is Evolution.WIDEN)
+    column = _as_in_table(part, row_format) if needs_column else None
     return RegistryDecoder(
         _registry_of(part, row_format), part.schema, part.references, header=_HEADERS[name], evolution=evolution,
-        column=in_table if evolution is Evolution.WIDEN else None, older=in_table if keeps_older else None,
-        columns=columns,
+        column=column, columns=columns,
     )  # fmt: skip
 
 

@@ -41,34 +41,33 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         header: str = "",
         evolution: Evolution = Evolution.NONE,
         column: pa.DataType | None = None,
-        older: pa.DataType | None = None,
         columns: AvroColumns = AS_SPARK,
     ) -> None:
         """Prepare to read values as values of the schema `reader`.
 
         `referenced` are texts of schemas whose named types `reader` uses. `header` is the name of the record header
         that names schemas. `columns` states which columns some Avro types become. `column` is the type of the table's
-        column. Number types of `reader` become as wide as in `column`.
+        column. With `Evolution.WIDEN`, number types of `reader` become as wide as in `column`.
 
         The attribute `kind` is the type of the decoded column. With `evolution`, it gets the fields that only a
         writer's schema has, and with `Evolution.WIDEN` also wider number types. Without `evolution`, it gets the fields
-        of writers' schemas that the type `older` has.
+        of writers' schemas that `column` has.
 
         Raises:
             ConfigurationError: the settings or a schema are invalid.
             UnsupportedDataError: no column can have the schema's type.
         """
         super().__init__(settings, header, "AVRO", partial(_parsed, columns))
-        self._evolution, self._older = evolution, older
+        self._evolution, self._column = evolution, column
         self._reader_schema = parse_avro_schema(reader, referenced, columns)
-        if column is not None:
+        if column is not None and evolution is Evolution.WIDEN:
             self._reader_schema = along_column(self._reader_schema, column, widen=True)
         self._base = self._reader_schema
         self.kind = AvroDecoder(self._reader_schema, self._reader_schema).kind
         self._readers: LRUCache[int | UUID | str, AvroDecoder | str] = LRUCache(_MAX_READERS)
 
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> Decoded:
-        if self._evolution is not Evolution.NONE or self._older is not None:
+        if self._evolution is not Evolution.NONE or self._column is not None:
             self._widen(writers.values())
         contents = slices.after(named.sizes)
         groups = list(grouped(named.numbers))
@@ -91,8 +90,8 @@ class RegistryDecoder(NamingDecoder[AvroType]):
             if not isinstance(writer, str):
                 if types:
                     joined(arrow_type(reader_schema), arrow_type(widened(self._base, writer, types=True)))
-                elif self._older is not None:
-                    writer = along_column(writer, self._older, widen=False)
+                elif self._evolution is Evolution.NONE and self._column is not None:
+                    writer = along_column(writer, self._column, widen=False)
                 reader_schema = widened(reader_schema, writer, types=types)
         if reader_schema != self._reader_schema:
             self.kind = AvroDecoder(reader_schema, reader_schema).kind

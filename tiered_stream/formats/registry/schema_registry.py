@@ -144,6 +144,7 @@ _MAX_CHARACTERS, _MAX_UNKNOWN, _UNKNOWN_SECONDS = 64 << 20, 100_000, 60.0
 _MAX_REFERENCES = 200
 _Reference = tuple[str, str, int]
 """Name, subject and version by which a schema refers to another schema."""
+_Loaded = dict[_Reference, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +228,7 @@ class SchemaRegistry:
 
     def _load(self, path: str) -> RegisteredSchema:
         response = self._get(path)
-        references: dict[_Reference, tuple[str, str]] = {}
+        references: _Loaded = {}
         try:
             self._refer(response, self._context, references, ())
         except UnknownSchemaError as error:
@@ -235,10 +236,7 @@ class SchemaRegistry:
         kind = str(response.get("schemaType") or "AVRO")
         return RegisteredSchema(kind, _text(path, response), tuple(references.values()))
 
-    def _refer(
-        self, response: Mapping[str, Any], context: str, loaded: dict[_Reference, tuple[str, str]],
-        above: tuple[_Reference, ...],
-    ) -> None:  # fmt: skip
+    def _refer(self, response: Mapping[str, Any], context: str, loaded: _Loaded, above: tuple[_Reference, ...]) -> None:
         """Add to `loaded` all schemas that the schema in `response` refers to, directly or not.
 
         `context` is the context of the schema; subjects without a context are in it. Each schema comes after the

@@ -157,7 +157,7 @@ class NamingDecoder(ValueDecoder, Generic[T]):
         counts = np.bincount(named.numbers, minlength=len(named.ids))
         writers: dict[int, T | str] = {}
         unknown = 0
-        for number in np.argsort(-counts)[: np.count_nonzero(counts)].tolist():
+        for number in np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].tolist():
             schema_id = named.ids[number]
             writer = schema_id if isinstance(schema_id, str) else self._cache.get(schema_id)
             if writer is None and unknown < _MAX_UNKNOWN:
