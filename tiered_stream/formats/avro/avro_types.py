@@ -95,7 +95,7 @@ def widened(reader: avro.AvroType, writer: avro.AvroType, *, types: bool = False
             return _in_union(reader, widened(reader.values[0], writer, types=types))
         case _, avro.Union() if len(writer.values) == 1:
             return widened(reader, writer.values[0], types=types)
-        case (avro.Array(), avro.Array()) | (avro.Map(), avro.Map()):
+        case avro.Array() | avro.Map(), avro.Array() | avro.Map() if type(reader) is type(writer):
             return replace(reader, items=widened(reader.items, writer.items, types=types))
         case avro.Record(), avro.Record():
             return _wider_record(reader, writer, types=types)

@@ -92,10 +92,10 @@ def compile_kernels() -> None:
 
 
 def _program(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    rows, names, depths = [], bytearray(), {-1: -1}
-    for node, (field, parent, _) in enumerate(builder.fields):
+    rows, names, depths = [], bytearray(), {0: 0}
+    for node, field in enumerate(builder.fields):
         kind, form, name = field.type, _form(field.type), f'"{field.name}"'.encode()
-        depths[node] = depths[parent] + 1
+        depths |= dict.fromkeys(builder.children[node], depths[node] + 1)
         scale = limit = 0
         if types.is_decimal(kind):
             scale, limit = kind.scale, 10 ** min(kind.precision, 18)

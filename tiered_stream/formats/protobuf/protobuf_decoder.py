@@ -188,7 +188,7 @@ class _Compiler:
         """
         number, first = len(self.messages), len(self.fields)
         self.messages.append((first, first + len(message.fields), node))
-        struct = self._builder.fields[node][0].type
+        struct = self._builder.fields[node].type
         nodes = dict(zip((column.name for column in struct), self._builder.children[node], strict=True))
         fields = sorted(message.fields, key=lambda field: field.number)
         rows = [self._row(field, nodes.get(field.name, -1), is_entry) for field in fields]

@@ -133,7 +133,8 @@ def _parsed(schema: RegisteredSchema) -> FileDescriptorProto:
 
 def _full_name(file: FileDescriptorProto, indexes: Indexes) -> str | None:
     """Return the full name of the message `indexes` of a file, or None if the file has no such message."""
-    name, messages = file.package, file.message_type
+    name: str = file.package
+    messages = file.message_type
     for index in indexes:
         if not 0 <= index < len(messages):
             return None
