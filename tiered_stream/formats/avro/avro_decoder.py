@@ -178,15 +178,13 @@ class AvroProgram:
             self.read(writer, one, node, path)
             return
         members = self._children(node, len(reader.values))
+        self.emit(kernels.STRUCT, node, path)
         start = len(self.operations)
         for chosen in _candidates(writer, reader.values):
             with suppress(_MismatchError):
-                self.emit(kernels.STRUCT, node, path)
-                for index, (member, branch) in enumerate(zip(members, reader.values, strict=True)):
-                    if index == chosen:
-                        self.read(writer, branch, member, path)
-                    else:
-                        self.emit(kernels.NULL, member, path)
+                self.read(writer, reader.values[chosen], members[chosen], path)
+                for other in (*members[:chosen], *members[chosen + 1 :]):
+                    self.emit(kernels.NULL, other, path)
                 return
             del self.operations[start:], self.paths[start:]
         raise _mismatch(writer, reader, path)
