@@ -14,11 +14,11 @@ from functools import cache, reduce
 from typing import Any
 from urllib.parse import unquote, urljoin
 
-import orjson
 import pyarrow as pa
 from pyarrow import types
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.json.json_text import schema_json
 
 SIMPLE = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 NAMES = ("null", "object", "array", "string", *SIMPLE)
@@ -184,8 +184,8 @@ log = logging.getLogger(__name__)
 
 _STRINGS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
 _NAMES_OF_VALUES = {bool: "boolean", str: "string", int: "integer", float: "number", type(None): "null"}
-_MAX_TEXT, _MAX_TYPES, _MAX_NESTING = 4 << 20, 10_000, 64
-"""Limits of a schema: characters of its text, number of types when written out, and levels of nesting."""
+_MAX_TYPES, _MAX_NESTING = 10_000, 64
+"""Limits of a schema: number of types when written out, and levels of nesting."""
 _NOT_FOLLOWED = ("$dynamicRef", "$recursiveRef")
 
 
@@ -209,7 +209,7 @@ def json_schema_columns(text: bytes | str, references: Mapping[str, str] | None 
 
 
 def _root_shape(text: bytes | str, references: Mapping[str, str]) -> Shape:
-    document = _parsed(text)
+    document = schema_json(text, "a JSON Schema")
     shape = _Reader(document, references).shape(document, _Location(document))
     if shape.is_union:
         raise ConfigurationError(
@@ -233,18 +233,9 @@ def json_schema_title(text: str) -> str:
     Raises:
         ConfigurationError: the text is not JSON.
     """
-    document = _parsed(text)
+    document = schema_json(text, "a JSON Schema")
     title = document.get("title") if isinstance(document, dict) else None
     return title if isinstance(title, str) else ""
-
-
-def _parsed(text: bytes | str) -> Any:
-    if len(text) > _MAX_TEXT:
-        raise ConfigurationError(f"a JSON Schema of {len(text)} characters; no more than {_MAX_TEXT} are read")
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise ConfigurationError(f"the JSON Schema is no JSON: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +258,7 @@ class _Reader:
     def __init__(self, document: Any, references: Mapping[str, str]) -> None:
         self._left = _MAX_TYPES
         base = _id_of(document)
-        named = {name: _parsed(text) for name, text in references.items()}
+        named = {name: schema_json(text, "a JSON Schema") for name, text in references.items()}
         own = {_id_of(schema): schema for schema in (*named.values(), document)}
         self._documents = {**own, **{_joined(base, name): schema for name, schema in named.items()}, **named}
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import orjson
 
-from tiered_stream.errors import CorruptDataError
+from tiered_stream.errors import ConfigurationError, CorruptDataError
 
 MAX_NESTING = 200
+_MAX_SCHEMA = 4 << 20
 _LONGEST_NUMBER = 1000  # Jackson: StreamReadConstraints.DEFAULT_MAX_NUM_LEN
 
 
@@ -104,6 +105,20 @@ def write_json(value: Any) -> str:
 def _string(text: str) -> str:
     escaped = json.dumps(text, ensure_ascii=False)
     return re.sub(r"\\u00[01][0-9a-f]", lambda escape: "\\u" + escape[0][2:].upper(), escaped)
+
+
+def schema_json(text: bytes | str, what: str) -> Any:
+    """Return the parsed JSON of a schema. `what` names the schema in errors, such as `an Avro schema`.
+
+    Raises:
+        ConfigurationError: the text is not JSON, or has more than `_MAX_SCHEMA` characters.
+    """
+    if len(text) > _MAX_SCHEMA:
+        raise ConfigurationError(f"{what} of {len(text)} characters; no more than {_MAX_SCHEMA} are read")
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ConfigurationError(f"{what} is no JSON: {error}") from error
 
 
 def plain_json(value: Any) -> bytes:
