@@ -36,6 +36,7 @@ from tiered_stream.formats.columns.column_kernels import key_hash_table
 from tiered_stream.formats.columns.conform import list_items, null_mask, with_items
 from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, SlicesDecoder
 from tiered_stream.formats.rows.row_choices import LargeDecimals
+from tiered_stream.records.flexible_versions import uvarint
 
 _MAX_OPERATIONS = 100_000
 """Maximum number of operations that are emitted for one program.
@@ -320,11 +321,7 @@ def _encoded_bytes(kind: avro.Primitive | avro.Fixed, content: bytes) -> bytes |
 
 
 def _varint(number: int) -> bytes:
-    bits, encoded = (number << 1) ^ (number >> 63), bytearray()
-    while bits > 127:
-        encoded.append(bits & 127 | 128)
-        bits >>= 7
-    return bytes((*encoded, bits))
+    return uvarint((number << 1) ^ (number >> 63))
 
 
 def _sized(content: bytes) -> bytes:

@@ -22,6 +22,7 @@ from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
 from tiered_stream.formats.registry.writer_schemas import PREFIX_SIZE, NamedSchemas, NamingDecoder, Rows, grouped
+from tiered_stream.records.flexible_versions import Reader
 
 _FILE = "registered-schema.proto"
 _MAX_INDEXES = 64
@@ -97,9 +98,13 @@ def _named_messages(slices: ByteSlices, named: NamedSchemas) -> tuple[list[Index
     longer = np.flatnonzero(has_prefix & (slices.stops - slices.starts > PREFIX_SIZE))
     first = longer[slices.data[slices.starts[longer] + PREFIX_SIZE] == 0]
     places[first], sizes[first], has_prefix[first] = 1, PREFIX_SIZE + 1, False
+    encoded, place = b"", 0
     for row in np.flatnonzero(has_prefix).tolist():
-        indexes, size = message_indexes(slices.value(row)[PREFIX_SIZE:])
-        places[row], sizes[row] = messages.setdefault(indexes, len(messages)), PREFIX_SIZE + size
+        content = slices.value(row)[PREFIX_SIZE:]
+        if not encoded or not content.startswith(encoded):  # most values have the indexes of the value before
+            indexes, size = message_indexes(content)
+            encoded, place = content[:size], messages.setdefault(indexes, len(messages))
+        places[row], sizes[row] = place, PREFIX_SIZE + len(encoded)
     return list(messages), places, sizes
 
 
@@ -108,22 +113,17 @@ def message_indexes(content: bytes) -> tuple[Indexes, int]:
 
     Returns () and 0 if `content` does not begin with valid indexes. A single zero byte is returned as the indexes (0,).
     """
+    reader = Reader(content)
     numbers: list[int] = []
-    at, count = 0, 1
-    while len(numbers) <= count:
-        number, shift = 0, 0
-        while at < len(content) and content[at] & 0x80 and shift < 28:
-            number |= (content[at] & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-        if at == len(content) or content[at] & 0x80:
-            return (), 0
-        number |= content[at] << shift
-        at += 1
-        numbers.append((number >> 1) ^ -(number & 1))
-        count = numbers[0]
-        if not 0 <= count <= _MAX_INDEXES:
-            return (), 0
-    return tuple(numbers[1:]) or (0,), at
+    try:
+        while not numbers or len(numbers) <= numbers[0]:
+            number = reader.uvarint()
+            numbers.append((number >> 1) ^ -(number & 1))
+            if not 0 <= numbers[0] <= _MAX_INDEXES:
+                return (), 0
+    except ValueError:
+        return (), 0
+    return tuple(numbers[1:]) or (0,), reader.position
 
 
 def _parsed(schema: RegisteredSchema) -> FileDescriptorProto:
