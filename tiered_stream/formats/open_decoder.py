@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,78 +29,74 @@ def open_decoder(row_format: RowFormat, name: str) -> ValueDecoder | None:
     Returns None if their format is binary. `row_format` must have the schema already (see `with_registered`).
 
     Raises:
-        ConfigurationError: the schema or the registry's settings are invalid, no column can have the schema's types,
-            or the format has no schemas in a registry.
+        ConfigurationError: the schema or the registry's settings are invalid, or no column can have the schema's types.
     """
     part = row_format.key if name == KEY else row_format.value
     try:
-        evolution = Evolution.NONE if name == KEY else row_format.evolution
-        if part.registered:
-            return _open_registered(part, row_format, name, evolution)
-        return _open(part, row_format, evolution)
+        match part.format:
+            case Format.STRING:
+                return TextDecoder()
+            case Format.JSON:
+                return _json_decoder(part, row_format, name)
+            case Format.AVRO:
+                return _avro_decoder(part, row_format, name)
+            case Format.PROTOBUF:
+                return _protobuf_decoder(part, row_format, name)
     except UnsupportedDataError as error:
         raise ConfigurationError(f"the {name}'s schema: {error}") from error
+    return None
 
 
-def _open(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> ValueDecoder | None:
-    match part.format:
-        case Format.BINARY:
-            return None
-        case Format.STRING:
-            return TextDecoder()
-        case Format.JSON:
-            from tiered_stream.formats.json.json_decoder import json_decoder
+def _json_decoder(part: PartFormat, row_format: RowFormat, name: str) -> ValueDecoder:
+    evolution, zone = _evolution(row_format, name), row_format.zone
+    kind = _json_kind(part, row_format, evolution)
+    if not part.registered:
+        from tiered_stream.formats.json.json_decoder import JsonDecoder
 
-            kind = _json_kind(part, row_format, evolution)
-            return json_decoder(kind, row_format.zone, widens=evolution is Evolution.WIDEN)
-        case Format.AVRO:
-            from tiered_stream.formats.avro.avro_decoder import AvroDecoder
-            from tiered_stream.formats.avro.avro_schema import parse_avro_schema
+        return JsonDecoder(kind, zone, widens=evolution is Evolution.WIDEN)
+    from tiered_stream.formats.registry.registry_json import RegistryJsonDecoder
 
-            schema = parse_avro_schema(part.schema, columns=row_format.avro_columns)
-            return AvroDecoder(schema, schema)
-        case Format.PROTOBUF:
-            from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
-
-            return ProtobufDecoder(b64decode(part.schema), part.message, **_protobuf_arguments(row_format))
+    registry = _registry_of(part, row_format)
+    return RegistryJsonDecoder(registry, kind, zone, record=part.message, evolution=evolution, header=_HEADERS[name])
 
 
-def _open_registered(part: PartFormat, row_format: RowFormat, name: str, evolution: Evolution) -> ValueDecoder:
-    header, registry = _HEADERS[name], _registry_of(part, row_format)
-    match part.format:
-        case Format.JSON:
-            from tiered_stream.formats.registry.registry_json import RegistryJsonDecoder
+def _avro_decoder(part: PartFormat, row_format: RowFormat, name: str) -> ValueDecoder:
+    evolution, columns = _evolution(row_format, name), row_format.avro_columns
+    if not part.registered:
+        from tiered_stream.formats.avro.avro_decoder import AvroDecoder
+        from tiered_stream.formats.avro.avro_schema import parse_avro_schema
 
-            kind = _json_kind(part, row_format, evolution)
-            return RegistryJsonDecoder(
-                registry, kind, row_format.zone, record=part.message, evolution=evolution, header=header
-            )
-        case Format.AVRO:
-            from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
+        schema = parse_avro_schema(part.schema, columns=columns)
+        return AvroDecoder(schema, schema)
+    from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
 
-            column = _as_in_table(part, row_format) if evolution is Evolution.WIDEN else None
-            grows = evolution is not Evolution.NONE or not row_format.keys
-            return RegistryDecoder(
-                registry, part.schema, part.references, header=header, evolution=evolution, column=column,
-                older=None if grows or name == KEY else _as_in_table(part, row_format), columns=row_format.avro_columns,
-            )  # fmt: skip
-        case Format.PROTOBUF:
-            from tiered_stream.formats.registry.registry_protobuf import RegistryProtobufDecoder
-
-            return RegistryProtobufDecoder(
-                registry, b64decode(part.schema), part.message, header=header, **_protobuf_arguments(row_format)
-            )
-    raise ConfigurationError(f"the format {part.format.value} has no schemas in a registry")
+    # Rows of a table of the latest state have the table's columns that only older schemas have.
+    needs_column = name == VALUE and (row_format.keys or evolution is Evolution.WIDEN)
+    column = _as_in_table(part, row_format) if needs_column else None
+    return RegistryDecoder(
+        _registry_of(part, row_format), part.schema, part.references, header=_HEADERS[name], evolution=evolution,
+        column=column, columns=columns,
+    )  # fmt: skip
 
 
-def _protobuf_arguments(row_format: RowFormat) -> dict[str, Collection[str]]:
-    """Return the arguments `keys` and `images` of `ProtobufDecoder`.
+def _protobuf_decoder(part: PartFormat, row_format: RowFormat, name: str) -> ValueDecoder:
+    # In a table of the latest state, these columns are never null.
+    keys = [*row_format.keys, *filter(None, [row_format.order_by])]
+    images = _IMAGES if row_format.envelope is Envelope.DEBEZIUM else ()
+    descriptors = b64decode(part.schema)
+    if not part.registered:
+        from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 
-    `keys` are the key columns and the ordering column of a table of the latest state, which are never null in a row.
-    `images` are the fields of Debezium's envelope that are rows or contain rows.
-    """
-    columns = [*row_format.keys, *filter(None, [row_format.order_by])]
-    return {"keys": columns, "images": _IMAGES if row_format.envelope is Envelope.DEBEZIUM else ()}
+        return ProtobufDecoder(descriptors, part.message, keys, images)
+    from tiered_stream.formats.registry.registry_protobuf import RegistryProtobufDecoder
+
+    return RegistryProtobufDecoder(
+        _registry_of(part, row_format), descriptors, part.message, header=_HEADERS[name], keys=keys, images=images
+    )
+
+
+def _evolution(row_format: RowFormat, name: str) -> Evolution:
+    return Evolution.NONE if name == KEY else row_format.evolution
 
 
 def _json_kind(part: PartFormat, row_format: RowFormat, evolution: Evolution) -> pa.StructType:

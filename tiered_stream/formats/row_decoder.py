@@ -15,12 +15,11 @@ from tiered_stream.formats.columns.decoded import REASON_SIZE
 from tiered_stream.formats.json.json_inference import fitting_schema
 from tiered_stream.formats.open_decoder import open_decoder
 from tiered_stream.formats.rows.change_records import ChangeRecords, is_deleted, unavailable_names, unwrapped
-from tiered_stream.formats.rows.kafka_columns import FIRST_OFFSET, OFFSET, TIMESTAMP, hidden, kafka_column
+from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column
 from tiered_stream.formats.rows.row_choices import Envelope, Evolution, Format, OnDecodeError
 from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, KEY, VALUE, PartFormat, RowFormat, Source
 from tiered_stream.formats.rows.row_steps import RowQuery, UserTransform, with_times
 from tiered_stream.formats.rows.table_rules import RowRules
-from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 HEADERS = "headers"
 ROW = "row"
@@ -61,12 +60,6 @@ class RowDecoder:
         query = row_format.query
         self._query = RowQuery(query, row_format.decoded, row_format.zone) if query else None
         self._transform = UserTransform(row_format.transform) if row_format.transform else None
-        self._no_rows: pa.RecordBatch | None = None
-        """Batch without rows that has the table's columns; None: decoded rows have the table's columns."""
-        if self._query is not None or self._transform is not None:
-            position = [hidden(name, SCHEMA_WITH_HEADERS.field(name).type) for name in (OFFSET, TIMESTAMP)]
-            position += [hidden(FIRST_OFFSET, pa.int64())] if self._transform is not None else []
-            self._no_rows = pa.RecordBatch.from_pylist([], pa.schema([*row_format.written, *position]))
         self._changes = (
             ChangeRecords(
                 row_format.keys, row_format.order_by or None, envelope=row_format.envelope,
@@ -105,7 +98,7 @@ class RowDecoder:
             alive[list(failures)] = False
             rows = rows.filter(pa.array(alive))
         found = rows.num_rows
-        if self._query is not None and found:
+        if self._query is not None:
             rows = self._query.apply(rows)
         filtered = found - rows.num_rows
         rows = self._landed(records, rows, failures)
@@ -164,11 +157,7 @@ class RowDecoder:
         A record with a row that breaks a rule is added to `failures`, and all its rows are removed. If the function
         changes the number of rows, it is called again for fewer records, until the record of the row is known.
         """
-        landed = rows
-        if self._transform is not None and rows.num_rows:
-            landed = self._transform.apply(rows, self._row_format.written)
-        if self._no_rows is not None and not landed.num_rows:
-            landed = self._no_rows
+        landed = rows if self._transform is None else self._transform.apply(rows, self._row_format.written)
         if not self._row_format.rules:
             return landed
         landed, broken = self._rules.apply(landed, None if self._changes is None else unavailable_names(landed))

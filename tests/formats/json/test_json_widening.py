@@ -7,18 +7,18 @@ import pytest
 
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.formats.columns.decoded import Decoded
-from tiered_stream.formats.json.json_decoder import WideningJsonDecoder
+from tiered_stream.formats.json.json_decoder import JsonDecoder
 
 INNER = pa.struct([("x", pa.int16())])
 LIST = pa.list_(pa.field("element", INNER))
 KIND = pa.struct([("a", pa.int32()), ("l", LIST), ("s", pa.int64()), ("d", pa.date32())])
 
 
-def decoder() -> WideningJsonDecoder:
-    return WideningJsonDecoder(KIND, "UTC")
+def decoder() -> JsonDecoder:
+    return JsonDecoder(KIND, "UTC", widens=True)
 
 
-def decode(of: WideningJsonDecoder, *values: bytes | None) -> Decoded:
+def decode(of: JsonDecoder, *values: bytes | None) -> Decoded:
     return of.decode(pa.array(values, pa.binary()))
 
 

@@ -49,7 +49,7 @@ def test_without_evolution_values_have_those_fields_of_older_schemas_that_a_tabl
     newest = record(("a", "int"), ("n", {**record(("x", "int")), "name": "n"}))
     register(registry, 2, newest)
     older = pa.struct([("a", pa.int32()), ("b", pa.string()), ("n", pa.struct([("x", pa.int32()), ("y", pa.int32())]))])
-    reader = RegistryDecoder(registry.settings, json.dumps(newest), older=older)
+    reader = RegistryDecoder(registry.settings, json.dumps(newest), column=older)
     found = decode(reader, framed(2, b"\x02\x04"), framed(1, b"\x06\x02x\x08\x0a\x0c")).column.to_pylist()
     assert found == [
         {"a": 1, "n": {"x": 2, "y": None}, "b": None},

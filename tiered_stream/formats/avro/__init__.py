@@ -4,7 +4,6 @@ Other packages use `open_decoder` instead.
 
     avro_schema    parser of schemas
     avro_types     Arrow types of schemas, and growth of schemas
-    avro_program   operations by which a kernel reads one schema as another
     avro_kernels   the kernel
-    avro_decoder   decoder of values to a column
+    avro_decoder   decoder of values to a column, and the kernel's program
 """

@@ -1,8 +1,8 @@
-"""Compiled half of the Avro decoder, which runs a program (`avro_program.py`) to read values into columns.
+"""Compiled half of the Avro decoder, which runs a program (`avro_decoder.py`) to read values into columns.
 
 A value must end at the end of its bytes. Every length and count is checked against the available bytes before it is
 used. List items that take no bytes, such as nulls, are counted and limited. If a kernel that returns a position fails,
-it returns a negated error code in place of the position.
+it returns a negated error code in place of the position, or NO_ROOM if the columns have no room.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LIST, NEXT, UNION, JUMP, FAIL, DEFAULT, RESUME, DONE = range(11, 19)
 # Columns of the operations. A, B and C mean, by operation:
 #   LONG          A: whether an int is written. B: factor.
 #   NUMBER        A: whether an int is written. B: whether the column is of floats.
-#   BYTES         A: whether the bytes are text.
-#   FIXED         A: size.
+#   BYTES         A: whether the bytes are text. B: whether they are a number.
+#   FIXED         A: size. B: whether the bytes are a number.
 #   DECIMAL       A: precision. B: size, or -1 if the length is written before the bytes.
 #   ENUM, UNION   A: position in the table. B: number of entries.
 #   LIST          A: operation after the list. B: whether each item takes bytes. C: node of a map's keys, or -1.
@@ -39,9 +39,11 @@ OPERATION, NODE, A, B, C = range(5)
 AT, LEFT, BLOCK_END, FIRST = range(4)
 STACK_COLUMNS = 4
 
-# Error codes. The first two are negated results of `unsigned_varint`. FULL means that the columns have no room.
+# Error codes. The first two are negated results of `unsigned_varint`.
 END_OF_VALUE, BAD_NUMBER, BAD_BOOL, BAD_SIZE, BAD_COUNT, BAD_BLOCK, BAD_BRANCH, BAD_SYMBOL, BAD_TEXT = range(1, 10)
-BAD_DECIMAL, BAD_TIMESTAMP, DUPLICATE_KEY, TRAILING, MISMATCH, FULL = range(10, 16)
+BAD_DECIMAL, BAD_TIMESTAMP, DUPLICATE_KEY, TRAILING, LONG_NUMBER, MISMATCH = range(10, 16)
+MAX_NUMBER_BYTES = 400
+"""Maximum bytes of a number that is read as bytes. The time to write its digits grows with the square of its size."""
 ERROR_TEXTS = {
     END_OF_VALUE: "the bytes end within it",
     BAD_NUMBER: "a number is longer than its type",
@@ -56,6 +58,7 @@ ERROR_TEXTS = {
     BAD_TIMESTAMP: "a timestamp does not fit into microseconds",
     DUPLICATE_KEY: "a map has a key twice, or more than a million keys",
     TRAILING: "there are bytes after its end",
+    LONG_NUMBER: f"a decimal has more than {MAX_NUMBER_BYTES} bytes",
 }
 
 MAX_EMPTY_ITEMS = 1 << 16
@@ -63,13 +66,9 @@ MAX_EMPTY_ITEMS = 1 << 16
 
 
 @inlined
-def _varint(data: Any, at: Int, stop: Int) -> Any:
-    """Read the zigzag varint at `at`, which has at most 64 bits; return its value and the position after it.
-
-    If it does not end before `stop`, or is longer, a negated error code is returned in place of the position.
-    """
-    value, at = slots.unsigned_varint(data, at, stop)
-    return slots.from_zigzag(value), at
+def _after(result: Int, at: Int) -> Int:
+    """Return the position `at` if a value was written (`result` is DONE), otherwise `result`."""
+    return at if result == slots.DONE else result
 
 
 @inlined
@@ -80,7 +79,8 @@ def _integer(data: Any, at: Int, stop: Int, is_int: Int) -> Any:
     position.
     """
     start = at
-    value, at = _varint(data, at, stop)
+    bits, at = slots.unsigned_varint(data, at, stop)
+    value = slots.from_zigzag(bits)
     if is_int and at >= 0 and (at - start > 5 or value != np.int64(np.int32(value))):
         return value, np.int64(-BAD_NUMBER)
     return value, at
@@ -96,7 +96,7 @@ def _long(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
         if value > (2**63 - 1) // 1000 or value < -((2**63 - 1) // 1000):
             return np.int64(-BAD_TIMESTAMP)
         value *= operation[B]
-    return at if slots.append_long(columns, node, value) else np.int64(-FULL)
+    return _after(slots.append_long(columns, node, value), at)
 
 
 @inlined
@@ -118,7 +118,7 @@ def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
             return np.int64(-END_OF_VALUE)
         value = slots.load_float(data, at) if kind == FLOAT else slots.load_double(data, at)
         at += size
-    return at if node < 0 or slots.append_double(columns, node, value) else np.int64(-FULL)
+    return at if node < 0 else _after(slots.append_double(columns, node, value), at)
 
 
 @inlined
@@ -128,7 +128,7 @@ def _sized(data: Any, at: Int, stop: Int, size: Int) -> Any:
     If `size` is -1, the number of bytes is first read at `at`, and the bytes follow. The bytes must end before `stop`.
     """
     if size < 0:
-        size, at = _varint(data, at, stop)
+        size, at = _integer(data, at, stop, 0)
         if at < 0:
             return at, at
     if size < 0 or size > stop - at:
@@ -142,9 +142,11 @@ def _bytes(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
     at, end = _sized(data, at, stop, operation[A] if fixed else -1)
     if end < 0 or node < 0:
         return end
+    if operation[B] and end - at > MAX_NUMBER_BYTES:
+        return np.int64(-LONG_NUMBER)
     if not fixed and operation[A] and not slots.is_utf8(data, at, end):
         return np.int64(-BAD_TEXT)
-    return end if slots.append_bytes(columns, node, data, at, end - at) else np.int64(-FULL)
+    return _after(slots.append_bytes(columns, node, data, at, end - at), end)
 
 
 @kernel
@@ -176,7 +178,7 @@ def _decimal(data: Any, at: Int, stop: Int, operation: Any, powers: Any, columns
     power = powers[operation[A]]
     if upper > power[0] or (upper == power[0] and lower >= power[1]):
         return np.int64(-BAD_DECIMAL)
-    return end if slots.append_decimal(columns, node, np.int64(high), low) else np.int64(-FULL)
+    return _after(slots.append_decimal(columns, node, np.int64(high), low), end)
 
 
 @inlined
@@ -192,7 +194,7 @@ def _enum(data: Any, at: Int, stop: Int, operation: Any, table: Any, texts: Any,
         return at
     if table[row] < 0:
         return np.int64(-BAD_SYMBOL)
-    return at if slots.append_bytes(columns, node, texts, table[row], table[row + 1]) else np.int64(-FULL)
+    return _after(slots.append_bytes(columns, node, texts, table[row], table[row + 1]), at)
 
 
 @kernel
@@ -207,12 +209,12 @@ def _block(data: Any, at: Int, stop: Int, takes_bytes: Int, frame: Any, empty: I
     """
     if frame[BLOCK_END] >= 0 and frame[BLOCK_END] != at:
         return np.int64(-BAD_BLOCK)
-    count, at = _varint(data, at, stop)
+    count, at = _integer(data, at, stop, 0)
     frame[BLOCK_END] = -1
     if at < 0:
         return at
     if count < 0:
-        size, at = _varint(data, at, stop)
+        size, at = _integer(data, at, stop, 0)
         if at < 0:
             return at
         if size < 0 or size > stop - at:
@@ -228,16 +230,16 @@ def _block(data: Any, at: Int, stop: Int, takes_bytes: Int, frame: Any, empty: I
 
 @kernel
 def _close_list(operation: Any, columns: Any, first: Int, key_table: Any) -> Int:
-    """Append a list or a map, whose items are already in its child node; return 0 or an error code.
+    """Append a list or a map, whose items are already in its child node; return DONE, NO_ROOM or a negated error code.
 
     `operation` is the LIST operation, which names the node. For a map, `first` is the first slot of its keys, which
     must differ, and `key_table` is working memory for this check.
     """
     if operation[NODE] < 0:
-        return np.int64(0)
+        return np.int64(slots.DONE)
     if operation[C] >= 0 and slots.has_duplicate_key(columns, operation[C], first, key_table):
-        return np.int64(DUPLICATE_KEY)
-    return np.int64(0 if slots.append_list(columns, operation[NODE]) else FULL)
+        return np.int64(-DUPLICATE_KEY)
+    return slots.append_list(columns, operation[NODE])
 
 
 @kernel
@@ -268,8 +270,7 @@ def _list(data: Any, at: Int, stop: Int, index: Int, operations: Any, columns: A
             stack[0, LEFT] += frame[LEFT]
         if frame[LEFT] == 0:
             stack[0, AT] = depth - 1
-            error = _close_list(listed, columns, frame[FIRST], key_table)
-            return (-error if error else at), listed[A]
+            return _after(_close_list(listed, columns, frame[FIRST], key_table), at), listed[A]
     return at, opened + 1
 
 
@@ -292,7 +293,7 @@ def _branch(data: Any, at: Int, stop: Int, operation: Any, table: Any) -> Any:
 def _bool(data: Any, at: Int, stop: Int, node: Int, columns: Any) -> Int:
     if at >= stop or data[at] > 1:
         return np.int64(-END_OF_VALUE if at >= stop else -BAD_BOOL)
-    return at + 1 if node < 0 or slots.append_bool(columns, node, data[at] == 1) else np.int64(-FULL)
+    return at + 1 if node < 0 else _after(slots.append_bool(columns, node, data[at] == 1), at + 1)
 
 
 @inlined
@@ -316,9 +317,9 @@ def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns
         return _enum(data, at, stop, operation, table, texts, columns)
     if kind == DECIMAL:
         return _decimal(data, at, stop, operation, powers, columns)
-    if node < 0 or (slots.append_struct(columns, node) if kind == STRUCT else slots.append_null(columns, node)):
+    if node < 0:
         return at
-    return np.int64(-FULL)
+    return _after(slots.append_struct(columns, node) if kind == STRUCT else slots.append_null(columns, node), at)
 
 
 @kernel
@@ -356,7 +357,7 @@ def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any
             return np.int64(0)
         else:
             at = np.int64(-TRAILING)
-    return np.int64(slots.NO_ROOM) if at == -FULL else 256 * index - at
+    return at if at == slots.NO_ROOM else 256 * index - at
 
 
 @kernel

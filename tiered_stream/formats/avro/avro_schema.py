@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.json.json_text import schema_json
 from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, LargeDecimals
 
-MAX_TEXT, MAX_NODES, MAX_DEPTH = 4 << 20, 10_000, 64
-"""Limits of a schema: characters of its text, number of types in it, and levels of nesting."""
+MAX_NODES, MAX_DEPTH = 10_000, 64
+"""Limits of a schema: number of types in it, and levels of nesting."""
 MAX_DIGITS = 38
 """Maximum precision of Spark's and Delta's DECIMAL."""
 MAX_SCALE = 1000
@@ -122,9 +121,9 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Type of maps from strings to values of the type `values`."""
+    """Type of maps from strings to values of the type `items`."""
 
-    values: AvroType
+    items: AvroType
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +156,9 @@ def parse_avro_schema(text: str, referenced: Sequence[str] = (), columns: AvroCo
     """
     parser = _Parser(columns)
     for schema in (*referenced, text):
-        tree = parser.parse(_json(schema), "", "the schema", 0)
+        tree = parser.parse(schema_json(schema, "an Avro schema"), "", "the schema", 0)
     _check_size(tree)
     return tree
-
-
-def _json(text: str) -> Any:
-    if len(text) > MAX_TEXT:
-        raise ConfigurationError(f"an Avro schema of {len(text)} characters; no more than {MAX_TEXT} are read")
-    try:
-        return orjson.loads(text)
-    except ValueError as error:
-        raise ConfigurationError(f"an Avro schema is no JSON: {error}") from error
 
 
 def _check_size(root: AvroType) -> None:
@@ -188,10 +178,8 @@ def children(node: AvroType) -> Iterator[AvroType]:
     match node:
         case Record():
             yield from (field.type for field in node.fields)
-        case Array():
+        case Array() | Map():
             yield node.items
-        case Map():
-            yield node.values
         case Union():
             yield from node.branches
 

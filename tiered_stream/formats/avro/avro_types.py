@@ -17,10 +17,13 @@ from tiered_stream.formats.avro import avro_schema as avro
 from tiered_stream.formats.columns.conform import widens
 from tiered_stream.formats.rows.row_choices import LargeDecimals
 
-_PRIMITIVES = {
+_SIMPLE = {
     "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(),
-    "double": pa.float64(), "bytes": pa.binary(), "string": pa.string(),
+    "double": pa.float64(), "bytes": pa.binary(), "string": pa.string(), "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("us", tz="UTC"), "timestamp-micros": pa.timestamp("us", tz="UTC"),
+    "local-timestamp-millis": pa.timestamp("us"), "local-timestamp-micros": pa.timestamp("us"),
 }  # fmt: skip
+"""Arrow types of primitive types without a logical type, and of logical types."""
 _LARGE = {LargeDecimals.STRING: pa.string(), LargeDecimals.DOUBLE: pa.float64()}
 _WIDER_IN_UNION = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 
@@ -34,11 +37,8 @@ def arrow_type(node: avro.AvroType, *, as_read: bool = False) -> pa.DataType:
     match node:
         case avro.Primitive(logical=avro.Decimal() as decimal) | avro.Fixed(logical=avro.Decimal() as decimal):
             return _decimal_type(decimal, as_read=as_read)
-        case avro.Primitive(logical=str(logical)):
-            zone = None if logical.startswith("local-") else "UTC"
-            return pa.date32() if logical == "date" else pa.timestamp("us", tz=zone)
         case avro.Primitive():
-            return _PRIMITIVES[node.kind]
+            return _SIMPLE[str(node.logical or node.kind)]
         case avro.Fixed():
             return pa.binary()
         case avro.Enum():
@@ -46,7 +46,7 @@ def arrow_type(node: avro.AvroType, *, as_read: bool = False) -> pa.DataType:
         case avro.Array():
             return pa.list_(pa.field("element", below(node.items)))
         case avro.Map():
-            return pa.map_(pa.string(), below(node.values))
+            return pa.map_(pa.string(), below(node.items))
         case avro.Record():
             return pa.struct([pa.field(field.name, below(field.type)) for field in node.fields])
         case avro.Union():
@@ -95,10 +95,8 @@ def widened(reader: avro.AvroType, writer: avro.AvroType, *, types: bool = False
             return _in_union(reader, widened(reader.values[0], writer, types=types))
         case _, avro.Union() if len(writer.values) == 1:
             return widened(reader, writer.values[0], types=types)
-        case avro.Array(), avro.Array():
-            return avro.Array(widened(reader.items, writer.items, types=types))
-        case avro.Map(), avro.Map():
-            return avro.Map(widened(reader.values, writer.values, types=types))
+        case avro.Array() | avro.Map(), avro.Array() | avro.Map() if type(reader) is type(writer):
+            return replace(reader, items=widened(reader.items, writer.items, types=types))
         case avro.Record(), avro.Record():
             return _wider_record(reader, writer, types=types)
         case (
@@ -124,7 +122,7 @@ def along_column(node: avro.AvroType, column: pa.DataType, *, widen: bool) -> av
         case avro.Array() if pa.types.is_list(column):
             return avro.Array(below(node.items, column.value_type))
         case avro.Map() if pa.types.is_map(column):
-            return avro.Map(below(node.values, column.item_type))
+            return avro.Map(below(node.items, column.item_type))
         case avro.Record() if pa.types.is_struct(column):
             kinds = {field.name: field.type for field in column}
             fields = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,8 @@ TOO_LARGE = "the value takes too much memory"
 """Reason that is reported for a value whose row needs more than `MAX_MEMORY` by itself."""
 _MAX_SLOTS = 2**31 - 2  # Arrow's offsets are int32
 
-_SLOT_SIZES = {
-    kernels.NULL: 0, kernels.BOOL: 1, kernels.LONG: 8, kernels.DOUBLE: 8, kernels.DECIMAL: 16, kernels.BYTES: 4,
-    kernels.STRUCT: 0, kernels.LIST: 4,
-}  # fmt: skip
+_SLOT_SIZES = np.array([0, 1, 8, 8, 16, 4, 0, 4])
+"""Bytes of a slot's value, by the kind of the node (`column_kernels.NULL` to `LIST`)."""
 _KINDS = (
     (types.is_null, kernels.NULL), (types.is_boolean, kernels.BOOL), (types.is_signed_integer, kernels.LONG),
     (types.is_date32, kernels.LONG), (types.is_timestamp, kernels.LONG), (types.is_duration, kernels.LONG),
@@ -47,36 +45,6 @@ def node_kind(kind: pa.DataType) -> int:
     raise UnsupportedDataError(f"a column of the type {kind} cannot be decoded into")
 
 
-def children(kind: pa.DataType) -> list[pa.Field]:
-    """Return the child fields of a type, or [] if it has none. A map has one child: a struct of key and value."""
-    if types.is_struct(kind):
-        return [kind.field(at) for at in range(kind.num_fields)]
-    if types.is_map(kind):
-        return [pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False)]
-    return [kind.value_field] if types.is_list(kind) else []
-
-
-def _preorder(field: pa.Field, parent: int = -1, at: int = 0) -> Iterator[tuple[pa.Field, int, int]]:
-    """Yield the nodes of a column in preorder, from node `at` on, as (field, parent node, node of the next sibling)."""
-    below: list[tuple[pa.Field, int, int]] = []
-    end = at + 1
-    for child in children(field.type):
-        below += _preorder(child, at, end)
-        end = at + 1 + len(below)
-    yield field, parent, end
-    yield from below
-
-
-def _node_table(nodes: list[tuple[pa.Field, int, int]]) -> np.ndarray[Any, Any]:
-    table = np.zeros((len(nodes), kernels.NODE_COLUMNS), np.int64)
-    for row, (field, parent, end) in zip(table, nodes, strict=True):
-        row[kernels.KIND], row[kernels.PARENT], row[kernels.END] = node_kind(field.type), parent, end
-        if row[kernels.KIND] == kernels.LONG:
-            half = 1 << field.type.bit_width - 1
-            row[kernels.LOW], row[kernels.HIGH] = -half, half - 1
-    return table
-
-
 class ColumnBuilder:
     """Builder of columns of the type `kind`, one column for each batch of values.
 
@@ -85,20 +53,42 @@ class ColumnBuilder:
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
-        self.fields = list(_preorder(pa.field("", kind)))
-        """(field, parent node, node of the next sibling) of each node. The root has the parent -1."""
-        self._table = _node_table(self.fields)
+        self.fields: list[pa.Field] = []
+        """Field of each node, in preorder. A map has one child: a struct of key and value."""
+        self.children: list[list[int]] = []
+        """Nodes directly below each node."""
+        self._rows: list[np.ndarray[Any, Any]] = []
+        self._in_list: list[bool] = []
+        self._add_node(pa.field("", kind), -1, False)
+        self._table = np.array(self._rows)
         kinds = self._table[:, kernels.KIND]
-        self._slot_sizes = np.array([_SLOT_SIZES[int(slot_kind)] for slot_kind in kinds], np.int64)
+        self._slot_sizes = _SLOT_SIZES[kinds]
         self._has_ends = (kinds == kernels.BYTES) | (kinds == kernels.LIST)
         # Slots and bytes that a row takes in each node. All bytes, and the slots of nodes below lists, are guesses.
-        self._slots = np.where(_is_below_list(self._table), 4.0, 1.0)
+        self._is_guess = np.array(self._in_list)
+        self._slots = np.where(self._is_guess, 4.0, 1.0)
         self._bytes = np.where(kinds == kernels.BYTES, 24.0, 0.0)
-        self._is_guess = self._slots > 1
+
+    def _add_node(self, field: pa.Field, parent: int, in_list: bool) -> int:
+        """Add a node and all nodes below it; return the node. `in_list` says whether the node is below a list."""
+        node, row = len(self.fields), np.zeros(kernels.NODE_COLUMNS, np.int64)
+        row[kernels.KIND], row[kernels.PARENT] = node_kind(field.type), parent
+        if row[kernels.KIND] == kernels.LONG:
+            half = 1 << field.type.bit_width - 1
+            row[kernels.LOW], row[kernels.HIGH] = -half, half - 1
+        self.fields.append(field)
+        self._rows.append(row)
+        self._in_list.append(in_list)
+        self.children.append([])
+        for at in range(field.type.num_fields):
+            below_list = in_list or bool(row[kernels.KIND] == kernels.LIST)
+            self.children[node].append(self._add_node(field.type.field(at), node, below_list))
+        row[kernels.END] = len(self.fields)
+        return node
 
     @property
     def has_maps(self) -> bool:
-        return any(pa.types.is_map(field.type) for field, _, _ in self.fields)
+        return any(types.is_map(field.type) for field in self.fields)
 
     def decoded(
         self, slices: ByteSlices, kernel: Callable[..., int], program: tuple[Any, ...], room: tuple[Any, ...]
@@ -201,7 +191,7 @@ class ColumnBuilder:
         Only booleans, validity, and numbers of fewer than 64 bits are copied.
         """
         nodes, memory, ints, longs = columns
-        kind, slots = self.fields[node][0].type, int(nodes[node, kernels.SLOTS])
+        kind, slots = self.fields[node].type, int(nodes[node, kernels.SLOTS])
         at, bytes_at = int(nodes[node, kernels.VALUES_AT]), int(nodes[node, kernels.BYTES_AT])
         valid = memory[nodes[node, kernels.VALID_AT] :][:slots]
         nulls = slots - int(np.count_nonzero(valid))
@@ -222,22 +212,8 @@ class ColumnBuilder:
                 buffers += [_buffer(ends, "i4"), _buffer(memory[bytes_at:][: ends[-1]], "u1")]
             case kernels.LIST:
                 buffers.append(_buffer(ints[at:][: slots + 1], "i4"))
-        below = [self._array(columns, child) for child in self.children(node)]
+        below = [self._array(columns, child) for child in self.children[node]]
         return pa.Array.from_buffers(kind, slots, buffers, nulls, children=below)
-
-    def children(self, node: int) -> Iterator[int]:
-        """Yield the nodes directly below the node `node`. A list has one node below it."""
-        child, end = node + 1, self.fields[node][2]
-        while child < end:
-            yield child
-            child = self.fields[child][2]
-
-
-def _is_below_list(table: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    below = np.zeros(len(table), np.bool_)
-    for node, row in enumerate(table[1:], 1):
-        below[node] = below[row[kernels.PARENT]] or table[row[kernels.PARENT], kernels.KIND] == kernels.LIST
-    return below
 
 
 def _bits(flags: np.ndarray[Any, Any]) -> pa.Buffer:

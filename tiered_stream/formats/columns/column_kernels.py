@@ -5,8 +5,8 @@ next sibling is at `nodes[node, END]`. A LIST has one child. A map is a LIST who
 as in Arrow.
 
 `columns` is (nodes, bytes, ints, longs): the table, and one memory seen as uint8, int32 and int64.
-Each node has slots, and `append_...` writes the node's next slot. Every function returns False if there is no room. A
-kernel writes one row after the other:
+Each node has slots, and `append_...` writes the node's next slot. Every such function returns DONE, or NO_ROOM if there
+is no room. A kernel writes one row after the other:
 
     a STRUCT's slot, then one slot of each of its children (in any order);
     a LIST's elements, each a slot of its child, then the slot of the LIST itself, which holds all elements since the
@@ -39,8 +39,8 @@ SLOTS, MAX_SLOTS, MAX_BYTES, LACKS = range(5, 9)
 VALID_AT, VALUES_AT, BYTES_AT = range(9, 12)
 NODE_COLUMNS = 12
 
-# Results of a row that are not the error of a format: the columns have no room, or the value is null.
-NO_ROOM, NULL_VALUE = -2, -3
+# Results of a value that are not the error of a format: it is written, the columns have no room, or the value is null.
+DONE, NO_ROOM, NULL_VALUE = 0, -100, -101
 
 
 @inlined
@@ -56,56 +56,47 @@ def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
 
 
 @inlined
-def append_long(columns: Any, node: Int, value: Int) -> Any:
-    """Append an integer, a date in days, or a timestamp in its unit to `node`; return False if there is no room.
-
-    `value` must be within LOW and HIGH.
-    """
+def append_long(columns: Any, node: Int, value: Int) -> Int:
+    """Append an integer, a date in days, or a timestamp in its unit to `node`. It must be within LOW and HIGH."""
     nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
-        return False
+        return NO_ROOM
     longs[nodes[node, VALUES_AT] + slot] = value
-    return True
+    return DONE
 
 
 @inlined
-def append_double(columns: Any, node: Int, value: Any) -> Any:
-    """Append a double to `node`; return False if there is no room.
-
-    For a float column, the value must be one that a float holds exactly.
-    """
+def append_double(columns: Any, node: Int, value: Any) -> Int:
+    """Append a double to `node`. For a float column, the value must be one that a float holds exactly."""
     return append_long(columns, node, np.float64(value).view(np.int64))
 
 
 @inlined
-def append_bool(columns: Any, node: Int, value: Any) -> Any:
+def append_bool(columns: Any, node: Int, value: Any) -> Int:
     nodes, memory, _, _ = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
-        return False
+        return NO_ROOM
     memory[nodes[node, VALUES_AT] + slot] = 1 if value else 0
-    return True
+    return DONE
 
 
 @inlined
-def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Any:
-    """Append a decimal, given by the 128 bits of its unscaled value, to `node`; return False if there is no room.
-
-    The caller must check the precision.
-    """
+def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Int:
+    """Append a decimal, given by the 128 bits of its unscaled value, to `node`. The caller must check the precision."""
     nodes, memory, _, longs = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
-        return False
+        return NO_ROOM
     at = nodes[node, VALUES_AT] + 2 * slot
     longs[at], longs[at + 1] = np.int64(low), high
-    return True
+    return DONE
 
 
 @inlined
-def append_bytes(columns: Any, node: Int, data: Any, at: Int, size: Int) -> Any:
-    """Append the `size` bytes of `data` at `at` to `node`; return False if there is no room.
+def append_bytes(columns: Any, node: Int, data: Any, at: Int, size: Int) -> Int:
+    """Append the `size` bytes of `data` at `at` to `node`.
 
     The caller must check bounds, and UTF-8 for a string column.
     """
@@ -114,37 +105,37 @@ def append_bytes(columns: Any, node: Int, data: Any, at: Int, size: Int) -> Any:
     begin = np.int64(ints[ends])
     if size > nodes[node, MAX_BYTES] - begin:
         nodes[node, LACKS] = 1
-        return False
+        return NO_ROOM
     if _next_slot(nodes, memory, node) < 0:
-        return False
+        return NO_ROOM
     copy_bytes(memory, nodes[node, BYTES_AT] + begin, data, at, size)
     ints[ends + 1] = begin + size
-    return True
+    return DONE
 
 
 @inlined
-def append_struct(columns: Any, node: Int) -> Any:
+def append_struct(columns: Any, node: Int) -> Int:
     nodes, memory, _, _ = columns
-    return _next_slot(nodes, memory, node) >= 0
+    return DONE if _next_slot(nodes, memory, node) >= 0 else NO_ROOM
 
 
 @inlined
-def append_list(columns: Any, node: Int) -> Any:
-    """Append a list or a map to `node`; return False if there is no room.
+def append_list(columns: Any, node: Int) -> Int:
+    """Append a list or a map to `node`.
 
     Its items are the elements that were appended to the node's child since the node's last slot.
     """
     nodes, memory, ints, _ = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
-        return False
+        return NO_ROOM
     ints[nodes[node, VALUES_AT] + slot + 1] = nodes[node + 1, SLOTS]
-    return True
+    return DONE
 
 
 @kernel
-def append_null(columns: Any, node: Int) -> Any:
-    """Append a null to a node and, if it is a struct, to its children, at any depth; return False if there is no room.
+def append_null(columns: Any, node: Int) -> Int:
+    """Append a null to a node and, if it is a struct, to its children, at any depth.
 
     The child of a list gets no slot. The caller must not have appended an element to this child since the list's last
     slot.
@@ -155,7 +146,7 @@ def append_null(columns: Any, node: Int) -> Any:
         kind, slot = nodes[at, KIND], nodes[at, SLOTS]
         if slot >= nodes[at, MAX_SLOTS]:
             nodes[at, LACKS] = 1
-            return False
+            return NO_ROOM
         valid[nodes[at, VALID_AT] + slot] = 0
         values = nodes[at, VALUES_AT]
         if kind in (BYTES, LIST):
@@ -166,7 +157,7 @@ def append_null(columns: Any, node: Int) -> Any:
             longs[values + 2 * slot] = longs[values + 2 * slot + 1] = 0
         nodes[at, SLOTS] = slot + 1
         at = nodes[at, END] if kind == LIST else at + 1
-    return True
+    return DONE
 
 
 @kernel
@@ -186,16 +177,14 @@ def truncate(columns: Any, rows: Int) -> None:
 def end_row(columns: Any, row: Int, first: Int, result: Int, errors: Any) -> Any:
     """End the row of a value, and set `errors[row]`; return whether the columns had room for the row.
 
-    `result` is 0 if the row was appended. With NO_ROOM, the row is removed. With NULL_VALUE or an error of the format,
-    the row becomes null. `first` is the row with which the columns begin.
+    `result` is DONE if the row was appended. With NO_ROOM, the row is removed. With NULL_VALUE or an error of the
+    format, the row becomes null. `first` is the row with which the columns begin.
     """
     errors[row] = 0
-    if result == 0:
+    if result == DONE:
         return True
     truncate(columns, row - first)
-    if result == NO_ROOM:
-        return False
-    if not append_null(columns, 0):
+    if result == NO_ROOM or append_null(columns, 0) == NO_ROOM:
         truncate(columns, row - first)
         return False
     errors[row] = 0 if result == NULL_VALUE else result

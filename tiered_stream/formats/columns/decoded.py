@@ -29,10 +29,11 @@ class ByteSlices:
 
     @classmethod
     def of(cls, values: pa.BinaryArray) -> ByteSlices:
-        (validity, ends, data), size = values.buffers(), len(values)
+        (_, ends, data), size = values.buffers(), len(values)
         bounds = np.frombuffer(ends, np.int32)[values.offset :][: size + 1] if size else np.zeros(1, np.int32)
         content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-        return cls(content, bounds[:-1], bounds[1:], _valid(validity, values.offset, size))
+        valid = values.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
+        return cls(content, bounds[:-1], bounds[1:], valid)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -61,12 +62,6 @@ class ByteSlices:
 
     def kernel_arguments(self) -> tuple[Array, ...]:
         return tuple(map(read_only, (self.data, self.starts, self.stops, self.valid)))
-
-
-def _valid(validity: pa.Buffer | None, offset: int, size: int) -> Array:
-    if validity is None:
-        return np.ones(size, np.uint8)
-    return np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")[offset : offset + size]
 
 
 REASON_SIZE = 200

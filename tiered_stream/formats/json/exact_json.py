@@ -14,8 +14,8 @@ import decimal
 import math
 import re
 import zoneinfo
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Collection
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -126,7 +126,11 @@ _UNIT = r"[A-Za-z0-9+/]{2}(?:[A-Za-z0-9+/]{2}|[A-Za-z0-9+/]=|==)"
 _BASE64 = re.compile(rf"(?:[\0- ]*{_UNIT})*[\0- ]*")
 _BLANK_RUNS = re.compile(r"[\0- ]+")
 _AFTER_PADDING = re.compile(r"(?<==)(?!=)")
-_INFINITIES = {"+INF": math.inf, "+Infinity": math.inf, "Infinity": math.inf, "-INF": -math.inf, "-Infinity": -math.inf}
+_NAMED_NUMBERS = {
+    "+INF": math.inf, "+Infinity": math.inf, "Infinity": math.inf, "-INF": -math.inf, "-Infinity": -math.inf,
+    "NaN": math.nan,
+}  # fmt: skip
+_Convert = Callable[[Any], Any]
 
 
 class ExactJson:
@@ -148,58 +152,62 @@ class ExactJson:
         row: dict[str, Any] = self._convert(document)
         return row
 
-    def _converter(self, kind: pa.DataType) -> Callable[[Any], Any]:
-        convert = self._value_converter(kind)
+    def _converter(self, kind: pa.DataType) -> _Convert:
+        """Return a function that converts a parsed value to `kind`, or raises CorruptDataError if it does not fit."""
+        json_types, convert = self._rule(kind)
 
-        def or_null(value: Any) -> Any:
-            converted = None if value is None else convert(value)
+        def converter(value: Any) -> Any:
+            converted = convert(value) if type(value) in json_types else None
             if converted is None and value is not None:
                 raise CorruptDataError(f"{_describe(value)} is no {kind}")
             return converted
 
-        return or_null
+        return converter
 
-    def _value_converter(self, kind: pa.DataType) -> Callable[[Any], Any]:
-        """Return a function that converts a parsed value to `kind`, and returns None for a value that does not fit."""
+    def _rule(self, kind: pa.DataType) -> tuple[Collection[type], _Convert]:
+        """Return the types of parsed values that may fit `kind`, and a function that converts their values.
+
+        The function returns None for a value that does not fit.
+        """
         if types.is_struct(kind):
             fields = {field.name: self._converter(field.type) for field in kind}
-            return _only(Fields, lambda members: {
+            return (Fields,), lambda members: {
                 name: _convert_at(f".{name}", fields[name], member) for name, member in members if name in fields
-            })  # fmt: skip
+            }
         if types.is_map(kind):
             item = self._converter(kind.item_type)
-            return _only(Fields, lambda members: [
+            return (Fields,), lambda members: [
                 (_string(key), _convert_at(f".{key}", item, member)) for key, member in members
-            ])  # fmt: skip
+            ]
         if types.is_list(kind):
             item = self._converter(kind.value_type)
-            return _only(list, lambda elements: [
+            return (list,), lambda elements: [
                 _convert_at(f"[{at}]", item, element) for at, element in enumerate(elements)
-            ])  # fmt: skip
+            ]
         if types.is_signed_integer(kind):
             half = 1 << kind.bit_width - 1
-            return _only(Integer, lambda number: _in_range(int(number), half))
+            return (Integer,), lambda number: _in_range(int(number), half)
         if types.is_decimal(kind):
-            return lambda value: _decimal(value, kind.precision, kind.scale)
+            return (str, Integer, Real), lambda text: _decimal(text, kind.precision, kind.scale)
         if types.is_timestamp(kind):
-            return self._timestamp if kind.tz else _only(str, lambda text: microseconds_of_text(text, None))
-        return {
-            pa.bool_(): _only(bool, lambda value: value),
-            pa.float32(): lambda value: _real(value, kind),
-            pa.float64(): lambda value: _real(value, kind),
-            pa.string(): _string,
-            pa.binary(): _only(str, _base64),
-            pa.date32(): _only(str, days_of_text),
-            pa.null(): lambda value: None,
-        }[kind]
-
-    def _timestamp(self, value: Any) -> int | None:
-        if type(value) is Integer:
-            return _in_range(int(value) * 1_000_000, 1 << 63)
-        return microseconds_of_text(value, self._zone) if type(value) is str else None
+            return (str, Integer) if kind.tz else (str,), partial(_timestamp, self._zone if kind.tz else None)
+        rules: dict[pa.DataType, tuple[Collection[type], _Convert]] = {
+            pa.bool_(): ((bool,), bool),
+            pa.float32(): ((str, Integer, Real), partial(_real, kind)),
+            pa.float64(): ((str, Integer, Real), partial(_real, kind)),
+            pa.string(): ((str, Integer, Real, bool, Fields, list), _string),
+            pa.binary(): ((str,), _base64),
+            pa.date32(): ((str,), days_of_text),
+            pa.null(): ((), _string),
+        }
+        return rules[kind]
 
 
-def _convert_at(step: str, convert: Callable[[Any], Any], value: Any) -> Any:
+def _timestamp(zone: str | None, value: str) -> int | None:
+    return _in_range(int(value) * 1_000_000, 1 << 63) if type(value) is Integer else microseconds_of_text(value, zone)
+
+
+def _convert_at(step: str, convert: _Convert, value: Any) -> Any:
     try:
         return convert(value)
     except CorruptDataError as error:
@@ -231,29 +239,19 @@ def _in_range(number: int, half: int) -> int | None:
     return number if -half <= number < half else None
 
 
-def _only(json_type: type, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that converts values of one JSON type, and returns None for other values."""
-    return lambda value: convert(value) if type(value) is json_type else None
+def _real(kind: pa.DataType, value: str) -> float | None:
+    if type(value) is str:
+        return _NAMED_NUMBERS.get(value)
+    number = float(value)
+    if kind == pa.float32() and math.isfinite(number):
+        # Converted directly, because the way through a double would round twice.
+        number = pa.scalar(str(value)).cast(kind).as_py()
+    # Jackson reads the integer -0 as zero without a sign.
+    return number + 0.0 if type(value) is Integer else number
 
 
-def _real(value: Any, kind: pa.DataType) -> float | None:
-    if isinstance(value, Integer | Real):
-        # Jackson reads the integer -0 as zero without a sign.
-        return _nearest(value, kind) + 0.0 if type(value) is Integer else _nearest(value, kind)
-    return _INFINITIES.get(value, math.nan if value == "NaN" else None) if type(value) is str else None
-
-
-def _nearest(text: str, kind: pa.DataType) -> float:
-    number = float(text)
-    if kind == pa.float64() or not math.isfinite(number):
-        return number
-    # Converted directly, because the way through a double would round twice.
-    nearest: float = pa.scalar(str(text)).cast(pa.float32()).as_py()
-    return nearest
-
-
-def _decimal(value: Any, precision: int, scale: int) -> decimal.Decimal | None:
-    number = decimal_of_text(value) if isinstance(value, str) else None
+def _decimal(text: str, precision: int, scale: int) -> decimal.Decimal | None:
+    number = decimal_of_text(text)
     return None if number is None else fitted(number, precision, scale)
 
 

@@ -4,14 +4,14 @@
 field does not fit its type, Spark returns null for the field. Here, the whole value becomes null and has a reason.
 `docs/guides/json-types.md` lists the types and the differences from Spark.
 
-`WideningJsonDecoder` widens the type of an integer column if a document has a number that does not fit. The type
-becomes as wide as the document needs, and only if the document then decodes. Later documents are decoded to the wider
-type.
+A decoder may widen the type of an integer column if a document has a number that does not fit. The type becomes as wide
+as the document needs, and only if the document then decodes. Later documents are decoded to the wider type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
@@ -35,24 +35,55 @@ class JsonDecoder(SlicesDecoder):
     Args:
         kind: the column's type, as pyspark's `to_arrow_schema` returns it.
         zone: the session's time zone (`spark.sql.session.timeZone`), for timestamps without a zone.
+        widens: True if integer columns become wider when a document has a number that does not fit. The column never
+            gets new fields.
 
     Raises:
         ConfigurationError: JSON cannot be read into the type, or the zone is unknown.
     """
 
-    def __init__(self, kind: pa.StructType, zone: str = "UTC") -> None:
+    def __init__(self, kind: pa.StructType, zone: str = "UTC", *, widens: bool = False) -> None:
         if seconds_east(zone, 0) is None:
             raise ConfigurationError(f"the time zone {zone!r} is unknown; take one such as UTC or Europe/Berlin")
+        self._base, self._zone, self._widens = kind, zone, widens
+        self._room = (np.zeros(kernels.STACK_SHAPE, np.int64),)
+        self._prepare(kind)
+
+    def _prepare(self, kind: pa.StructType) -> None:
         self.kind = kind
         self._builder = ColumnBuilder(kind)
-        self._program = _program(self._builder, is_utc=zone in ("UTC", "Etc/UTC", "Z", "GMT"))
-        self._room = (np.zeros(kernels.STACK_SHAPE, np.int64),)
-        self._exact = ExactJson(kind, zone)
+        self._program = _program(self._builder, is_utc=self._zone in ("UTC", "Etc/UTC", "Z", "GMT"))
+        self._exact = ExactJson(kind, self._zone)
 
     def read(self, slices: ByteSlices) -> Decoded:
+        """Decode the documents of `slices`; return the column, and the reason of each document that does not decode.
+
+        With `widens`, the attribute `kind` becomes wider for these and all later documents, if documents need it.
+
+        Raises:
+            UnsupportedDataError: documents need two types for one field, and no type holds the values of both.
+        """
         column, errors, reasons = self._builder.decoded(slices, kernels.append_documents, self._program, self._room)
-        slots = np.flatnonzero(errors).tolist()
-        return Decoded(with_exact_rows(column, slices, slots, self._exact.row, reasons), reasons)
+        column = with_exact_rows(column, slices, np.flatnonzero(errors).tolist(), self._exact.row, reasons)
+        needed = reduce(joined, self._needed(slices, reasons), self.kind) if self._widens else self.kind
+        if needed == self.kind:
+            return Decoded(column, reasons)
+        self._prepare(needed)
+        return self.read(slices)
+
+    def _needed(self, slices: ByteSlices, slots: Iterable[int]) -> Iterator[pa.StructType]:
+        """Yield, for each document in `slots` that decodes to a wider type only, this wider type.
+
+        `slots` are indexes of documents. The type is the original type of the column, with wider types for the
+        document's numbers.
+        """
+        for slot in slots:
+            document = slices.value(slot)
+            with suppress(CorruptDataError, UnsupportedDataError):
+                kind = needed_type(self._base, parse_json(document))
+                if kind != self._base:
+                    ExactJson(kind, self._zone).row(document)
+                    yield kind
 
 
 def compile_kernels() -> None:
@@ -61,25 +92,21 @@ def compile_kernels() -> None:
 
 
 def _program(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    depths = [0]
-    for _, parent, _ in builder.fields[1:]:
-        depths.append(depths[parent] + 1)
-    if max(depths) > MAX_NESTING:
-        raise ConfigurationError(f"the schema goes deeper than {MAX_NESTING} levels")
-    plan = np.zeros((len(builder.fields), kernels.PLAN_COLUMNS), np.int64)
-    plan[:, [kernels.FOLLOWS, kernels.BEGINS]] = -1
-    names = bytearray()
-    for node, (row, (field, _, _)) in enumerate(zip(plan, builder.fields, strict=True)):
-        name = f'"{field.name}"'.encode()
-        row[kernels.FORM], row[kernels.NAME_AT], row[kernels.NAME_SIZE] = _form(field.type), len(names), len(name)
+    rows, names, depths = [], bytearray(), {0: 0}
+    for node, field in enumerate(builder.fields):
+        kind, form, name = field.type, _form(field.type), f'"{field.name}"'.encode()
+        depths |= dict.fromkeys(builder.children[node], depths[node] + 1)
+        scale = limit = 0
+        if types.is_decimal(kind):
+            scale, limit = kind.scale, 10 ** min(kind.precision, 18)
+        elif types.is_timestamp(kind):
+            scale = is_utc
+        fields = len(builder.children[node])
+        rows.append([form, _OPENINGS.get(form, -1), len(names), len(name), -1, -1, fields, scale, limit])
         names += name.ljust(len(name) + 8, b"\0")
-        row[kernels.FIELDS] = len(list(builder.children(node)))
-        row[kernels.OPENING] = _OPENINGS.get(row[kernels.FORM], -1)
-        if types.is_decimal(field.type):
-            row[kernels.SCALE], row[kernels.LIMIT] = field.type.scale, 10 ** min(field.type.precision, 18)
-        elif types.is_timestamp(field.type):
-            row[kernels.SCALE] = is_utc
-    return plan, np.frombuffer(bytes(names), np.uint8)
+    if max(depths.values()) > MAX_NESTING:
+        raise ConfigurationError(f"the schema goes deeper than {MAX_NESTING} levels")
+    return np.array(rows, np.int64), np.frombuffer(bytes(names), np.uint8)
 
 
 _OPENINGS = {kernels.OBJECT: ord("{"), kernels.MAP: ord("{"), kernels.ARRAY: ord("[")}
@@ -109,63 +136,6 @@ def _form(kind: pa.DataType) -> int:
 
 _NARROW = (pa.int8(), pa.int16(), pa.int32())
 _LONGS = range(-(1 << 63), 1 << 63)
-
-
-class WideningJsonDecoder(SlicesDecoder):
-    """Decoder of JSON documents to the type `kind`, whose integer columns become wider if a number does not fit.
-
-    `zone` is the session's time zone, for timestamps without a zone.
-
-    Raises:
-        ConfigurationError: JSON cannot be read into `kind`, or `zone` is unknown.
-    """
-
-    def __init__(self, kind: pa.StructType, zone: str) -> None:
-        self.kind, self._base, self._zone = kind, kind, zone
-        self._decoder = JsonDecoder(kind, zone)
-
-    def read(self, slices: ByteSlices) -> Decoded:
-        """Decode the documents of `slices`; return the column, and the reason of each document that does not decode.
-
-        If documents need wider types, the attribute `kind` becomes wider for these and all later documents.
-
-        Raises:
-            UnsupportedDataError: documents need two types for one field, and no type holds the values of both.
-        """
-        decoded = self._decoder.read(slices)
-        needed = reduce(joined, self._needed(slices, decoded.reasons), self.kind)
-        if needed == self.kind:
-            return decoded
-        self.kind, self._decoder = needed, JsonDecoder(needed, self._zone)
-        return self._decoder.read(slices)
-
-    def _needed(self, slices: ByteSlices, slots: Iterable[int]) -> Iterable[pa.StructType]:
-        """Yield, for each document in `slots` that decodes to a wider type only, this wider type.
-
-        `slots` are indexes of documents. The type is the original type of the column, with wider types for the
-        document's numbers.
-        """
-        for slot in slots:
-            document = slices.value(slot)
-            try:
-                kind = needed_type(self._base, parse_json(document))
-                if kind != self._base:
-                    ExactJson(kind, self._zone).row(document)
-                    yield kind
-            except (CorruptDataError, UnsupportedDataError):
-                continue
-
-
-def json_decoder(kind: pa.StructType, zone: str, *, widens: bool) -> JsonDecoder | WideningJsonDecoder:
-    """Return a decoder of JSON documents to a struct column of the type `kind`.
-
-    If `widens` is True, an integer column of the struct becomes BIGINT or DOUBLE when a document has a number that does
-    not fit. The struct never gets new fields. `zone` is the session's time zone, for timestamps without a zone.
-
-    Raises:
-        ConfigurationError: JSON cannot be read into `kind`, or `zone` is unknown.
-    """
-    return WideningJsonDecoder(kind, zone) if widens else JsonDecoder(kind, zone)
 
 
 def needed_type(kind: pa.DataType, value: Any) -> pa.DataType:

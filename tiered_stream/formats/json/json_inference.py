@@ -100,19 +100,16 @@ def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if types.is_list(left) and types.is_list(right):
         return _list_of(_common(left.value_type, right.value_type))
     if _is_number(left) and _is_number(right):
-        return _common_number(left, right)
+        if types.is_float64(left) or types.is_float64(right):
+            return pa.float64()
+        # Only integers become decimals here, so no decimal has a scale.
+        digits = ((_LONG if types.is_int64(number) else number).precision for number in (left, right))
+        return pa.decimal128(max(digits), 0)
     return pa.string()
 
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(types.is_int64(kind) or types.is_float64(kind) or types.is_decimal128(kind))
-
-
-def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    if types.is_float64(left) or types.is_float64(right):
-        return pa.float64()
-    # Only integers become decimals here, so no decimal has a scale.
-    return pa.decimal128(max((_LONG if types.is_int64(number) else number).precision for number in (left, right)), 0)
 
 
 def _settled(kind: pa.DataType) -> pa.DataType | None:

@@ -30,14 +30,12 @@ OTHER, BOOLEAN, INTEGER, DOUBLE, FLOAT, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_
 #   SCALE          scale of a decimal; for a timestamp 1 if texts without a zone are in UTC, the session's time zone
 #   LIMIT          least unscaled value that is too large for a decimal
 FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, BEGINS, FIELDS, SCALE, LIMIT = range(9)
-PLAN_COLUMNS = 9
 
 # Columns of `stack`: the container's node (-1: no column holds the container), the field of the container's last key,
 # the number of its keys that have a field, and the byte that closes the container.
 NODE, PREVIOUS, FOUND, CLOSING = range(4)
 STACK_SHAPE = (text.MAX_NESTING, 4)
 
-OK = 0
 _MAX_SECONDS = 9_000_000_000_000
 
 
@@ -55,7 +53,7 @@ def _append_decimal(columns: Any, plan: Any, node: Int, mantissa: Int, exponent:
     if mantissa >= plan[node, LIMIT]:
         return text.DOUBTFUL
     value = -mantissa if negative else mantissa
-    return OK if slots.append_decimal(columns, node, value >> 63, np.uint64(value)) else text.FULL
+    return slots.append_decimal(columns, node, value >> 63, np.uint64(value))
 
 
 @inlined
@@ -63,7 +61,7 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
     """Append the number at `at` to the node `node`; return the position after the number.
 
     `plan` has the type of each node's column, and the document ends at `stop`. Returns DOUBTFUL if it is not certain
-    which value the column must get, and FULL if there is no room.
+    which value the column must get, and NO_ROOM if there is no room.
     """
     begin, form = at, plan[node, FORM]
     mantissa, exponent, negative, integer, at = text.read_number(data, at, stop)
@@ -73,9 +71,9 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
     if form in (INTEGER, TIMESTAMP) and integer:
         value = -mantissa if negative else mantissa
         if form == INTEGER and columns[0][node, slots.LOW] <= value <= columns[0][node, slots.HIGH]:
-            result = OK if slots.append_long(columns, node, value) else text.FULL
+            result = slots.append_long(columns, node, value)
         elif form == TIMESTAMP and mantissa < _MAX_SECONDS:
-            result = OK if slots.append_long(columns, node, value * 1000000) else text.FULL
+            result = slots.append_long(columns, node, value * 1000000)
     elif form in (DOUBLE, FLOAT):
         real, certain = (
             text.nearest_double(mantissa, exponent) if form == DOUBLE else text.nearest_float(mantissa, exponent)
@@ -83,42 +81,42 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
         if certain:
             # Jackson reads the integer -0 as 0, but keeps the sign of the number -0.0.
             real = -real if negative and not (integer and mantissa == 0) else real
-            result = OK if slots.append_double(columns, node, real) else text.FULL
+            result = slots.append_double(columns, node, real)
     elif form == DECIMAL:
         result = _append_decimal(columns, plan, node, mantissa, exponent, negative)
     elif form == STRING and integer and not (negative and mantissa == 0):
-        result = OK if slots.append_bytes(columns, node, data, begin, at - begin) else text.FULL
-    return at if result == OK else np.int64(result)
+        result = slots.append_bytes(columns, node, data, begin, at - begin)
+    return at if result == slots.DONE else np.int64(result)
 
 
 @inlined
 def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: Int) -> Int:
-    """Append the string in `data[at:end]` to `node`, as a value of the column's type; return OK, DOUBTFUL or FULL.
+    """Append the string in `data[at:end]` to `node`, as a value of the column's type; return DONE, DOUBTFUL or NO_ROOM.
 
-    `plan` has the type of each node's column. DOUBTFUL: it is not certain which value the column must get. FULL: there
-    is no room.
+    `plan` has the type of each node's column. DOUBTFUL: it is not certain which value the column must get. NO_ROOM:
+    there is no room.
     """
     form = plan[node, FORM]
     if form == STRING:
-        return OK if slots.append_bytes(columns, node, data, at, end - at) else text.FULL
+        return slots.append_bytes(columns, node, data, at, end - at)
     if form == DATE:
         days, after = text.read_date(data, at, end)
         if after == end:
-            return OK if slots.append_long(columns, node, days) else text.FULL
+            return slots.append_long(columns, node, days)
     elif form in (TIMESTAMP, LOCAL_TIMESTAMP):
         zoned = form == TIMESTAMP
         time, certain = text.read_timestamp(data, at, end, zoned, not zoned or plan[node, SCALE] == 1)
         if certain:
-            return OK if slots.append_long(columns, node, time) else text.FULL
+            return slots.append_long(columns, node, time)
     return text.DOUBTFUL
 
 
 @inlined
 def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
-    """Append the string, number or literal at `at` to `node`; return the next position, DOUBTFUL or FULL.
+    """Append the string, number or literal at `at` to `node`; return the next position, DOUBTFUL or NO_ROOM.
 
     `plan` has the type of each node's column, and the document ends at `stop`. DOUBTFUL: it is not certain which value
-    the column must get. FULL: there is no room.
+    the column must get. NO_ROOM: there is no room.
     """
     byte, result = data[at], text.DOUBTFUL
     if byte == 34:
@@ -126,17 +124,17 @@ def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
         if end < 0:
             return end
         result = _append_text(columns, plan, data, at + 1, end, node)
-        return end + 1 if result == OK else np.int64(result)
+        return end + 1 if result == slots.DONE else np.int64(result)
     if byte == 45 or 48 <= byte <= 57:
         return _append_number(columns, plan, data, at, stop, node)
     end = text.literal_end(data, at, stop)
     if end < 0:
         return end
     if byte == 110:
-        result = OK if slots.append_null(columns, node) else text.FULL
+        result = slots.append_null(columns, node)
     elif plan[node, FORM] == BOOLEAN:
-        result = OK if slots.append_bool(columns, node, byte == 116) else text.FULL
-    return end if result == OK else np.int64(result)
+        result = slots.append_bool(columns, node, byte == 116)
+    return end if result == slots.DONE else np.int64(result)
 
 
 @inlined
@@ -176,7 +174,7 @@ def _find_value(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
     """Return the node of a container's next value (-1: no column holds the value), and the position of the value.
 
     `top` is the row of the container in `stack`. In an object or a map, the key at `at` is read first; a map's key is
-    also appended. The position is DOUBTFUL if the key is not certain, and FULL if there is no room for the key.
+    also appended. The position is DOUBTFUL if the key is not certain, and NO_ROOM if there is no room for the key.
     """
     node = top[NODE]
     if top[CLOSING] == 93:
@@ -190,10 +188,11 @@ def _find_value(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
         child = np.int64(-1)
         if node >= 0:
             child = node + 3
-            if not slots.append_struct(columns, node + 1) or not slots.append_bytes(
-                columns, node + 2, data, at + 1, end - at - 1
-            ):
-                return node, np.int64(text.FULL)
+            result = slots.append_struct(columns, node + 1)
+            if result == slots.DONE:
+                result = slots.append_bytes(columns, node + 2, data, at + 1, end - at - 1)
+            if result != slots.DONE:
+                return node, result
         at = end + 1
     return child, text.skip_colon(data, at, stop) if at >= 0 else at
 
@@ -201,23 +200,24 @@ def _find_value(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
 @inlined
 def _begin_container(columns: Any, plan: Any, node: Int, opening: Int, top: Any) -> Int:
     top[NODE], top[PREVIOUS], top[FOUND], top[CLOSING] = node, node, 0, opening + 2
-    return OK if node < 0 or plan[node, FORM] != OBJECT or slots.append_struct(columns, node) else text.FULL
+    return slots.append_struct(columns, node) if node >= 0 and plan[node, FORM] == OBJECT else slots.DONE
 
 
 @inlined
 def _end_container(columns: Any, plan: Any, top: Any) -> Int:
     nodes, node = columns[0], top[NODE]
     if node < 0:
-        return OK
+        return slots.DONE
     if plan[node, FORM] != OBJECT:
-        return OK if slots.append_list(columns, node) else text.FULL
+        return slots.append_list(columns, node)
     if top[FOUND] < plan[node, FIELDS]:
         field = node + 1
         while field < nodes[node, slots.END]:
-            if nodes[field, slots.SLOTS] < nodes[node, slots.SLOTS] and not slots.append_null(columns, field):
-                return text.FULL
+            is_missing = nodes[field, slots.SLOTS] < nodes[node, slots.SLOTS]
+            if is_missing and slots.append_null(columns, field) != slots.DONE:
+                return slots.NO_ROOM
             field = nodes[field, slots.END]
-    return OK
+    return slots.DONE
 
 
 @inlined
@@ -225,8 +225,8 @@ def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stac
     """End the containers that are closed at `at`, after a value; return the innermost open container, and a position.
 
     A container is an index of `stack`: `depth` is the innermost open container at the call, and -1 means that none is
-    open. The returned position is the start of the next value or key, or DOUBTFUL or FULL. If no container is open, it
-    is the position after the document.
+    open. The returned position is the start of the next value or key, or DOUBTFUL or NO_ROOM. If no container is open,
+    it is the position after the document.
     """
     while depth >= 0:
         at = text.skip_blanks(data, at, stop)
@@ -237,7 +237,7 @@ def _end_containers(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stac
         if data[at] != stack[depth, CLOSING]:
             return depth, np.int64(text.DOUBTFUL)
         result = _end_container(columns, plan, stack[depth])
-        if result != OK:
+        if result != slots.DONE:
             return depth, np.int64(result)
         at, depth = at + 1, depth - 1
     return depth, at
@@ -249,7 +249,7 @@ def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child:
 
     A container is an index of `stack`: `depth` is the innermost open container at the call, and -1 means that none is
     open. The next position is the start of the next value or key, or the end of the document. In place of it, DOUBTFUL
-    or FULL may be returned.
+    or NO_ROOM may be returned.
 
     A container that is not empty is only begun: its first value or key is at the returned position. Containers that end
     after the value are ended. If `child` is -1, the value is checked and not appended.
@@ -260,7 +260,7 @@ def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child:
             return depth, np.int64(text.DOUBTFUL)
         depth += 1
         result = _begin_container(columns, plan, child, byte, stack[depth])
-        if result != OK:
+        if result != slots.DONE:
             return depth, np.int64(result)
         at = text.skip_blanks(data, at + 1, stop)
         if at < stop and data[at] != byte + 2:
@@ -276,17 +276,17 @@ def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child:
 
 @kernel
 def _append_document(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, stack: Any) -> Int:
-    """Append the document between `at` and `stop` to all columns; return OK, DOUBTFUL or FULL.
+    """Append the document between `at` and `stop` to all columns; return DONE, DOUBTFUL or NO_ROOM.
 
     `plan` and `names` describe the columns, and `stack` is working memory. DOUBTFUL: the meaning of a value is not
-    certain. FULL: there is no room.
+    certain. NO_ROOM: there is no room.
     """
     depth, child = np.int64(-1), np.int64(0)
     at = text.skip_blanks(data, at, stop)
     while 0 <= at < stop:
         depth, at = _append_value(columns, plan, data, at, stop, child, stack, depth)
         if at >= 0 and depth < 0:
-            return OK if text.skip_blanks(data, at, stop) == stop else text.DOUBTFUL
+            return slots.DONE if text.skip_blanks(data, at, stop) == stop else text.DOUBTFUL
         if 0 <= at < stop:
             child, at = _find_value(columns, plan, names, data, at, stop, stack[depth])
     return at if at < 0 else text.DOUBTFUL

@@ -14,11 +14,11 @@ from functools import cache, reduce
 from typing import Any
 from urllib.parse import unquote, urljoin
 
-import orjson
 import pyarrow as pa
 from pyarrow import types
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.json.json_text import schema_json
 
 SIMPLE = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 NAMES = ("null", "object", "array", "string", *SIMPLE)
@@ -136,7 +136,7 @@ def _either(first: Shape | None, second: Shape | None, join: _Join) -> Shape | N
 
 
 def kind_of(shape: Shape) -> pa.DataType:
-    """Return the type of the column for values of a shape. If all values are null, it is Arrow's null type.
+    """Return the type of the column for values of a shape. If all values are null, it is string.
 
     Integer and number become double. A string has the JSON text of values that may have several types.
     """
@@ -151,7 +151,7 @@ def _single(kinds: set[pa.DataType]) -> pa.DataType | None:
     """Return the type of a column that has values of all `kinds`; None: only a text could have them all."""
     if kinds == {pa.int64(), pa.float64()}:
         return pa.float64()
-    return None if len(kinds) > 1 else next(iter(kinds), pa.null())
+    return None if len(kinds) > 1 else next(iter(kinds), pa.string())
 
 
 def unions_of(shape: Shape, path: str = "") -> Iterator[str]:
@@ -168,19 +168,13 @@ def unions_of(shape: Shape, path: str = "") -> Iterator[str]:
         yield path
 
 
-def column_kind(shape: Shape) -> pa.DataType:
-    """Return the type of a column for values of a shape. If all values are null, it is string."""
-    kind = kind_of(shape)
-    return pa.string() if pa.types.is_null(kind) else kind
-
-
 def _kind_of_name(name: str, shape: Shape) -> pa.DataType:
     if name == "object" and shape.fields:
-        return pa.struct([(name, column_kind(each)) for name, each in shape.fields.items()])
+        return pa.struct([(name, kind_of(each)) for name, each in shape.fields.items()])
     if name == "object" and shape.others is not None:
-        return pa.map_(pa.string(), column_kind(shape.others))
+        return pa.map_(pa.string(), kind_of(shape.others))
     if name == "array" and not shape.is_tuple:
-        return pa.list_(pa.field("element", column_kind(shape.items or ANY)))
+        return pa.list_(pa.field("element", kind_of(shape.items or ANY)))
     if name == "string" and shape.text is not None:
         return shape.text
     return SIMPLE.get(name, pa.string())
@@ -190,8 +184,8 @@ log = logging.getLogger(__name__)
 
 _STRINGS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
 _NAMES_OF_VALUES = {bool: "boolean", str: "string", int: "integer", float: "number", type(None): "null"}
-_MAX_TEXT, _MAX_TYPES, _MAX_NESTING = 4 << 20, 10_000, 64
-"""Limits of a schema: characters of its text, number of types when written out, and levels of nesting."""
+_MAX_TYPES, _MAX_NESTING = 10_000, 64
+"""Limits of a schema: number of types when written out, and levels of nesting."""
 _NOT_FOLLOWED = ("$dynamicRef", "$recursiveRef")
 
 
@@ -215,7 +209,7 @@ def json_schema_columns(text: bytes | str, references: Mapping[str, str] | None 
 
 
 def _root_shape(text: bytes | str, references: Mapping[str, str]) -> Shape:
-    document = _parsed(text)
+    document = schema_json(text, "a JSON Schema")
     shape = _Reader(document, references).shape(document, _Location(document))
     if shape.is_union:
         raise ConfigurationError(
@@ -239,18 +233,9 @@ def json_schema_title(text: str) -> str:
     Raises:
         ConfigurationError: the text is not JSON.
     """
-    document = _parsed(text)
+    document = schema_json(text, "a JSON Schema")
     title = document.get("title") if isinstance(document, dict) else None
     return title if isinstance(title, str) else ""
-
-
-def _parsed(text: bytes | str) -> Any:
-    if len(text) > _MAX_TEXT:
-        raise ConfigurationError(f"a JSON Schema of {len(text)} characters; no more than {_MAX_TEXT} are read")
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise ConfigurationError(f"the JSON Schema is no JSON: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +258,7 @@ class _Reader:
     def __init__(self, document: Any, references: Mapping[str, str]) -> None:
         self._left = _MAX_TYPES
         base = _id_of(document)
-        named = {name: _parsed(text) for name, text in references.items()}
+        named = {name: schema_json(text, "a JSON Schema") for name, text in references.items()}
         own = {_id_of(schema): schema for schema in (*named.values(), document)}
         self._documents = {**own, **{_joined(base, name): schema for name, schema in named.items()}, **named}
 

@@ -6,15 +6,16 @@ import json
 import math
 import re
 from base64 import b64encode
-from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import orjson
 
-from tiered_stream.errors import CorruptDataError
+from tiered_stream.errors import ConfigurationError, CorruptDataError
 
 MAX_NESTING = 200
+_MAX_SCHEMA = 4 << 20
 _LONGEST_NUMBER = 1000  # Jackson: StreamReadConstraints.DEFAULT_MAX_NUM_LEN
 
 
@@ -58,38 +59,28 @@ def parse_json(data: bytes) -> Any:
         raise CorruptDataError(f"no JSON: {error.msg} at character {error.pos}") from error
 
 
-def _checked(kind: type[Integer | Real]) -> Callable[[str], Integer | Real]:
-    def number(text: str) -> Integer | Real:
-        if len(text) > _LONGEST_NUMBER:
-            raise CorruptDataError(f"a number of {len(text)} characters")
-        return kind(text)
-
-    return number
+def _number(kind: type[Integer | Real], text: str) -> Integer | Real:
+    if len(text) > _LONGEST_NUMBER:
+        raise CorruptDataError(f"a number of {len(text)} characters")
+    return kind(text)
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=Fields, parse_int=_checked(Integer), parse_float=_checked(Real), parse_constant=Real, strict=True
-)
+    object_pairs_hook=Fields, parse_int=partial(_number, Integer), parse_float=partial(_number, Real),
+    parse_constant=Real, strict=True,
+)  # fmt: skip
 
 
 def double_text(number: float) -> str:
     """Return a double as Java writes it (`Double.toString` since JDK 19, which writes the fewest digits)."""
     if not math.isfinite(number):
         return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
-    if number == 0:
-        return "-0.0" if math.copysign(1, number) < 0 else "0.0"
-    _, digits, power = Decimal(repr(number)).normalize().as_tuple()
-    if len(digits) == 1:  # Java takes the nearest number of two digits: 4.9E-324, not 5.0E-324
-        _, digits, power = Decimal(f"{number:.1e}").normalize().as_tuple()
-    # The number is 0.significant times ten to the exponent.
-    significant, exponent = "".join(map(str, digits)), int(power) + len(digits)
-    sign = "-" if number < 0 else ""
-    if -3 < exponent <= 0:
-        return f"{sign}0.{'0' * -exponent}{significant}"
-    if 0 < exponent <= 7:
-        padded = significant.ljust(exponent, "0")
-        return f"{sign}{padded[:exponent]}.{padded[exponent:] or '0'}"
-    return f"{sign}{significant[0]}.{significant[1:] or '0'}E{exponent - 1}"
+    if number == 0 or 1e-3 <= abs(number) < 1e7:
+        return repr(number)
+    digits = len(Decimal(repr(number)).normalize().as_tuple().digits)
+    # Java takes the nearest number of at least two digits: 4.9E-324, not 5.0E-324.
+    mantissa, exponent = f"{number:.{max(digits - 1, 1)}e}".split("e")
+    return f"{mantissa}E{int(exponent)}"
 
 
 def write_json(value: Any) -> str:
@@ -114,6 +105,20 @@ def write_json(value: Any) -> str:
 def _string(text: str) -> str:
     escaped = json.dumps(text, ensure_ascii=False)
     return re.sub(r"\\u00[01][0-9a-f]", lambda escape: "\\u" + escape[0][2:].upper(), escaped)
+
+
+def schema_json(text: bytes | str, what: str) -> Any:
+    """Return the parsed JSON of a schema. `what` names the schema in errors, such as `an Avro schema`.
+
+    Raises:
+        ConfigurationError: the text is not JSON, or has more than `_MAX_SCHEMA` characters.
+    """
+    if len(text) > _MAX_SCHEMA:
+        raise ConfigurationError(f"{what} of {len(text)} characters; no more than {_MAX_SCHEMA} are read")
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ConfigurationError(f"{what} is no JSON: {error}") from error
 
 
 def plain_json(value: Any) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tiered_stream.formats.columns.column_kernels import NO_ROOM, character_end
+from tiered_stream.formats.columns.column_kernels import character_end
 from tiered_stream.records.compiled import Int, inlined, kernel
 from tiered_stream.records.intrinsics import (
     leading_zeros,
@@ -103,7 +103,7 @@ def nearest_float(digits: Int, exponent: Int) -> Any:
     return np.float64(np.float32(value)), certain and is_normal and not between
 
 
-DOUBTFUL, FULL = -1, NO_ROOM
+DOUBTFUL = -1
 
 MAX_NESTING = 64
 """Maximum levels of nesting that the kernels read."""

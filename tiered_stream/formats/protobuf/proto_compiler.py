@@ -47,7 +47,9 @@ def compiled_proto(files: Mapping[str, str | bytes]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="tiered_stream-") as folder:
         given = descriptor_pb2.FileDescriptorSet()
         for name, content in files.items():
-            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            # The compiler takes the name of a compiled file for an option if it begins with a hyphen.
+            is_option = isinstance(content, bytes) and name.startswith("-")
+            if is_option or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
                 raise ConfigurationError(f"{name[:100]!r} is no name of a .proto file that others import")
             if isinstance(content, bytes):
                 given.file.add(name=name).MergeFromString(content)
@@ -88,9 +90,6 @@ def _compiled(folder: Path, names: Iterable[str], given: descriptor_pb2.FileDesc
         inputs = [f"own/{name}" for name in names]
         if given is not None and given.file:
             Path(place, "given.desc").write_bytes(given.SerializeToString())
-            # The compiler takes the name of a given file for an option if it begins with a hyphen.
-            if wrong := next((file.name for file in given.file if file.name.startswith("-")), None):
-                raise ConfigurationError(f"{wrong[:100]!r} is no name of a .proto file that others import")
             inputs = ["--descriptor_set_in=given.desc", *inputs, *(file.name for file in given.file)]
         # With the folder in front, the compiler does not take a file's name for an option.
         command = [sys.executable, "-m", "grpc_tools.protoc", "-Iown", "-Iknown", "--include_imports",

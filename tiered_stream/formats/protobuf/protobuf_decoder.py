@@ -34,16 +34,18 @@ from tiered_stream.formats.protobuf import protobuf_kernels as kernels
 _MAX_BYTES, _MAX_FIELDS, MAX_DEPTH = 16 << 20, 10_000, 64
 """Limits of a schema: bytes of its descriptor set, number of fields when written out, and levels of nesting."""
 
-_SIMPLE = {
-    FieldDescriptor.CPPTYPE_INT32: pa.int32(),
-    FieldDescriptor.CPPTYPE_UINT32: pa.int32(),
-    FieldDescriptor.CPPTYPE_ENUM: pa.string(),
-    FieldDescriptor.CPPTYPE_INT64: pa.int64(),
-    FieldDescriptor.CPPTYPE_UINT64: pa.int64(),
-    FieldDescriptor.CPPTYPE_FLOAT: pa.float32(),
-    FieldDescriptor.CPPTYPE_DOUBLE: pa.float64(),
-    FieldDescriptor.CPPTYPE_BOOL: pa.bool_(),
-}
+_OF = FieldDescriptor
+_SCALARS = {
+    _OF.TYPE_INT32: (kernels.INT32, pa.int32()), _OF.TYPE_UINT32: (kernels.INT32, pa.int32()),
+    _OF.TYPE_INT64: (kernels.INT64, pa.int64()), _OF.TYPE_UINT64: (kernels.INT64, pa.int64()),
+    _OF.TYPE_SINT32: (kernels.SINT32, pa.int32()), _OF.TYPE_SINT64: (kernels.SINT64, pa.int64()),
+    _OF.TYPE_FIXED32: (kernels.FIXED32, pa.int32()), _OF.TYPE_SFIXED32: (kernels.FIXED32, pa.int32()),
+    _OF.TYPE_FIXED64: (kernels.FIXED64, pa.int64()), _OF.TYPE_SFIXED64: (kernels.FIXED64, pa.int64()),
+    _OF.TYPE_FLOAT: (kernels.FLOAT, pa.float32()), _OF.TYPE_DOUBLE: (kernels.DOUBLE, pa.float64()),
+    _OF.TYPE_BOOL: (kernels.BOOL, pa.bool_()), _OF.TYPE_ENUM: (kernels.ENUM, pa.string()),
+    _OF.TYPE_STRING: (kernels.TEXT, pa.string()), _OF.TYPE_BYTES: (kernels.BYTES, pa.binary()),
+}  # fmt: skip
+"""Codec and column type of each type of fields that are not messages."""
 _FilePart = TypeVar("_FilePart", descriptor_pb2.FileDescriptorProto, descriptor_pb2.DescriptorProto)
 _TIMES = {"Timestamp": pa.timestamp("us", tz="UTC"), "Duration": pa.duration("us")}
 
@@ -121,18 +123,14 @@ def _field_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int])
 
 
 def _single_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int]) -> pa.DataType | None:
-    match field.type:
-        case FieldDescriptor.TYPE_GROUP:
-            raise ConfigurationError(f"{field.full_name} is a group, which has no column")
-        case FieldDescriptor.TYPE_MESSAGE:
-            time = time_type(field.message_type)
-            if time is not None:
-                return time
-            struct = _message_columns(field.message_type, above, left)
-            return struct if struct.num_fields else None
-        case FieldDescriptor.TYPE_STRING | FieldDescriptor.TYPE_BYTES:
-            return pa.string() if field.type == FieldDescriptor.TYPE_STRING else pa.binary()
-    return _SIMPLE[field.cpp_type]
+    if field.type == _OF.TYPE_GROUP:
+        raise ConfigurationError(f"{field.full_name} is a group, which has no column")
+    if field.message_type is None:
+        return _SCALARS[field.type][1]
+    if time := time_type(field.message_type):
+        return time
+    struct = _message_columns(field.message_type, above, left)
+    return struct if struct.num_fields else None
 
 
 def is_map(field: FieldDescriptor) -> bool:
@@ -150,19 +148,10 @@ def time_type(message: Descriptor) -> pa.DataType | None:
 
 Table = np.ndarray[Any, Any]
 
-_OF = FieldDescriptor
-_CODECS = {
-    _OF.TYPE_INT32: kernels.INT32, _OF.TYPE_UINT32: kernels.INT32, _OF.TYPE_INT64: kernels.INT64,
-    _OF.TYPE_UINT64: kernels.INT64, _OF.TYPE_SINT32: kernels.SINT32, _OF.TYPE_SINT64: kernels.SINT64,
-    _OF.TYPE_BOOL: kernels.BOOL, _OF.TYPE_ENUM: kernels.ENUM, _OF.TYPE_FIXED32: kernels.FIXED32,
-    _OF.TYPE_SFIXED32: kernels.FIXED32, _OF.TYPE_FIXED64: kernels.FIXED64, _OF.TYPE_SFIXED64: kernels.FIXED64,
-    _OF.TYPE_FLOAT: kernels.FLOAT, _OF.TYPE_DOUBLE: kernels.DOUBLE, _OF.TYPE_STRING: kernels.TEXT,
-    _OF.TYPE_BYTES: kernels.BYTES,
-}  # fmt: skip
 _WIRES = {
-    **dict.fromkeys((kernels.FIXED32, kernels.FLOAT), (kernels.FOUR, 4)),
-    **dict.fromkeys((kernels.FIXED64, kernels.DOUBLE), (kernels.EIGHT, 8)),
-}
+    kernels.FIXED32: (kernels.FOUR, 4), kernels.FLOAT: (kernels.FOUR, 4), kernels.FIXED64: (kernels.EIGHT, 8),
+    kernels.DOUBLE: (kernels.EIGHT, 8),
+}  # fmt: skip
 
 
 def protobuf_program(message: Descriptor, builder: ColumnBuilder) -> tuple[Table, Table, Table, Table]:
@@ -199,8 +188,8 @@ class _Compiler:
         """
         number, first = len(self.messages), len(self.fields)
         self.messages.append((first, first + len(message.fields), node))
-        struct = self._builder.fields[node][0].type
-        nodes = dict(zip((column.name for column in struct), self._builder.children(node), strict=True))
+        struct = self._builder.fields[node].type
+        nodes = dict(zip((column.name for column in struct), self._builder.children[node], strict=True))
         fields = sorted(message.fields, key=lambda field: field.number)
         rows = [self._row(field, nodes.get(field.name, -1), is_entry) for field in fields]
         self.fields += rows
@@ -215,20 +204,17 @@ class _Compiler:
             occurrence, node = (kernels.MAP if is_map(field) else kernels.REPEATED), node + 1
         codec = _codec(field) if node >= 0 else kernels.EMPTY
         wire, size = _WIRES.get(codec, (kernels.VARINT if codec <= kernels.ENUM else kernels.SIZED, 0))
-        row = [0] * kernels.FIELD_COLUMNS
-        row[kernels.NUMBER], row[kernels.CODEC], row[kernels.WIRE], row[kernels.SIZE] = field.number, codec, wire, size
-        row[kernels.NODE], row[kernels.OCCURRENCE], row[kernels.PRESENCE] = node, occurrence, field.has_presence
-        row[kernels.ONEOF] = -1 if field.containing_oneof is None else field.containing_oneof.index
-        if is_entry or field.is_required or field.has_default_value:
-            row[kernels.MISSING] = kernels.MISSING_NOT_PLAIN
+        oneof = -1 if field.containing_oneof is None else field.containing_oneof.index
+        is_needed = is_entry or field.is_required or field.has_default_value
+        a = b = 0
         if codec == kernels.ENUM:
-            row[kernels.A], row[kernels.B] = self._enum(field.enum_type)
+            a, b = self._enum(field.enum_type)
         elif codec == kernels.TIME:
             parts = [(part.number, part.type) for part in field.message_type.fields]
-            row[kernels.A] = parts == [(1, _OF.TYPE_INT64), (2, _OF.TYPE_INT32)]
+            a = parts == [(1, _OF.TYPE_INT64), (2, _OF.TYPE_INT32)]
         elif occurrence == kernels.MAP:
-            row[kernels.A] = _codec(field.message_type.fields_by_name["key"])
-        return row
+            a = _codec(field.message_type.fields_by_name["key"])
+        return [field.number, codec, wire, node, occurrence, oneof, field.has_presence, is_needed, 0, a, b, size]
 
     def _enum(self, enum: EnumDescriptor) -> tuple[int, int]:
         at, names = len(self.table), symbols(enum)
@@ -241,11 +227,13 @@ class _Compiler:
 
 def _codec(field: FieldDescriptor) -> int:
     if field.message_type is None:
-        return _CODECS[field.type]
+        return _SCALARS[field.type][0]
     return kernels.MESSAGE if time_type(field.message_type) is None else kernels.TIME
 
 
 _LARGEST_MICROSECONDS = 2**63 - 1
+_HALVES = {_OF.CPPTYPE_UINT32: 1 << 31, _OF.CPPTYPE_UINT64: 1 << 63}
+"""Half of the range of each unsigned type."""
 _Convert = Callable[[Any], Any]
 
 
@@ -271,7 +259,7 @@ class ProtobufDecoder(SlicesDecoder):
         self.kind = message_type(descriptor)
         self._keys, self._images = {name.lower() for name in keys}, images
         self._class = message_factory.GetMessageClass(descriptor)
-        self._row = _struct_of(descriptor, self.kind)
+        self._row = _struct_of(descriptor)
         self._builder = ColumnBuilder(self.kind)
         self._program = protobuf_program(descriptor, self._builder)
         marks = np.zeros((len(self._program[1]) + 1, kernels.MARK_COLUMNS), np.int64)
@@ -313,12 +301,12 @@ class ProtobufDecoder(SlicesDecoder):
         raise CorruptDataError("the value lacks a required field")
 
 
-def _struct_of(message: Descriptor, kind: pa.StructType) -> _Convert:
-    getters = [(name, _getter(message.fields_by_name[name], kind.field(name).type)) for name in kind.names]
+def _struct_of(message: Descriptor) -> _Convert:
+    getters = [(field.name, _getter(field)) for field in message.fields]
     return lambda value: {name: get(value) for name, get in getters}
 
 
-def _getter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
+def _getter(field: FieldDescriptor) -> _Convert:
     """Return a function that returns the column value of `field` in a message.
 
     The value of a field that was not written is the default that the schema states, or None if the schema states no
@@ -328,12 +316,11 @@ def _getter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
     get = attrgetter(field.name)
     if is_map(field):
         entry = field.message_type.fields_by_name
-        of_key, of_value = _converter(entry["key"], kind.key_type), _converter(entry["value"], kind.item_type)
+        of_key, of_value = _converter(entry["key"]), _converter(entry["value"])
         return lambda message: [(of_key(key), of_value(value)) for key, value in get(message).items()]
+    convert = _converter(field)
     if field.is_repeated:
-        convert = _converter(field, kind.value_type)
         return lambda message: [convert(item) for item in get(message)]
-    convert = _converter(field, kind)
     if not field.has_presence:
         # Like Java, a field without presence that has its default value counts as not written.
         return lambda message: None if _is_zero(get(message)) else convert(get(message))
@@ -346,21 +333,17 @@ def _is_zero(value: Any) -> bool:
     return not value and not (isinstance(value, float) and math.copysign(1, value) < 0)
 
 
-def _converter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
+def _converter(field: FieldDescriptor) -> _Convert:
     enum = field.enum_type
     if enum is not None:
         names = symbols(enum)
         # Java has this name for a number without a name.
         return lambda number: names.get(number, f"UNKNOWN_ENUM_VALUE_{enum.name}_{number}")
     if field.message_type is not None:
-        is_time = time_type(field.message_type) is not None
-        return (lambda time: _microseconds(field, time)) if is_time else _struct_of(field.message_type, kind)
-    match field.cpp_type:
-        case FieldDescriptor.CPPTYPE_UINT32:
-            return lambda number: number - (1 << 32) if number >> 31 else number
-        case FieldDescriptor.CPPTYPE_UINT64:
-            return lambda number: number - (1 << 64) if number >> 63 else number
-    return partial(_text, field) if field.type == FieldDescriptor.TYPE_STRING else lambda value: value
+        return partial(_microseconds, field) if time_type(field.message_type) else _struct_of(field.message_type)
+    if half := _HALVES.get(field.cpp_type):
+        return lambda number: (number ^ half) - half
+    return partial(_text, field) if field.type == _OF.TYPE_STRING else lambda value: value
 
 
 def _text(field: FieldDescriptor, value: str | bytes) -> str:
@@ -374,8 +357,7 @@ def _text(field: FieldDescriptor, value: str | bytes) -> str:
 
 
 def _microseconds(field: FieldDescriptor, time: Message) -> int:
-    seconds, nanos = time.seconds, time.nanos
-    micros: int = int(seconds) * 1_000_000 + math.trunc(nanos / 1000)
+    micros: int = int(time.seconds) * 1_000_000 + math.trunc(time.nanos / 1000)
     if abs(micros) > _LARGEST_MICROSECONDS:
         raise CorruptDataError(f"{field.full_name}: a time does not fit into microseconds")
     return micros

@@ -30,13 +30,12 @@ INT32, INT64, SINT32, SINT64, BOOL, ENUM, FIXED32, FIXED64, FLOAT, DOUBLE, TEXT,
 ONCE, ENTRY, REPEATED, MAP = range(4)
 
 # Columns of the fields. The fields of a message follow each other, sorted by number.
-#   MISSING   result if the field is missing: it becomes null, or the message is not plain
+#   IS_NEEDED whether a message without the field is not plain; otherwise the field becomes null
 #   A, B      for an enum, first row and number of rows of its numbers in the table; for a map, A: codec of its keys;
 #             for a time, A: whether its fields have the numbers and types of Google's own messages
 #   SIZE      bytes of a number of fixed size, otherwise 0
-NUMBER, CODEC, WIRE, NODE, OCCURRENCE, ONEOF, PRESENCE, MISSING, MESSAGE_INDEX, A, B, SIZE = range(12)
+NUMBER, CODEC, WIRE, NODE, OCCURRENCE, ONEOF, PRESENCE, IS_NEEDED, MESSAGE_INDEX, A, B, SIZE = range(12)
 FIELD_COLUMNS = 12
-MISSING_NULL, MISSING_NOT_PLAIN = range(2)
 # Columns of the messages: first field, field after the last, and the node of the message's struct.
 FIRST, LAST, STRUCT_NODE = range(3)
 # Columns of the marks, which have a row for each field: the positions at which its value begins and ends.
@@ -47,8 +46,8 @@ MARK_COLUMNS = 2
 MESSAGE_OF, BEGIN, END, FIELD, CURSOR, LIST_FIRST = range(6)
 STACK_COLUMNS = 6
 
-DONE, NOT_PLAIN = range(2)
-"""Results of appending a value: the value was appended, or its message is left to Google's library."""
+NOT_PLAIN = 1
+"""Result of a value whose message is left to Google's library."""
 LONGEST_TAG = 5
 """Maximum number of bytes in a tag, and in a length prefix; a message with longer ones is left to Google's library."""
 VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
@@ -173,9 +172,7 @@ def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
     at = _find_row(table, row[A], row[A] + row[B], number)
     if at < 0:
         return np.int64(NOT_PLAIN)
-    return np.int64(
-        DONE if slots.append_bytes(columns, row[NODE], texts, table[at, 1], table[at, 2]) else slots.NO_ROOM
-    )
+    return slots.append_bytes(columns, row[NODE], texts, table[at, 1], table[at, 2])
 
 
 @kernel
@@ -202,7 +199,7 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     if seconds > MAX_SECONDS or seconds < -MAX_SECONDS:
         return np.int64(NOT_PLAIN)
     micros = nanos // 1000 if nanos >= 0 else -(-nanos // 1000)
-    return np.int64(DONE if slots.append_long(columns, row[NODE], seconds * 1_000_000 + micros) else slots.NO_ROOM)
+    return slots.append_long(columns, row[NODE], seconds * 1_000_000 + micros)
 
 
 @kernel
@@ -216,10 +213,10 @@ def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
     if codec == TIME:
         return _time(data, at, stop, row, columns)
     if at == stop and row[OCCURRENCE] == ONCE and not row[PRESENCE]:
-        return np.int64(DONE if slots.append_null(columns, node) else slots.NO_ROOM)
+        return slots.append_null(columns, node)
     if codec == TEXT and not slots.is_utf8(data, at, stop):
         return np.int64(NOT_PLAIN)
-    return np.int64(DONE if slots.append_bytes(columns, node, data, at, stop - at) else slots.NO_ROOM)
+    return slots.append_bytes(columns, node, data, at, stop - at)
 
 
 @kernel
@@ -238,18 +235,16 @@ def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
         bits = load_uint64_le(data, at) if stop - at == 8 else load_uint32_le(data, at)
     value = np.int64(bits != 0) if codec == BOOL else _integer(bits, INT64 if codec == DOUBLE else codec)
     if value == 0 and row[OCCURRENCE] == ONCE and not row[PRESENCE]:
-        return np.int64(DONE if slots.append_null(columns, node) else slots.NO_ROOM)
+        return slots.append_null(columns, node)
     if codec == ENUM:
         return _symbol(columns, row, value, table, texts)
     if codec == BOOL:
-        room = slots.append_bool(columns, node, value != 0)
-    elif codec == FLOAT:
-        room = slots.append_double(columns, node, slots.load_float(data, at))
-    elif codec == DOUBLE:
-        room = slots.append_double(columns, node, slots.load_double(data, at))
-    else:
-        room = slots.append_long(columns, node, value)
-    return np.int64(DONE if room else slots.NO_ROOM)
+        return slots.append_bool(columns, node, value != 0)
+    if codec == FLOAT:
+        return slots.append_double(columns, node, slots.load_float(data, at))
+    if codec == DOUBLE:
+        return slots.append_double(columns, node, slots.load_double(data, at))
+    return slots.append_long(columns, node, value)
 
 
 @inlined
@@ -274,10 +269,10 @@ def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
         if end < 0 or end > stop:
             return np.int64(NOT_PLAIN)
         error = _number(data, at, end, row, columns, table, texts)
-        if error != DONE:
+        if error != slots.DONE:
             return error
         at = end
-    return np.int64(DONE)
+    return np.int64(slots.DONE)
 
 
 @kernel
@@ -291,35 +286,35 @@ def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, tex
     while 0 <= at < stop:
         number, wire, begin, end = _tag(data, at, stop)
         if number == row[NUMBER]:
-            error = np.int64(DONE)
+            error = np.int64(slots.DONE)
             if wire == row[WIRE]:
                 error = _value(data, begin, end, row, columns, table, texts)
             elif wire == SIZED and row[CODEC] < TEXT:
                 error = _packed(data, begin, end, row, columns, table, texts)
-            if error != DONE:
+            if error != slots.DONE:
                 return error
         at = end
-    return np.int64(DONE if slots.append_list(columns, row[NODE] - 1) else slots.NO_ROOM)
+    return slots.append_list(columns, row[NODE] - 1)
 
 
 @kernel
 def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Append the value of a field that is not a message; return DONE, NOT_PLAIN or NO_ROOM.
+    """Append the value of a field that is not a message, or is a missing one; return DONE, NOT_PLAIN or NO_ROOM.
 
     `row` is row `field` of the table of fields, and `frame` is the stack's row for the message. `marks` has the
     positions of the field's value. `table` and `texts` have the names of enums. NOT_PLAIN: Google's library must decode
     the message.
     """
     at = marks[field, AT]
-    if row[CODEC] == EMPTY and (at >= 0 or row[MISSING] == MISSING_NULL):
-        return np.int64(DONE)
+    if row[CODEC] == EMPTY and (at >= 0 or not row[IS_NEEDED]):
+        return np.int64(slots.DONE)
     if row[OCCURRENCE] == REPEATED:
         return _list(data, at, frame[END], row, columns, table, texts)
     if at >= 0:
         return _value(data, at, marks[field, STOP], row, columns, table, texts)
-    if row[MISSING] == MISSING_NOT_PLAIN:
+    if row[IS_NEEDED]:
         return np.int64(NOT_PLAIN)
-    return np.int64(DONE if slots.append_null(columns, row[NODE]) else slots.NO_ROOM)
+    return slots.append_null(columns, row[NODE])
 
 
 @kernel
@@ -339,7 +334,7 @@ def _close_list(row: Any, first: Int, columns: Any, key_table: Any) -> Int:
     several = row[OCCURRENCE] == MAP and columns[0][row[NODE], slots.SLOTS] - first > 1
     if several and (row[A] != TEXT or slots.has_duplicate_key(columns, row[NODE] + 1, first, key_table)):
         return np.int64(NOT_PLAIN)
-    return np.int64(DONE if slots.append_list(columns, node) else slots.NO_ROOM)
+    return slots.append_list(columns, node)
 
 
 @inlined
@@ -371,21 +366,6 @@ def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, colum
 
 
 @kernel
-def _end_messages(frame: Any, row: Any, columns: Any, key_table: Any) -> Int:
-    """Append a field's list or map after its last message, or null if its single message is missing.
-
-    `row` is the field's row in the table of fields, and `frame` is the stack's row for the message that contains the
-    field. Return DONE, NO_ROOM, or NOT_PLAIN if Google's library must decode the message, for example because a
-    required message is missing.
-    """
-    if row[OCCURRENCE] == ONCE and row[MISSING] == MISSING_NULL:
-        return np.int64(DONE if slots.append_null(columns, row[NODE]) else slots.NO_ROOM)
-    if row[OCCURRENCE] >= REPEATED:
-        return _close_list(row, frame[LIST_FIRST], columns, key_table)
-    return np.int64(NOT_PLAIN)
-
-
-@kernel
 def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: Any) -> Int:
     """Write the message between `at` and `stop` into the columns; return DONE, NOT_PLAIN or NO_ROOM.
 
@@ -403,14 +383,14 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
         if field < 0:
             if not _mark_fields(data, frame[BEGIN], frame[END], fields, message[FIRST], message[LAST], marks):
                 return np.int64(NOT_PLAIN)
-            if not slots.append_struct(columns, message[STRUCT_NODE]):
+            if slots.append_struct(columns, message[STRUCT_NODE]) != slots.DONE:
                 return np.int64(slots.NO_ROOM)
             frame[FIELD] = message[FIRST]
         elif field == message[LAST]:
             depth -= 1
         else:
-            row, error = fields[field], np.int64(DONE)
-            if row[CODEC] != MESSAGE:
+            row, error = fields[field], np.int64(slots.DONE)
+            if row[CODEC] != MESSAGE or (row[OCCURRENCE] < REPEATED and marks[field, AT] < 0):
                 error = _simple(data, frame, field, row, marks, columns, table, texts)
                 frame[FIELD] = field + 1
             else:
@@ -419,10 +399,10 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
                     depth += 1
                     _push(stack, depth, row[MESSAGE_INDEX], begin, end)
                 else:
-                    error = _end_messages(frame, row, columns, key_table)
-            if error != DONE:
+                    error = _close_list(row, frame[LIST_FIRST], columns, key_table)
+            if error != slots.DONE:
                 return error
-    return np.int64(DONE)
+    return np.int64(slots.DONE)
 
 
 @kernel

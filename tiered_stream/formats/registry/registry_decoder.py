@@ -7,6 +7,7 @@ order of the values.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from tiered_stream.formats.avro.avro_types import along_column, arrow_type, wide
 from tiered_stream.formats.columns.conform import joined
 from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, taken
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
-from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder, Rows, grouped
+from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder, grouped
 from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, Evolution
 
 _MAX_READERS = 100
@@ -40,42 +41,48 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         header: str = "",
         evolution: Evolution = Evolution.NONE,
         column: pa.DataType | None = None,
-        older: pa.DataType | None = None,
         columns: AvroColumns = AS_SPARK,
     ) -> None:
         """Prepare to read values as values of the schema `reader`.
 
         `referenced` are texts of schemas whose named types `reader` uses. `header` is the name of the record header
         that names schemas. `columns` states which columns some Avro types become. `column` is the type of the table's
-        column. Number types of `reader` become as wide as in `column`.
+        column. With `Evolution.WIDEN`, number types of `reader` become as wide as in `column`.
 
         The attribute `kind` is the type of the decoded column. With `evolution`, it gets the fields that only a
         writer's schema has, and with `Evolution.WIDEN` also wider number types. Without `evolution`, it gets the fields
-        of writers' schemas that the type `older` has.
+        of writers' schemas that `column` has.
 
         Raises:
             ConfigurationError: the settings or a schema are invalid.
             UnsupportedDataError: no column can have the schema's type.
         """
         super().__init__(settings, header, "AVRO", partial(_parsed, columns))
-        self._evolution, self._older = evolution, older
+        self._evolution, self._column = evolution, column
         self._reader_schema = parse_avro_schema(reader, referenced, columns)
-        if column is not None:
+        if column is not None and evolution is Evolution.WIDEN:
             self._reader_schema = along_column(self._reader_schema, column, widen=True)
         self._base = self._reader_schema
         self.kind = AvroDecoder(self._reader_schema, self._reader_schema).kind
-        self._readers: LRUCache[int | UUID, AvroDecoder | str] = LRUCache(_MAX_READERS)
+        self._readers: LRUCache[int | UUID | str, AvroDecoder | str] = LRUCache(_MAX_READERS)
 
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> Decoded:
-        if self._evolution is not Evolution.NONE or self._older is not None:
+        if self._evolution is not Evolution.NONE or self._column is not None:
             self._widen(writers.values())
         contents = slices.after(named.sizes)
         groups = list(grouped(named.numbers))
-        readers = [self._reader_of(number, named, writers) for number, _ in groups]
         if len(groups) == 1:
-            return self._read(contents, readers[0])
-        parts = [self._read(contents.take(rows), reader) for (_, rows), reader in zip(groups, readers, strict=True)]
-        return in_order(parts, [rows for _, rows in groups], self.kind)
+            number, _ = groups[0]
+            return self._read(contents, self._reader_of(named.ids[number], writers[number]))
+        columns, order = [pa.nulls(0, self.kind)], [np.zeros(0, np.int64)]
+        reasons: dict[int, str] = {}
+        for number, rows in groups:
+            part = self._read(contents.take(rows), self._reader_of(named.ids[number], writers[number]))
+            columns.append(part.column)
+            order.append(rows)
+            reasons |= {int(rows[row]): why for row, why in part.reasons.items()}
+        places = np.argsort(np.concatenate(order), kind="stable")
+        return Decoded(taken(pa.concat_arrays(columns), places), reasons)
 
     def _widen(self, writers: Collection[AvroType | str]) -> None:
         reader_schema, types = self._reader_schema, self._evolution is Evolution.WIDEN
@@ -83,8 +90,8 @@ class RegistryDecoder(NamingDecoder[AvroType]):
             if not isinstance(writer, str):
                 if types:
                     joined(arrow_type(reader_schema), arrow_type(widened(self._base, writer, types=True)))
-                elif self._older is not None:
-                    writer = along_column(writer, self._older, widen=False)
+                elif self._evolution is Evolution.NONE and self._column is not None:
+                    writer = along_column(writer, self._column, widen=False)
                 reader_schema = widened(reader_schema, writer, types=types)
         if reader_schema != self._reader_schema:
             self.kind = AvroDecoder(reader_schema, reader_schema).kind
@@ -97,51 +104,26 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         rows = np.flatnonzero(contents.valid).tolist()
         return Decoded(pa.nulls(len(contents), self.kind), dict.fromkeys(rows, reader[:REASON_SIZE]))
 
-    def _reader_of(self, number: int, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> AvroDecoder | str:
-        """Return the decoder of values that name the schema `number`, or the reason why these values cannot be decoded.
-
-        `number` is from `named.numbers`. Values without a schema, such as nulls, have the number `NONE`.
-        """
-        writer = writers[number]
+    def _reader_of(self, schema_id: int | UUID | str, writer: AvroType | str) -> AvroDecoder | str:
+        """Return the decoder of values of the schema `writer`, or the reason why these values cannot be decoded."""
         if isinstance(writer, str):
             return writer
-        schema_id = named.id_of(number)
         reader = self._readers.get(schema_id)
         if reader is None:
-            try:
-                reader = AvroDecoder(writer, self._reader_schema)
-            except (ConfigurationError, UnsupportedDataError) as error:
-                reader = self._reason(schema_id, writer, str(error))
-            self._readers[schema_id] = reader
+            reader = self._readers[schema_id] = self._new_reader(schema_id, writer)
         return reader
 
-    def _reason(self, schema_id: int | UUID, writer: AvroType, error: str) -> str:
-        """Return why values of the schema `writer` are not decoded, with a hint if wider columns would help."""
-        hint = _WOULD_WIDEN if self._evolution is not Evolution.WIDEN and self._widens(writer) else ""
-        return f"schema {schema_id}: {error}"[: REASON_SIZE - len(hint)] + hint
-
-    def _widens(self, writer: AvroType) -> bool:
-        """Return whether values of the schema `writer` could be decoded if columns became wider."""
+    def _new_reader(self, schema_id: int | UUID | str, writer: AvroType) -> AvroDecoder | str:
         try:
-            AvroDecoder(writer, widened(self._reader_schema, writer, types=True))
-        except (ConfigurationError, UnsupportedDataError):
-            return False
-        return True
+            return AvroDecoder(writer, self._reader_schema)
+        except (ConfigurationError, UnsupportedDataError) as error:
+            reason, hint = f"schema {schema_id}: {error}", ""
+        if self._evolution is not Evolution.WIDEN:
+            with suppress(ConfigurationError, UnsupportedDataError):
+                AvroDecoder(writer, widened(self._reader_schema, writer, types=True))
+                hint = _WOULD_WIDEN
+        return reason[: REASON_SIZE - len(hint)] + hint
 
 
 def _parsed(columns: AvroColumns, schema: RegisteredSchema) -> AvroType:
     return parse_avro_schema(schema.text, [*dict.fromkeys(text for _, text in schema.references)], columns)
-
-
-def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:
-    """Return the values of all `parts` in one column; the values of `parts[i]` get the row indexes `groups[i]`.
-
-    Without parts, the column is empty and has the type `kind`.
-    """
-    if not parts:
-        return Decoded(pa.nulls(0, kind), {})
-    column = pa.concat_arrays([part.column for part in parts])
-    places = np.argsort(np.concatenate(groups), kind="stable")
-    pairs = zip(parts, groups, strict=True)
-    reasons = {int(rows[row]): why for part, rows in pairs for row, why in part.reasons.items()}
-    return Decoded(taken(column, places), reasons)

@@ -6,7 +6,7 @@ schema only states that the value is JSON, which record it is, and by which fiel
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import reduce
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tiered_stream.formats.columns.conform import grown
 from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded
-from tiered_stream.formats.json.json_decoder import json_decoder
+from tiered_stream.formats.json.json_decoder import JsonDecoder
 from tiered_stream.formats.json.json_schema import json_schema_kind, json_schema_title
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
 from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder
@@ -41,10 +41,13 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
         super().__init__(settings, header, "JSON", self._parsed)
         self.kind, self._base = kind, kind
         self._zone, self._record, self._evolution = zone, record, evolution
-        self._decoder = json_decoder(kind, zone, widens=evolution is Evolution.WIDEN)
+        self._decoder = JsonDecoder(kind, zone, widens=evolution is Evolution.WIDEN)
 
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, pa.StructType | str]) -> Decoded:
-        self._grow([writer for writer in writers.values() if not isinstance(writer, str)])
+        base = reduce(grown, (writer for writer in writers.values() if not isinstance(writer, str)), self._base)
+        if base != self._base:
+            self._base = base
+            self._decoder = JsonDecoder(base, self._zone, widens=self._evolution is Evolution.WIDEN)
         schema_reasons = {number: why[:REASON_SIZE] for number, why in writers.items() if isinstance(why, str)}
         refused = np.isin(named.numbers, list(schema_reasons)) & (slices.valid != 0)
         decoded = self._decoder.read(slices.only(~refused).after(named.sizes))
@@ -53,12 +56,6 @@ class RegistryJsonDecoder(NamingDecoder[pa.StructType]):
         numbers = named.numbers[rows].tolist()
         reasons = {row: schema_reasons[number] for row, number in zip(rows.tolist(), numbers, strict=True)}
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
-
-    def _grow(self, writers: Collection[pa.StructType]) -> None:
-        kind = reduce(grown, writers, self._base)
-        if kind != self._base:
-            self._base = kind
-            self._decoder = json_decoder(kind, self._zone, widens=self._evolution is Evolution.WIDEN)
 
     def _parsed(self, schema: RegisteredSchema) -> pa.StructType | str:
         """Return the struct type of the schema's documents, whose fields may become new columns.

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Collection, Mapping
-from typing import Any
 from uuid import UUID
 
 import numpy as np
-from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
 from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded
@@ -23,6 +22,7 @@ from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
 from tiered_stream.formats.registry.writer_schemas import PREFIX_SIZE, NamedSchemas, NamingDecoder, Rows, grouped
+from tiered_stream.records.flexible_versions import Reader
 
 _FILE = "registered-schema.proto"
 _MAX_INDEXES = 64
@@ -31,7 +31,7 @@ _NO_INDEXES = "behind the schema's id the value does not say which message it is
 Indexes = tuple[int, ...]
 
 
-class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
+class RegistryProtobufDecoder(NamingDecoder[FileDescriptorProto]):
     """Decoder of messages with the full name `message`. The values may name any of the registry's schemas."""
 
     def __init__(
@@ -53,7 +53,7 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
         self._message = message
 
     def _decode(
-        self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, dict[Indexes, str] | str]
+        self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, FileDescriptorProto | str]
     ) -> Decoded:
         messages, places, sizes = _named_messages(slices, named)
         reasons: dict[int, str] = {}
@@ -61,14 +61,14 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
         # The values of one group name one schema, and one message in it.
         for group, at in grouped(named.numbers[rows] * len(messages) + places[rows]):
             number, place = divmod(group, len(messages))
-            if reason := self._mismatch(named.id_of(number), writers[number], messages[place]):
+            if reason := self._mismatch(named.ids[number], writers[number], messages[place]):
                 reasons |= dict.fromkeys(rows[at].tolist(), reason[:REASON_SIZE])
         is_message = np.ones(len(slices), np.uint8)
         is_message[list(reasons)] = 0
         decoded = self._decoder.read(slices.only(is_message).after(sizes))
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
-    def _mismatch(self, schema_id: int | UUID, writer: dict[Indexes, str] | str, indexes: Indexes) -> str | None:
+    def _mismatch(self, schema_id: int | UUID | str, writer: FileDescriptorProto | str, indexes: Indexes) -> str | None:
         """Return None if the message `indexes` of the schema `writer` is the wanted message, otherwise the reason.
 
         `indexes` is empty if the value does not name its message. `writer` is a text if the schema cannot be used.
@@ -77,7 +77,7 @@ class RegistryProtobufDecoder(NamingDecoder[dict[Indexes, str]]):
             return writer
         if not indexes:
             return _NO_INDEXES
-        name = writer.get(indexes)
+        name = _full_name(writer, indexes)
         if name is None:
             return f"schema {schema_id} has no message {list(indexes)}"
         return None if name == self._message else f"the value is a message {name[:80]}, not {self._message[:80]}"
@@ -90,19 +90,21 @@ def _named_messages(slices: ByteSlices, named: NamedSchemas) -> tuple[list[Index
     name its message. The second number is the number of bytes in front of the value's message.
     """
     messages: dict[Indexes, int] = {(): 0, (0,): 1}
-    places, sizes, has_prefix = np.zeros(len(slices), np.int64), named.sizes.copy(), named.numbers >= 0
-    if named.headers is not None:
-        rows = np.flatnonzero(named.headers >= 0)
-        rests = [messages.setdefault(message_indexes(rest)[0], len(messages)) for rest in named.header_rests]
-        places[rows] = np.array(rests, np.int64)[named.headers[rows]]
-        has_prefix[rows] = False
+    places, sizes, has_prefix = np.zeros(len(slices), np.int64), named.sizes.copy(), named.sizes > 0
+    rests = [messages.setdefault(message_indexes(rest)[0], len(messages)) for rest in named.header_rests]
+    rows = np.flatnonzero(named.headers >= 0)
+    places[rows] = np.array(rests, np.int64)[named.headers[rows]]
     # A zero byte stands for the first message.
     longer = np.flatnonzero(has_prefix & (slices.stops - slices.starts > PREFIX_SIZE))
     first = longer[slices.data[slices.starts[longer] + PREFIX_SIZE] == 0]
     places[first], sizes[first], has_prefix[first] = 1, PREFIX_SIZE + 1, False
+    encoded, place = b"", 0
     for row in np.flatnonzero(has_prefix).tolist():
-        indexes, size = message_indexes(slices.value(row)[PREFIX_SIZE:])
-        places[row], sizes[row] = messages.setdefault(indexes, len(messages)), PREFIX_SIZE + size
+        content = slices.value(row)[PREFIX_SIZE:]
+        if not encoded or not content.startswith(encoded):  # most values have the indexes of the value before
+            indexes, size = message_indexes(content)
+            encoded, place = content[:size], messages.setdefault(indexes, len(messages))
+        places[row], sizes[row] = place, PREFIX_SIZE + len(encoded)
     return list(messages), places, sizes
 
 
@@ -111,37 +113,33 @@ def message_indexes(content: bytes) -> tuple[Indexes, int]:
 
     Returns () and 0 if `content` does not begin with valid indexes. A single zero byte is returned as the indexes (0,).
     """
+    reader = Reader(content)
     numbers: list[int] = []
-    at, count = 0, 1
-    while len(numbers) <= count:
-        number, shift = 0, 0
-        while at < len(content) and content[at] & 0x80 and shift < 28:
-            number |= (content[at] & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-        if at == len(content) or content[at] & 0x80:
-            return (), 0
-        number |= content[at] << shift
-        at += 1
-        numbers.append((number >> 1) ^ -(number & 1))
-        count = numbers[0]
-        if not 0 <= count <= _MAX_INDEXES:
-            return (), 0
-    return tuple(numbers[1:]) or (0,), at
+    try:
+        while not numbers or len(numbers) <= numbers[0]:
+            number = reader.uvarint()
+            numbers.append((number >> 1) ^ -(number & 1))
+            if not 0 <= numbers[0] <= _MAX_INDEXES:
+                return (), 0
+    except ValueError:
+        return (), 0
+    return tuple(numbers[1:]) or (0,), reader.position
 
 
-def _parsed(schema: RegisteredSchema) -> dict[Indexes, str]:
-    """Return the full names of a schema's messages by their indexes."""
-    files = descriptor_pb2.FileDescriptorSet.FromString(registered_descriptors(schema)).file
-    (file,) = (file for file in files if file.name == _FILE)
-    names: dict[Indexes, str] = {}
-    waiting: list[tuple[Indexes, str, Any]] = [
-        ((at,), file.package, message) for at, message in enumerate(file.message_type)
-    ]
-    while waiting:
-        indexes, outer, message = waiting.pop()
-        names[indexes] = f"{outer}.{message.name}".lstrip(".")
-        waiting += [((*indexes, at), names[indexes], nested) for at, nested in enumerate(message.nested_type)]
-    return names
+def _parsed(schema: RegisteredSchema) -> FileDescriptorProto:
+    files = FileDescriptorSet.FromString(registered_descriptors(schema)).file
+    return next(file for file in files if file.name == _FILE)
+
+
+def _full_name(file: FileDescriptorProto, indexes: Indexes) -> str | None:
+    """Return the full name of the message `indexes` of a file, or None if the file has no such message."""
+    name: str = file.package
+    messages = file.message_type
+    for index in indexes:
+        if not 0 <= index < len(messages):
+            return None
+        name, messages = f"{name}.{messages[index].name}", messages[index].nested_type
+    return name.lstrip(".")
 
 
 def registered_descriptors(schema: RegisteredSchema) -> bytes:
@@ -168,7 +166,7 @@ def _file(text: str) -> str | bytes:
         return text
     try:
         content = b64decode("".join(text.split()), validate=True)
-        descriptor_pb2.FileDescriptorProto.FromString(content)
+        FileDescriptorProto.FromString(content)
     except (ValueError, DecodeError):
         return text
     return content

@@ -142,7 +142,9 @@ def _why(error: Exception) -> str:
 
 _MAX_CHARACTERS, _MAX_UNKNOWN, _UNKNOWN_SECONDS = 64 << 20, 100_000, 60.0
 _MAX_REFERENCES = 200
-_Loaded = dict[tuple[str, str, int], tuple[str, str] | None]
+_Reference = tuple[str, str, int]
+"""Name, subject and version by which a schema refers to another schema."""
+_Loaded = dict[_Reference, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,18 +230,17 @@ class SchemaRegistry:
         response = self._get(path)
         references: _Loaded = {}
         try:
-            self._refer(response, self._context, references)
+            self._refer(response, self._context, references, ())
         except UnknownSchemaError as error:
             raise SchemaRegistryError(f"{path} refers to what is not there: {error}") from error
-        loaded = tuple(reference for reference in references.values() if reference)
-        return RegisteredSchema(str(response.get("schemaType") or "AVRO"), _text(path, response), loaded)
+        kind = str(response.get("schemaType") or "AVRO")
+        return RegisteredSchema(kind, _text(path, response), tuple(references.values()))
 
-    def _refer(self, response: Mapping[str, Any], context: str, loaded: _Loaded) -> None:
+    def _refer(self, response: Mapping[str, Any], context: str, loaded: _Loaded, above: tuple[_Reference, ...]) -> None:
         """Add to `loaded` all schemas that the schema in `response` refers to, directly or not.
 
         `context` is the context of the schema; subjects without a context are in it. Each schema comes after the
-        schemas that it refers to. Keys are (name, subject, version), and values are
-        (name, text). The value None marks a schema that is being loaded.
+        schemas that it refers to. Values are (name, text). `above` are the references that lead to the schema.
         """
         listed = response.get("references") or []
         for reference in listed if isinstance(listed, list) else [listed]:
@@ -252,15 +253,12 @@ class SchemaRegistry:
                     )
             key = name, subject, version
             path = f"/subjects/{subject_path(subject)}/versions/{version}"
-            if loaded.get(key) is not None:
+            if key in loaded:
                 continue
-            if key in loaded or len(loaded) >= _MAX_REFERENCES:
+            if key in above or len(loaded) + len(above) >= _MAX_REFERENCES:
                 raise SchemaRegistryError(f"{path} refers to itself, or to more than {_MAX_REFERENCES} schemas")
-            loaded[key] = None
             below = self._get(path)
-            self._refer(below, context_of(subject), loaded)
-            # Moved to the end of the order, after the schemas that it needs.
-            del loaded[key]
+            self._refer(below, context_of(subject), loaded, (*above, key))
             loaded[key] = name, _text(path, below)
 
     def _get(self, path: str) -> dict[str, Any]:

@@ -178,13 +178,14 @@ class UserTransform:
         The function gets the rows without their hidden columns. If it returns as many rows as it gets, each row keeps
         its offset and timestamp. Otherwise the last row gets the offset and timestamp of the last record, and all other
         rows get the offset and timestamp of the first record. `FIRST_OFFSET` is then the first record's offset in each
-        row, so that a single row stands for all records, too.
+        row, so that a single row stands for all records, too. The function is not called without rows.
 
         Raises:
             TableError: the function failed, or its result does not have the columns `expected`.
         """
         schema = _without_metadata(kafka.table_columns(rows.schema))
-        result = self.call(pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema))
+        given = pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema)
+        result = self.call(given) if rows.num_rows else pa.RecordBatch.from_pylist([], expected)
         if not result.schema.equals(expected):
             raise TableError(
                 f"{self._name} gave {_columns(result.schema)}, but of a batch without rows {_columns(expected)}"
