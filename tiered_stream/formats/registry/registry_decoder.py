@@ -6,7 +6,7 @@ order of the values.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 from tiered_stream.formats.avro.avro_schema import AvroType, parse_avro_schema
 from tiered_stream.formats.avro.avro_types import along_column, arrow_type, widened
 from tiered_stream.formats.columns.conform import joined
-from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, taken
+from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, check_batch_memory, taken
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
 from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder, Rows, grouped
 from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, Evolution
@@ -74,7 +74,7 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         readers = [self._reader_of(number, named, writers) for number, _ in groups]
         if len(groups) == 1:
             return self._read(contents, readers[0])
-        parts = [self._read(contents.take(rows), reader) for (_, rows), reader in zip(groups, readers, strict=True)]
+        parts = (self._read(contents.take(rows), reader) for (_, rows), reader in zip(groups, readers, strict=True))
         return in_order(parts, [rows for _, rows in groups], self.kind)
 
     def _widen(self, writers: Collection[AvroType | str]) -> None:
@@ -133,15 +133,24 @@ def _parsed(columns: AvroColumns, schema: RegisteredSchema) -> AvroType:
     return parse_avro_schema(schema.text, [*dict.fromkeys(text for _, text in schema.references)], columns)
 
 
-def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:
-    """Return the values of all `parts` in one column; the values of `parts[i]` get the row indexes `groups[i]`.
+def in_order(parts: Iterable[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:
+    """Return the values of all `parts` in one column; the values of part i get the row indexes `groups[i]`.
 
     Without parts, the column is empty and has the type `kind`.
+
+    Raises:
+        LargeBatchError: the column of the values needs more than `MAX_BATCH_MEMORY`.
     """
-    if not parts:
+    if not groups:
         return Decoded(pa.nulls(0, kind), {})
-    column = pa.concat_arrays([part.column for part in parts])
+    columns: list[pa.Array] = []
+    reasons: dict[int, str] = {}
+    values, memory = sum(map(len, groups)), 0
+    for part, rows in zip(parts, groups, strict=True):
+        columns.append(part.column)
+        reasons |= {int(rows[row]): why for row, why in part.reasons.items()}
+        memory += part.column.nbytes
+        check_batch_memory(memory, sum(map(len, columns)), values)
+    column = pa.concat_arrays(columns)
     places = np.argsort(np.concatenate(groups), kind="stable")
-    pairs = zip(parts, groups, strict=True)
-    reasons = {int(rows[row]): why for part, rows in pairs for row, why in part.reasons.items()}
     return Decoded(taken(column, places), reasons)
