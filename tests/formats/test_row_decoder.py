@@ -13,10 +13,11 @@ import pytest
 from tests.delta.made_batches import decoded
 from tests.rigs.stack.rows import Record
 from tiered_stream.errors import ConfigurationError, TableError, UndecodableRecordError
+from tiered_stream.formats.columns import decoded as decoded_values
 from tiered_stream.formats.row_decoder import DecodedRows, RowDecoder
 from tiered_stream.formats.rows.kafka_columns import FIRST_OFFSET, find_column, kafka_column, table_columns
 from tiered_stream.formats.rows.row_choices import Format, OnDecodeError
-from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, PartFormat, RowFormat, plain_rows
+from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, PartFormat, RowFormat, plain_rows, schema_to_text
 from tiered_stream.formats.rows.row_steps import RowQuery
 from tiered_stream.formats.rows.table_rules import TableRules, TextLimit
 from tiered_stream.formats.sql.parser import parse_query
@@ -260,3 +261,30 @@ def test_records_as_they_are_are_plain() -> None:
         assert plain.is_plain
         assert plain.written.names == record_schema(include_headers).names
     assert not RowFormat(KEPT).is_plain and not RowFormat((), value=TEXT).is_plain
+
+
+WIDE = pa.struct([("x", pa.list_(pa.field("element", pa.struct([(f"f{at}", pa.int64()) for at in range(50)]))))])
+
+
+@pytest.mark.parametrize("texts", [b"{}", b'{"f1":1,"\\u0041":2}'], ids=["by kernels", "by Python"])
+def test_rows_that_need_much_memory_are_decoded_in_parts(texts: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [b'{"x":[' + b",".join([texts] * size) + b"]}" for size in (1, 1000, 3, 1000, 1000, 0, 5)]
+    values.insert(3, b"{")
+    how = RowFormat(KEPT, value=PartFormat(Format.JSON, schema_to_text(pa.schema(list(WIDE))), kind=WIDE), on_error=DEAD)
+    whole = RowDecoder(how).decode(records(*values))
+    monkeypatch.setattr(decoded_values, "MAX_BATCH_MEMORY", 600_000)  # a row of 1,000 structs takes 400,000
+    parts = list(RowDecoder(how).decode_parts(records(*values)))
+    assert len(parts) > 1
+    assert pa.concat_batches([part for part, _ in parts]).equals(records(*values))
+    assert pa.concat_batches([found.rows for _, found in parts]).equals(whole.rows)
+    assert [found.dead for _, found in parts if found.dead] == [whole.dead]
+    assert all(part.num_rows == 1 or found.rows.nbytes <= 600_000 for part, found in parts)
+
+
+def test_a_document_for_python_that_takes_too_much_memory_is_a_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoded_values, "MAX_MEMORY", 1 << 20)
+    huge = b'{"x":[' + b",".join([b'{"\\u0041":1}'] * 10_000) + b"]}"
+    how = RowFormat(KEPT, value=PartFormat(Format.JSON, schema_to_text(pa.schema(list(WIDE))), kind=WIDE), on_error=DEAD)
+    found = RowDecoder(how).decode(records(huge, b'{"x":[{"\\u0041":1}]}'))
+    assert found.dead is not None and found.dead["reason"].to_pylist() == [decoded_values.TOO_LARGE]
+    assert found.rows["kafka_offset"].to_pylist() == [11]

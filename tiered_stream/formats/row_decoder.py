@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tiered_stream.errors import UndecodableRecordError
 from tiered_stream.formats.columns.conform import conform, grown, mark_grown
-from tiered_stream.formats.columns.decoded import REASON_SIZE
+from tiered_stream.formats.columns.decoded import REASON_SIZE, LargeBatchError
 from tiered_stream.formats.json.json_inference import fitting_schema
 from tiered_stream.formats.open_decoder import open_decoder
 from tiered_stream.formats.rows.change_records import ChangeRecords, is_deleted, unavailable_names, unwrapped
@@ -69,6 +69,22 @@ class RowDecoder:
             else None
         )  # fmt: skip
 
+    def decode_parts(self, records: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, DecodedRows]]:
+        """Decode `records` in as few parts as the limit of memory allows; yield the records and the result of each.
+
+        See `decode`, which decodes all records at once and raises the same errors, except LargeBatchError.
+        """
+        size, decoded = records.num_rows, None
+        try:
+            decoded = self.decode(records)
+        except LargeBatchError as error:  # its traceback keeps columns in memory, so the parts are decoded after it
+            size = max(1, min(error.fitting, size // 2))
+        if decoded is not None:
+            yield records, decoded
+            return
+        for start in range(0, records.num_rows, size):
+            yield from self.decode_parts(records.slice(start, size))
+
     def decode(self, records: pa.RecordBatch) -> DecodedRows:
         """Return the rows and the dead letters of `records`, which are from one partition and in offset order.
 
@@ -80,6 +96,7 @@ class RowDecoder:
                 breaks a table rule, and `ingest.onDecodeError` is not `deadLetter`.
             TableError: the user's function failed, or returned other columns than for a batch without rows.
             SchemaRegistryError: a schema registry cannot be reached, or refuses a request.
+            LargeBatchError: there are several records, and their keys or values need too much memory.
         """
         failures: _Failures = {}
         key = self._part(self._row_format.key, KEY, records, failures)

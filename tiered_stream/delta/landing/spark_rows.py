@@ -106,8 +106,8 @@ def decoded_batches(
     """Decode Spark's batches of records; yield pairs of a batch of records, and the rows and dead letters made of them.
 
     The records of a pair have all columns that they have in `batches`. They are of one partition, in offset order. If
-    an offset occurs twice in a batch of Spark, its records are in two pairs. `row_formats` are row formats by topic; ''
-    stands for all other topics.
+    an offset occurs twice in a batch of Spark, or if rows need much memory, its records are in several pairs.
+    `row_formats` are row formats by topic; '' stands for all other topics.
     """
     decoders: dict[str, RowDecoder] = {}
     for batch in batches:
@@ -119,9 +119,11 @@ def decoded_batches(
             known = topic if topic in row_formats else ""
             if known not in decoders:
                 decoders[known] = RowDecoder(row_formats[known])
+            start = 0
             with advising():
-                rows = decoders[known].decode(records.select(kafka.names).cast(kafka))
-            yield records, rows
+                for part, rows in decoders[known].decode_parts(records.select(kafka.names).cast(kafka)):
+                    yield records.slice(start, part.num_rows), rows
+                    start += part.num_rows
 
 
 def _by_offset(records: pa.RecordBatch) -> Batches:

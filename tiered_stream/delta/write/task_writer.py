@@ -272,13 +272,14 @@ class TableRows:
     """Number of records so far that `ingest.where` left out."""
     _decoders: dict[str, RowDecoder | None] = field(default_factory=dict, init=False)
 
-    def apply(self, partition: TopicPartition, batch: pa.RecordBatch) -> Sequence[TargetRows]:
+    def apply(self, partition: TopicPartition, batch: pa.RecordBatch) -> Iterator[TargetRows]:
         """Convert records of one partition to rows of the topic's table, and to rows of the table for dead letters.
 
         `batch` comes from the record decoder: at least one record, in offset order.
 
-        Returns:
-            At most two items: the rows for the topic's table, and the dead letters. An item without rows is left out.
+        Yields:
+            Rows for the topic's table and dead letters, at least one of them in each item: usually one item of each,
+            and several if the rows need much memory.
 
         Raises:
             TableError: the topic has no table, or the user's transform failed.
@@ -289,16 +290,17 @@ class TableRows:
         decoder = self._decoder(partition.topic, target)
         if decoder is None:
             names = [name for name in batch.schema.names if name in target.schema.names]
-            return [TargetRows(target, batch if len(names) == batch.num_columns else batch.select(names))]
+            yield TargetRows(target, batch if len(names) == batch.num_columns else batch.select(names))
+            return
         with advising():
-            decoded = decoder.decode(batch)
-        self.filtered += decoded.filtered
-        rows = [TargetRows(target, decoded.rows)] if decoded.rows.num_rows else []
-        if decoded.dead is None:
-            return rows
-        dead_letters = self.routing.dead_letters(target)
-        assert dead_letters, "row_settings sees to that"
-        return [*rows, TargetRows(dead_letters, self._labelled(decoded.dead, target), target.key)]
+            for _, decoded in decoder.decode_parts(batch):
+                self.filtered += decoded.filtered
+                if decoded.rows.num_rows:
+                    yield TargetRows(target, decoded.rows)
+                if decoded.dead is not None:
+                    dead_letters = self.routing.dead_letters(target)
+                    assert dead_letters, "row_settings sees to that"
+                    yield TargetRows(dead_letters, self._labelled(decoded.dead, target), target.key)
 
     def _labelled(self, dead: pa.RecordBatch, spec: TableSpec) -> pa.RecordBatch:
         """Return the dead letters with their columns `target` (key of the table `spec`), `query` and `batch` set."""

@@ -11,15 +11,17 @@ from pyarrow import types
 
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.formats.columns import column_kernels as kernels
-from tiered_stream.formats.columns.decoded import ByteSlices
+from tiered_stream.formats.columns.decoded import (
+    MAX_BATCH_MEMORY,
+    MAX_MEMORY,
+    TOO_LARGE,
+    ByteSlices,
+    check_batch_memory,
+)
 from tiered_stream.records.memory import allocate
 
 Columns = tuple[np.ndarray[Any, Any], ...]
 
-MAX_MEMORY = 1 << 30
-"""Maximum number of bytes in columns that are written at once. A row that needs more by itself becomes null."""
-TOO_LARGE = "the value takes too much memory"
-"""Reason that is reported for a value whose row needs more than `MAX_MEMORY` by itself."""
 _MAX_SLOTS = 2**31 - 2  # Arrow's offsets are int32
 
 _SLOT_SIZES = np.array([0, 1, 8, 8, 16, 4, 0, 4])
@@ -107,13 +109,16 @@ class ColumnBuilder:
             Three values. The first is the column, with one row for each value. The second is an array with the error
             of each row: 0, or the number that the kernel has set. The third has the text `TOO_LARGE` for each row that
             needs more than `MAX_MEMORY` by itself, by row. Such a row is null, and its error is 0.
+
+        Raises:
+            LargeBatchError: there are several values, and their column needs more than `MAX_BATCH_MEMORY`.
         """
         data, errors, rows = slices.kernel_arguments(), np.zeros(len(slices), np.int64), len(slices)
 
         def write(columns: Columns, row: int) -> int:
             return int(kernel(data, program, row, columns, room, errors))
 
-        built, too_large, row = [], [], 0
+        built, too_large, row, memory = [], [], 0, 0
         while row < rows:
             columns = self._columns_of(rows - row)
             after = write(columns, row)
@@ -127,6 +132,8 @@ class ColumnBuilder:
                     built[-1] = pa.nulls(1, self.kind)
                     too_large.append(row)
             row = after
+            memory += built[-1].nbytes
+            check_batch_memory(memory, row, rows)
         errors[too_large] = 0
         column = built[0] if len(built) == 1 else pa.concat_arrays(built or [pa.nulls(0, self.kind)])
         return column, errors, dict.fromkeys(too_large, TOO_LARGE)
@@ -134,7 +141,7 @@ class ColumnBuilder:
     def _columns_of(self, rows: int) -> Columns:
         """Return empty columns for `rows` rows, or for fewer rows if the limits of memory and slots require it."""
         memory = (self._slots * (self._slot_sizes + 1) + self._bytes).sum()
-        limit = min(_MAX_SLOTS / max(self._slots.max(), self._bytes.max()), MAX_MEMORY / memory)
+        limit = min(_MAX_SLOTS / max(self._slots.max(), self._bytes.max()), MAX_BATCH_MEMORY / memory)
         rows = max(1, min(rows, int(limit)))
         slots = np.where(self._is_guess, self._slots * rows + 16, rows).astype(np.int64)
         sizes = np.where(self._bytes > 0, self._bytes * rows + 64, 0).astype(np.int64)

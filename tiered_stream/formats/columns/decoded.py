@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types
 
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.records.memory import read_only
@@ -64,6 +66,12 @@ class ByteSlices:
         return tuple(map(read_only, (self.data, self.starts, self.stops, self.valid)))
 
 
+MAX_BATCH_MEMORY = 256 << 20
+"""Maximum number of bytes in the column of more than one value."""
+MAX_MEMORY = 1 << 30
+"""Maximum number of bytes in the column of a single value. A value that needs more becomes null."""
+TOO_LARGE = "the value takes too much memory"
+"""Reason that is reported for a value that needs more than `MAX_MEMORY`."""
 REASON_SIZE = 200
 _MAX_AT_ONCE = 8 << 20
 """Maximum bytes of values whose rows are Python objects at one time, unless a single value is larger."""
@@ -81,6 +89,28 @@ class Decoded:
     reasons: Mapping[int, str]
 
 
+class LargeBatchError(Exception):
+    """Values whose column needs more than `MAX_BATCH_MEMORY`. They are decoded again, in smaller batches.
+
+    A few bytes may become a large row: each `{}` in an array of wide structs takes bytes in all columns of the struct.
+    `fitting` is the number of values that were decoded before the limit was reached.
+    """
+
+    def __init__(self, fitting: int) -> None:
+        super().__init__(fitting)
+        self.fitting = fitting
+
+
+def check_batch_memory(memory: int, decoded: int, values: int) -> None:
+    """Check the number of bytes `memory` in the column of the first `decoded` of a number of values.
+
+    Raises:
+        LargeBatchError: they take too much memory, and fewer values take less.
+    """
+    if values > 1 and memory > MAX_BATCH_MEMORY:
+        raise LargeBatchError(decoded)
+
+
 class ValueDecoder(ABC):
     """Decoder of values in one format to a column. Only one thread may use a decoder, for any number of batches."""
 
@@ -93,6 +123,9 @@ class ValueDecoder(ABC):
 
         `values` may be a slice, and may have nulls. `headers` are the headers of the values' records, which may name
         the values' schemas.
+
+        Raises:
+            LargeBatchError: there are several values, and their column needs more than `MAX_BATCH_MEMORY`.
         """
 
 
@@ -135,19 +168,50 @@ def with_exact_rows(
 
     `row` decodes a value to a Python value that pyarrow converts. If `row` raises CorruptDataError, the slot of the
     value is unchanged, and the error's text is added to `reasons` under the slot.
+
+    Raises:
+        LargeBatchError: there are several values, and their column needs more than `MAX_BATCH_MEMORY`.
     """
     rows: dict[int, Any] = {}
-    size = 0
+    size, memory = 0, column.nbytes
     for slot in slots:
         value = slices.value(slot)
         try:
-            rows[slot] = row(value)
+            decoded = row(value)
+            needed = _lists_memory(column.type, decoded)
+            if needed > MAX_MEMORY:
+                raise CorruptDataError(TOO_LARGE)
+            rows[slot] = decoded
+            memory += needed
         except CorruptDataError as error:
             reasons[slot] = str(error)[:REASON_SIZE]
+        check_batch_memory(memory, slot, len(slices))
         size += len(value)
         if size > _MAX_AT_ONCE:
             column, rows, size = spliced(column, rows), {}, 0
     return spliced(column, rows)
+
+
+def _lists_memory(kind: pa.DataType, value: Any) -> int:
+    """Return about how many bytes the elements of all lists and maps in `value` take in a column of the type `kind`."""
+    if value is None:
+        return 0
+    if types.is_struct(kind):
+        return sum(_lists_memory(kind.field(name).type, member) for name, member in value.items())
+    if types.is_map(kind):
+        nested = sum(_lists_memory(kind.item_type, item) for _, item in value)
+        return len(value) * (_slot_memory(kind.key_type) + _slot_memory(kind.item_type)) + nested
+    if types.is_list(kind):
+        return len(value) * _slot_memory(kind.value_type) + sum(_lists_memory(kind.value_type, each) for each in value)
+    return 0
+
+
+@lru_cache(1000)
+def _slot_memory(kind: pa.DataType) -> int:
+    """Return about how many bytes a slot takes in all columns of the type `kind`, without the elements of lists."""
+    if types.is_struct(kind):
+        return 1 + sum(_slot_memory(field.type) for field in kind)
+    return 17 if types.is_decimal(kind) else 9
 
 
 def spliced(column: pa.Array, rows: dict[int, Any]) -> pa.Array:

@@ -20,7 +20,7 @@ from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 from tiered_stream.formats.avro.avro_schema import AvroType, parse_avro_schema
 from tiered_stream.formats.avro.avro_types import along_column, arrow_type, widened
 from tiered_stream.formats.columns.conform import joined
-from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, taken
+from tiered_stream.formats.columns.decoded import REASON_SIZE, ByteSlices, Decoded, check_batch_memory, taken
 from tiered_stream.formats.registry.schema_registry import RegisteredSchema, RegistrySettings
 from tiered_stream.formats.registry.writer_schemas import NamedSchemas, NamingDecoder, grouped
 from tiered_stream.formats.rows.row_choices import AS_SPARK, AvroColumns, Evolution
@@ -76,10 +76,13 @@ class RegistryDecoder(NamingDecoder[AvroType]):
             return self._read(contents, self._reader_of(named.ids[number], writers[number]))
         columns, order = [pa.nulls(0, self.kind)], [np.zeros(0, np.int64)]
         reasons: dict[int, str] = {}
+        memory = 0
         for number, rows in groups:
             part = self._read(contents.take(rows), self._reader_of(named.ids[number], writers[number]))
             columns.append(part.column)
             order.append(rows)
+            memory += part.column.nbytes
+            check_batch_memory(memory, sum(map(len, columns)), len(slices))
             reasons |= {int(rows[row]): why for row, why in part.reasons.items()}
         places = np.argsort(np.concatenate(order), kind="stable")
         return Decoded(taken(pa.concat_arrays(columns), places), reasons)
