@@ -270,7 +270,9 @@ WIDE = pa.struct([("x", pa.list_(pa.field("element", pa.struct([(f"f{at}", pa.in
 def test_rows_that_need_much_memory_are_decoded_in_parts(texts: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     values = [b'{"x":[' + b",".join([texts] * size) + b"]}" for size in (1, 1000, 3, 1000, 1000, 0, 5)]
     values.insert(3, b"{")
-    how = RowFormat(KEPT, value=PartFormat(Format.JSON, schema_to_text(pa.schema(list(WIDE))), kind=WIDE), on_error=DEAD)
+    how = RowFormat(
+        KEPT, value=PartFormat(Format.JSON, schema_to_text(pa.schema(list(WIDE))), kind=WIDE), on_error=DEAD
+    )
     whole = RowDecoder(how).decode(records(*values))
     monkeypatch.setattr(decoded_values, "MAX_BATCH_MEMORY", 600_000)  # a row of 1,000 structs takes 400,000
     parts = list(RowDecoder(how).decode_parts(records(*values)))
@@ -284,7 +286,9 @@ def test_rows_that_need_much_memory_are_decoded_in_parts(texts: bytes, monkeypat
 def test_a_document_for_python_that_takes_too_much_memory_is_a_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoded_values, "MAX_MEMORY", 1 << 20)
     huge = b'{"x":[' + b",".join([b'{"\\u0041":1}'] * 10_000) + b"]}"
-    how = RowFormat(KEPT, value=PartFormat(Format.JSON, schema_to_text(pa.schema(list(WIDE))), kind=WIDE), on_error=DEAD)
+    how = RowFormat(
+        KEPT, value=PartFormat(Format.JSON, schema_to_text(pa.schema(list(WIDE))), kind=WIDE), on_error=DEAD
+    )
     found = RowDecoder(how).decode(records(huge, b'{"x":[{"\\u0041":1}]}'))
     assert found.dead is not None and found.dead["reason"].to_pylist() == [decoded_values.TOO_LARGE]
     assert found.rows["kafka_offset"].to_pylist() == [11]

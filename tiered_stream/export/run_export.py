@@ -289,23 +289,23 @@ class _RowReader:
         row_format, conditions = self._plan.rows.get(topic), self._plan.conditions(topic)
         reader = SplitReader(split, options, columns=None if row_format else options.columns)
         for records in reader.batches():
-            rows = records if row_format is None else self._decoded(records, topic, row_format)
-            rows = reduce(filtered, conditions, rows)
-            if rows.num_rows:
-                yield self._format.prepare(rows)
+            for rows in [records] if row_format is None else self._decoded(records, topic, row_format):
+                kept = reduce(filtered, conditions, rows)
+                if kept.num_rows:
+                    yield self._format.prepare(kept)
         with self._lock:
             self._report.metrics.add(reader.metrics)
 
-    def _decoded(self, records: pa.RecordBatch, topic: str, row_format: RowFormat) -> pa.RecordBatch:
+    def _decoded(self, records: pa.RecordBatch, topic: str, row_format: RowFormat) -> Iterator[pa.RecordBatch]:
         decoders: dict[str, RowDecoder] = self._local.__dict__
         if topic not in decoders:
             decoders[topic] = RowDecoder(row_format)
-        with advising():
-            decoded = decoders[topic].decode(records)
-        if decoded.dead is not None:
-            self._leave_out(decoded.dead)
         schema = self._plan.schema(topic)
-        return pa.RecordBatch.from_arrays(decoded.rows.columns[: len(schema)], schema=schema)
+        with advising():
+            for _, decoded in decoders[topic].decode_parts(records):
+                if decoded.dead is not None:
+                    self._leave_out(decoded.dead)
+                yield pa.RecordBatch.from_arrays(decoded.rows.columns[: len(schema)], schema=schema)
 
     def _leave_out(self, dead: pa.RecordBatch) -> None:
         names = ("topic", "partition", "offset", "failed", "reason")
