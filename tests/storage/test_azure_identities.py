@@ -12,7 +12,8 @@ import pytest
 from tests.rigs.cloud.azure import TENANT, Azure
 from tests.rigs.stack.azurite import ACCOUNT
 from tests.rigs.stack.processes import wait_until
-from tiered_stream.errors import StorageUnavailableError
+from tiered_stream.errors import StorageError
+from tiered_stream.locate.storage_failures import LEFT_TO_BROKERS
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.azure import AzureContainer
@@ -87,9 +88,10 @@ def test_tokens_that_expire_are_renewed(
     assert store.get("key", ByteRange(1, 3)) == b"at"
 
 
-def test_an_account_that_does_not_exist_is_not_reached(azure_cloud: Azure) -> None:
+def test_an_account_that_does_not_exist_is_an_error_that_cannot_pass(azure_cloud: Azure) -> None:
     uri = "abfss://lake@nowhere.dfs.core.windows.net/tier"
     store = open_store(StorageOptions(uri=uri, request_timeout_ms=2000, azure_account_key=azure_cloud.key))
-    with pytest.raises(StorageUnavailableError, match="nowhere.blob.core.windows.net"):
+    with pytest.raises(StorageError, match="nowhere.blob.core.windows.net.* no such host") as refused:
         store.get("key", ByteRange(0, 1))
+    assert not isinstance(refused.value, LEFT_TO_BROKERS)
     assert set(azure_cloud.lookups) == {"nowhere.blob.core.windows.net"}

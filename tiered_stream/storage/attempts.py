@@ -65,9 +65,13 @@ class FailureKind(Enum):
     TIMEOUT = "timed out"
     BROKEN = "connection broken"
     UNREACHABLE = "no connection"
+    UNKNOWN_HOST = "unknown host"
     CREDENTIALS = "no credentials"
     TLS = "TLS failed"
     OTHER = "a malformed response"
+
+
+_LASTING = (FailureKind.OTHER, FailureKind.UNKNOWN_HOST, FailureKind.CREDENTIALS, FailureKind.TLS)
 
 
 @dataclass(eq=False)
@@ -97,7 +101,7 @@ class AttemptError(Exception):
         if self.kind is FailureKind.STATUS:
             # 410: Azure's metadata service is being updated.
             return self.status in (408, 410, 429) or self.status >= 500
-        return self.kind not in (FailureKind.OTHER, FailureKind.CREDENTIALS, FailureKind.TLS)
+        return self.kind not in _LASTING
 
 
 class Attempts:

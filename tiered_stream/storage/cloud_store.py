@@ -192,7 +192,7 @@ class Service(ABC):
         return ""
 
     def refused(self, failure: AttemptError, name: str, *, listing: bool) -> errors.StorageError:
-        """Return the error for `failure`, an error status or missing credentials, if another attempt would fail, too.
+        """Return the error for `failure`, which another attempt would have, too, such as missing credentials.
 
         Args:
             name: full name of the object.
@@ -202,6 +202,8 @@ class Service(ABC):
             hint = self.access_hint()
             why = failure.denied if hint in failure.denied else f"{failure.denied}; {hint}"
             return errors.StorageAccessError(f"no access to {name}: {why}")
+        if failure.kind is FailureKind.UNKNOWN_HOST:
+            return errors.StorageError(f"{self.unreachable(name)}: DNS knows no such host; correct the name")
         if failure.kind is FailureKind.TLS:
             return errors.StorageError(
                 f"TLS of {self.endpoint} failed ({failure.code}), asked for {name}: correct the endpoint, or have its "

@@ -25,6 +25,10 @@ _REDIRECTED = "Received redirect without LOCATION"
 """obstore's text if S3 responds from another region than the bucket's. It lacks the header with the region."""
 _TLS = re.compile(r"error: (?:InvalidCertificate|InvalidMessage)\(\s+(\w+?)(?:Context)?\b")
 """obstore's text if the server's certificate is not accepted, or if the server does not speak TLS."""
+_UNKNOWN_HOST = re.compile(
+    "failed to lookup address information: (?:Name or service not known|No address associated|nodename nor servname)"
+)
+"""obstore's text if DNS says that there is no such host. It has other words if DNS does not respond."""
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+)")
 _KINDS = {
     "Timeout": FailureKind.TIMEOUT, "Connect": FailureKind.UNREACHABLE,
@@ -56,5 +60,7 @@ def failure_of(error: Exception) -> AttemptError:
         return AttemptError(FailureKind.STATUS, int(status[1]), code, region, permission)
     if tls := _TLS.search(text):
         return AttemptError(FailureKind.TLS, code=tls[1])
+    if _UNKNOWN_HOST.search(text):
+        return AttemptError(FailureKind.UNKNOWN_HOST)
     kind = _KIND.search(text)
     return AttemptError(_KINDS.get(kind[1] if kind else "", FailureKind.OTHER))
