@@ -139,15 +139,13 @@ class AwsIdentity:
 
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
-    """AWS credentials, and the region that the environment or the profile names (None: neither names a region).
+    """AWS credentials `keys`, and the region that the environment or the profile names (None: neither names one).
 
     `expires_at` is in seconds since the epoch; None: unknown. For credentials of AWS's chain, `expires_at` is 300 s
     after they were requested, because botocore renews them by itself.
     """
 
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
-    token: str | None = field(repr=False)
+    keys: ReadOnlyCredentials = field(repr=False)
     region: str | None
     expires_at: float | None
 
@@ -188,7 +186,8 @@ class AwsLogin(RenewedLogin[AwsCredentials]):
                 f"AWS_MSK_IAM: the name of the broker {host!r} has no AWS region in it: set AWS_REGION on the driver "
                 "and on the executors"
             )
-        client = AwsMskIamClient(host, credentials.access_key, credentials.secret_key, region, credentials.token)
+        keys = credentials.keys
+        client = AwsMskIamClient(host, keys.access_key, keys.secret_key, region, keys.token)
         return bytes(client.first_message())
 
     def obtain(self) -> AwsCredentials:
@@ -297,11 +296,10 @@ def _open_session(profile: str | None) -> Session:
     return session
 
 
-def _with_expiry(credentials: ReadOnlyCredentials, session: Session, expires_at: float) -> AwsCredentials:
-    key, secret = credentials.access_key, credentials.secret_key
-    if not key or not secret:
+def _with_expiry(keys: ReadOnlyCredentials, session: Session, expires_at: float) -> AwsCredentials:
+    if not keys.access_key or not keys.secret_key:
         raise ConfigurationError("AWS_MSK_IAM: a provider of AWS's chain gave empty credentials")
-    return AwsCredentials(key, secret, credentials.token, session.get_config_variable("region"), expires_at)
+    return AwsCredentials(keys, session.get_config_variable("region"), expires_at)
 
 
 def _fault(origin: str, error: Exception) -> TieredStreamError:
