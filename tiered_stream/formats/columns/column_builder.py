@@ -35,22 +35,11 @@ _KINDS = (
 )  # fmt: skip
 
 
-def node_kind(kind: pa.DataType) -> int:
-    """Return the kind of node that holds values of an Arrow type (`column_kernels.NULL` to `LIST`).
-
-    Raises:
-        UnsupportedDataError: kernels cannot write the type.
-    """
-    for is_kind, node in _KINDS:
-        if is_kind(kind):
-            return node
-    raise UnsupportedDataError(f"a column of the type {kind} cannot be decoded into")
-
-
 class ColumnBuilder:
     """Builder of columns of the type `kind`, one column for each batch of values.
 
-    The builder estimates the memory for a batch from the memory that earlier batches took.
+    The builder estimates the memory for a batch from the memory that earlier batches took. The constructor raises
+    UnsupportedDataError if kernels cannot write the type.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -73,9 +62,12 @@ class ColumnBuilder:
 
     def _add_node(self, field: pa.Field, parent: int, in_list: bool) -> int:
         """Add a node and all nodes below it; return the node. `in_list` says whether the node is below a list."""
+        kind = next((kind for is_kind, kind in _KINDS if is_kind(field.type)), None)
+        if kind is None:
+            raise UnsupportedDataError(f"a column of the type {field.type} cannot be decoded into")
         node, row = len(self.fields), np.zeros(kernels.NODE_COLUMNS, np.int64)
-        row[kernels.KIND], row[kernels.PARENT] = node_kind(field.type), parent
-        if row[kernels.KIND] == kernels.LONG:
+        row[kernels.KIND], row[kernels.PARENT] = kind, parent
+        if kind == kernels.LONG:
             half = 1 << field.type.bit_width - 1
             row[kernels.LOW], row[kernels.HIGH] = -half, half - 1
         self.fields.append(field)
@@ -83,8 +75,8 @@ class ColumnBuilder:
         self._in_list.append(in_list)
         self.children.append([])
         for at in range(field.type.num_fields):
-            below_list = in_list or bool(row[kernels.KIND] == kernels.LIST)
-            self.children[node].append(self._add_node(field.type.field(at), node, below_list))
+            child = self._add_node(field.type.field(at), node, in_list or kind == kernels.LIST)
+            self.children[node].append(child)
         row[kernels.END] = len(self.fields)
         return node
 

@@ -87,16 +87,15 @@ def _without_extensions(part: _FilePart) -> _FilePart:
     return part
 
 
-def message_type(message: Descriptor) -> pa.StructType:
+def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int]) -> pa.StructType:
     """Return the struct type of a message.
+
+    `above` are the names of the messages around the message, and `left` has the number of fields that are still
+    allowed.
 
     Raises:
         ConfigurationError: the message is recursive, has a group, or exceeds a limit of this module.
     """
-    return _message_columns(message, (), [_MAX_FIELDS])
-
-
-def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int]) -> pa.StructType:
     if message.full_name in above:
         raise ConfigurationError(f"the message {message.full_name} holds itself; recursive types have no columns")
     left[0] -= len(message.fields)
@@ -154,48 +153,47 @@ _WIRES = {
 }  # fmt: skip
 
 
-def protobuf_program(message: Descriptor, builder: ColumnBuilder) -> tuple[Table, Table, Table, Table]:
-    """Return the program that reads `message` into the builder's columns, which have the message's type.
-
-    The program is (messages, fields, table, texts), as `protobuf_kernels` describes them. The table has the numbers of
-    enums in order, and the positions and sizes of their names in the texts.
-    """
-    compiler = _Compiler(builder)
-    compiler.add(message, 0, False)
-    return (
-        np.array(compiler.messages, np.int64), np.array(compiler.fields, np.int64).reshape(-1, kernels.FIELD_COLUMNS),
-        np.array(compiler.table or [(0, 0, 0)], np.int64), np.frombuffer(bytes(compiler.texts) or b"\0", np.uint8),
-    )  # fmt: skip
-
-
 def symbols(enum: EnumDescriptor) -> dict[int, str]:
     """Return the names of an enum by their numbers. If a number has several names, the first counts, as in Java."""
     return {value.number: value.name for value in reversed(enum.values)}
 
 
 class _Compiler:
+    """Compiler of the program that reads a message into the builder's columns, which have the message's type."""
+
     def __init__(self, builder: ColumnBuilder) -> None:
-        self.messages: list[tuple[int, int, int]] = []
-        self.fields: list[list[int]] = []
-        self.table: list[tuple[int, int, int]] = []
-        self.texts = bytearray()
+        self._messages: list[tuple[int, int, int]] = []
+        self._fields: list[list[int]] = []
+        self._table: list[tuple[int, int, int]] = []
+        self._texts = bytearray()
         self._builder = builder
 
-    def add(self, message: Descriptor, node: int, is_entry: bool) -> int:
+    def program(self, message: Descriptor) -> tuple[Table, Table, Table, Table]:
+        """Return (messages, fields, table, texts), as `protobuf_kernels` describes them.
+
+        The table has the numbers of enums in order, and the positions and sizes of their names in the texts.
+        """
+        self._add(message, 0, False)
+        return (
+            np.array(self._messages, np.int64), np.array(self._fields, np.int64).reshape(-1, kernels.FIELD_COLUMNS),
+            np.array(self._table or [(0, 0, 0)], np.int64), np.frombuffer(bytes(self._texts) or b"\0", np.uint8),
+        )  # fmt: skip
+
+    def _add(self, message: Descriptor, node: int, is_entry: bool) -> int:
         """Add a message whose struct is the node `node`, and the messages within it; return the message's index.
 
         `is_entry` is True if the message is the entry of a map field.
         """
-        number, first = len(self.messages), len(self.fields)
-        self.messages.append((first, first + len(message.fields), node))
+        number, first = len(self._messages), len(self._fields)
+        self._messages.append((first, first + len(message.fields), node))
         struct = self._builder.fields[node].type
         nodes = dict(zip((column.name for column in struct), self._builder.children[node], strict=True))
         fields = sorted(message.fields, key=lambda field: field.number)
         rows = [self._row(field, nodes.get(field.name, -1), is_entry) for field in fields]
-        self.fields += rows
+        self._fields += rows
         for field, row in zip(fields, rows, strict=True):
             if row[kernels.CODEC] == kernels.MESSAGE:
-                row[kernels.MESSAGE_INDEX] = self.add(field.message_type, row[kernels.NODE], is_map(field))
+                row[kernels.MESSAGE_INDEX] = self._add(field.message_type, row[kernels.NODE], is_map(field))
         return number
 
     def _row(self, field: FieldDescriptor, node: int, is_entry: bool) -> list[int]:
@@ -217,11 +215,11 @@ class _Compiler:
         return [field.number, codec, wire, node, occurrence, oneof, field.has_presence, is_needed, 0, a, b, size]
 
     def _enum(self, enum: EnumDescriptor) -> tuple[int, int]:
-        at, names = len(self.table), symbols(enum)
+        at, names = len(self._table), symbols(enum)
         for number in sorted(names):
             name = names[number].encode()
-            self.table.append((number, len(self.texts), len(name)))
-            self.texts += name
+            self._table.append((number, len(self._texts), len(name)))
+            self._texts += name
         return at, len(names)
 
 
@@ -256,12 +254,12 @@ class ProtobufDecoder(SlicesDecoder):
                 type.
         """
         descriptor = message_descriptor(descriptor_set, message)
-        self.kind = message_type(descriptor)
+        self.kind = _message_columns(descriptor, (), [_MAX_FIELDS])
         self._keys, self._images = {name.lower() for name in keys}, images
         self._class = message_factory.GetMessageClass(descriptor)
         self._row = _struct_of(descriptor)
         self._builder = ColumnBuilder(self.kind)
-        self._program = protobuf_program(descriptor, self._builder)
+        self._program = _Compiler(self._builder).program(descriptor)
         marks = np.zeros((len(self._program[1]) + 1, kernels.MARK_COLUMNS), np.int64)
         stack = np.zeros((2 * MAX_DEPTH + 4, kernels.STACK_COLUMNS), np.int64)
         self._room = marks, stack, key_hash_table(self._builder.has_maps)
