@@ -127,7 +127,7 @@ def open_store(hadoop: HadoopSettings, uri: str) -> SessionStore:
 
 def test_a_sessions_setting_is_asked_for_unless_it_is_off(spark: SparkSession) -> None:
     entries = [each for each in WRITER_REQUIREMENTS if each.kind is Kind.SESSION and not each.name.startswith("fs.")]
-    values = {"spark.databricks.delta.autoCompact.enabled": "auto", "spark.sql.parquet.compression.codec": "lz4"}
+    values = {"spark.databricks.delta.autoCompact.enabled": "true", "spark.sql.parquet.compression.codec": "lz4"}
     assert {entry.name for entry in entries} == values.keys()
     for entry in entries:
         with configured(spark, {entry.name: values[entry.name]}):
