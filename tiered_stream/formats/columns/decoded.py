@@ -197,7 +197,8 @@ def _lists_memory(kind: pa.DataType, value: Any) -> int:
     if value is None:
         return 0
     if types.is_struct(kind):
-        return sum(_lists_memory(kind.field(name).type, member) for name, member in value.items())
+        members = ((kind.get_field_index(name), member) for name, member in value.items())
+        return sum(_lists_memory(kind.field(at).type, member) for at, member in members if at >= 0)
     if types.is_map(kind):
         nested = sum(_lists_memory(kind.item_type, item) for _, item in value)
         return len(value) * (_slot_memory(kind.key_type) + _slot_memory(kind.item_type)) + nested
