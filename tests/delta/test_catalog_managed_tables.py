@@ -85,7 +85,7 @@ def test_a_table_that_the_sessions_catalog_manages_is_landed_by_its_name(
 def test_a_replay_into_a_table_that_the_catalog_manages(spark: SparkSession, managed: tuple[str, Path]) -> None:
     name, folder = managed
     target = DeltaTarget(spark, name, options(), "auto")
-    plan_replay(spark, options=options(), target=target, **ALL_TIMES).run()
+    plan_replay(target, **ALL_TIMES).run()
     assert versions(folder) == [0, 1]
     assert in_order(spark.table(name).toArrow()).equals(everything(ODD))
 
@@ -134,7 +134,7 @@ def test_a_replay_into_such_a_table_writes_nothing(spark: SparkSession, tmp_path
     for lane in ("auto", "direct", "spark"):
         target = DeltaTarget(spark, str(tmp_path), settings, lane)
         with pytest.raises((ConfigurationError, TableError), match=r"(?i)catalog-managed|catalogManaged"):
-            plan_replay(spark, options=settings, target=target, **TIMES)
+            plan_replay(target, **TIMES)
     assert versions(tmp_path) == [0]
 
 
@@ -150,7 +150,7 @@ def test_rows_that_spark_replaces_and_appends_are_written_by_the_tables_name(
 ) -> None:
     name, _ = named
     target = DeltaTarget(spark, name, options(), "spark")
-    plan = plan_replay(spark, options=options(), target=target, replace=True, **ALL_TIMES)
+    plan = plan_replay(target, replace=True, **ALL_TIMES)
     plan.run()
     rows = spark.table(name).toArrow()
     assert in_order(rows).equals(everything(ODD))

@@ -79,7 +79,7 @@ class Replayed(Latest):
         options = topic_options(self.bucket, "orders", {"ingest.mode": "upsert", **PLAIN, **given.pop("options", {})})
         times = {"from_time": str(EPOCH + 1000 * first), "to_time": None if end is None else str(EPOCH + 1000 * end)}
         target = target_of(self.spark, into or str(self.table), options)
-        return plan_replay(self.spark, options=options, target=target, **times, **given)  # type: ignore[arg-type]
+        return plan_replay(target, **times, **given)  # type: ignore[arg-type]
 
 
 @pytest.fixture

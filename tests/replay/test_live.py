@@ -31,7 +31,7 @@ LATE = 4_102_444_800_000
 
 def planned(spark: SparkSession, folder: Path, options: Mapping[str, str], **arguments: Any) -> Replay:
     target = DeltaTarget(spark, str(folder / "table"), options)
-    return plan_replay(spark, options=options, target=target, now_ms=LATE, **arguments)
+    return plan_replay(target, now_ms=LATE, **arguments)
 
 
 @pytest.mark.parametrize("exact", [False, True])

@@ -37,8 +37,8 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def replay(bucket: Path, spark: SparkSession, folder: Path, **arguments: str) -> ReplayReport:
     options = topic_options(bucket, TOPIC, {"includeHeaders": "true", "maxOffsetsPerTrigger": "300"})
     del options["startingOffsets"]
-    target = ParquetTarget(spark, str(folder))
-    return plan_replay(spark, options=options, target=target, from_time="1970-01-01T00:00:00Z", **arguments).run()
+    target = ParquetTarget(spark, str(folder), options)
+    return plan_replay(target, from_time="1970-01-01T00:00:00Z", **arguments).run()
 
 
 def test_the_folder_holds_what_was_written(spark: SparkSession, bucket: Path, tmp_path: Path) -> None:

@@ -62,8 +62,7 @@ class Typed:
         given_options = topic_options(self.bucket, "orders", settings)
         target = DeltaTarget(self.spark, str(self.table), given_options)
         return plan_replay(
-            self.spark, options=given_options, target=target, from_time=str(FIRST_MS + first),
-            to_time=str(FIRST_MS + TO) if first else None, **given,
+            target, from_time=str(FIRST_MS + first), to_time=str(FIRST_MS + TO) if first else None, **given
         ).run()  # fmt: skip
 
     def ids(self) -> list[int]:

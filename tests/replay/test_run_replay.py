@@ -43,7 +43,7 @@ class Replayer:
         settings = options(LONG, given.pop("options", {}))
         times = {"from_time": str(FIRST_MS + FROM), "to_time": str(FIRST_MS + TO)}
         target = DeltaTarget(self.spark, str(self.table), settings, lane, tasks=given.pop("tasks", None))
-        return plan_replay(self.spark, options=settings, target=target, now_ms=now_ms, **{**times, **given})
+        return plan_replay(target, now_ms=now_ms, **{**times, **given})
 
     def run(self, lane: str = "direct", **given: Any) -> ReplayReport:
         return self.plan(lane, **given).run()
@@ -184,7 +184,7 @@ def test_tasks_at_once_are_limited(replayer: Replayer, lane: str, tasks: int) ->
 def test_a_dry_run_says_what_the_run_then_takes(spark: SparkSession, tmp_path: Path, topics: str, limit: str) -> None:
     given = options(topics, {"maxOffsetsPerTrigger": limit} if limit else {})
     table = tmp_path / "table"
-    planned = plan_replay(spark, options=given, target=DeltaTarget(spark, str(table), given), from_time="0")
+    planned = plan_replay(DeltaTarget(spark, str(table), given), from_time="0")
     figures = planned.estimate()
     assert not table.exists()
     metrics = planned.run().metrics
@@ -228,7 +228,7 @@ def test_wrong_input_is_refused_and_nothing_is_written(replayer: Replayer, case:
     arguments = {**times, **{name: value for name, value in given.items() if name != "options"}}
     target = DeltaTarget(replayer.spark, str(replayer.table), base, "direct")
     with pytest.raises(error, match=said):
-        plan_replay(replayer.spark, options=base, target=target, **arguments).run()
+        plan_replay(target, **arguments).run()
     assert not replayer.table.exists()
 
 

@@ -83,7 +83,7 @@ class ToTopic:
         options = {**self.stack.options(), "subscribe": source, **settings}
         to_topic = TopicTarget(self.spark, target or self.target, options)
         given = {"from_time": ALL, "checkpoint": str(self.folder / checkpoint), **arguments}
-        return plan_replay(self.spark, options=options, target=to_topic, **given)
+        return plan_replay(to_topic, **given)
 
     def run(self, checkpoint: str = "checkpoint", **arguments: Any) -> ReplayReport:
         return self.planned(checkpoint, **arguments).run()
@@ -144,7 +144,7 @@ def test_a_lost_checkpoint_makes_no_doubles(to_topic: ToTopic) -> None:
 
 def test_it_goes_on_at_its_positions(to_topic: ToTopic) -> None:
     prepared = to_topic.planned()
-    writes = topic_writes(as_options(prepared.options, to_topic.target, prepared.plan))
+    writes = topic_writes(as_options(prepared.target.user_settings, to_topic.target, prepared.plan))
     reached = {TopicPartition(ODD, partition): Position(700 + partition, 0) for partition in range(2)}
     commit_positions(writes, reached)
     assert read_positions(writes, prepared.plan.ranges) == reached
@@ -199,7 +199,7 @@ def test_a_name_is_that_of_one_replay_into_a_topic(to_topic: ToTopic) -> None:
     with pytest.raises(ConfigurationError, match=r"\(replay-once\)"):
         to_topic.planned("second", name="once", to_time="2020-01-01T00:00:00Z")
     longer = replace(first.plan, ranges={each: OffsetRange(5, 9) for each in first.plan.ranges})
-    writes = topic_writes(as_options(first.options, to_topic.target, first.plan))
+    writes = topic_writes(as_options(first.target.user_settings, to_topic.target, first.plan))
     commit_positions(writes, {TopicPartition(ODD, 0): Position(9, 7)})
     with pytest.raises(ConfigurationError, match="offset 7 .*once.* 5"):
         first.target.check(longer)

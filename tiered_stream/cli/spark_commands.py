@@ -130,8 +130,8 @@ def _planned(spark: SparkSession, command: cli.ReplayCommand, settings: Mapping[
     options = with_byte_rate(spark, without(settings, ingest.JOB_SETTINGS), command.max_bytes_per_second, command.tasks)
     target = target_of(spark, into, options, lane=lane, tasks=command.tasks)
     replay = plan_replay(
-        spark, options=options, target=target, from_time=command.from_time, to_time=command.to_time, name=command.name,
-        checkpoint=command.checkpoint, exact=command.exact, replace=command.replace, now_ms=now_ms,
+        target, from_time=command.from_time, to_time=command.to_time, name=command.name, checkpoint=command.checkpoint,
+        exact=command.exact, replace=command.replace, now_ms=now_ms,
         query_checkpoint=_query_checkpoint(spark, settings, target),
     )  # fmt: skip
     if command.verify and not replay.verifiable:

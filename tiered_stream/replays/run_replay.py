@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import partial
 
@@ -114,22 +114,20 @@ def replay(
     options = with_byte_rate(spark, options, max_bytes_per_second, tasks)
     target = target_of(spark, into, options, lane=lane, tasks=tasks)
     return plan_replay(
-        spark, options=options, target=target, from_time=from_time, to_time=to_time, name=name, checkpoint=checkpoint,
-        exact=exact, replace=replace, query_checkpoint=query_checkpoint,
+        target, from_time=from_time, to_time=to_time, name=name, checkpoint=checkpoint, exact=exact, replace=replace,
+        query_checkpoint=query_checkpoint,
     ).run()  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Replay that is planned: its plan, its target, and the user's options. Nothing is written before `run`.
+    """Replay that is planned: its plan and its target. Nothing is written before `run`.
 
     The replay is new, or an earlier run has begun it and `run` resumes it.
     """
 
-    spark: SparkSession
     plan: ReplayPlan
     target: Target
-    options: Mapping[str, str] = field(repr=False)  # it may have secrets
     store: ReplayStore | None
     """Checkpoint of an earlier run of this replay, or None if there was no earlier run."""
     checkpoint: str | None
@@ -149,9 +147,8 @@ class Replay:
             DataLossError: a log or an archive does not hold the plan's offsets.
             BrokerError, StorageError: offsets or segments cannot be looked up.
         """
-        tasks = tasks or self.spark.sparkContext.defaultParallelism
-        settings = self.target.settings(self.plan, self.options)
-        return estimate(self.plan, settings, tasks, max_bytes_per_second, prices or Prices())
+        tasks = tasks or self.target.spark.sparkContext.defaultParallelism
+        return estimate(self.plan, self.target.settings(self.plan), tasks, max_bytes_per_second, prices or Prices())
 
     @property
     def verifiable(self) -> bool:
@@ -169,8 +166,9 @@ class Replay:
             PySparkException: reading the topics or the table failed in Spark.
         """
         assert self.verifiable
-        times = self.plan.times if self.plan.arguments.exact else None
-        return verify(self.spark, options=self.options, table=self.target.place, ranges=self.plan.ranges, times=times)
+        target, plan = self.target, self.plan
+        times = plan.times if plan.arguments.exact else None
+        return verify(target.spark, options=target.user_settings, table=target.place, ranges=plan.ranges, times=times)
 
     def run(self, follow: Follow | None = None, report: Callable[[str], None] = log.info) -> ReplayReport:
         """Run the replay to its end, or resume it, and return a report on this run.
@@ -197,14 +195,14 @@ class Replay:
             return ReplayReport(plan, store.folder, ReadMetrics(), finished_before=True)
         if self.store is not None:
             self.target.check_not_overtaken(plan)
-        with open_receiver(self.spark) as receiver:
+        with open_receiver(self.target.spark) as receiver:
             reporting = {REPORT_ADDRESSES.name: addresses_option(receiver.report_to)}
-            settings = self.target.settings(plan, reporting | dict(self.options))
+            settings = reporting | self.target.settings(plan)
             query, description = self.target.start(plan, settings, store.folder)
             report(description)
             (follow or follower(Console(quiet=True, force_terminal=False)))(query, plan, receiver)
             metrics = receiver.total()
-        reading = plan.stream_options(self.options)
+        reading = plan.stream_options(self.target.user_settings)
         if not store.reached(plan) and parse_options(reading, streaming=True).fail_on_data_loss:
             raise ReplayStoppedError(f"the replay {plan.name} was stopped before its end: start it again to continue")
         store.finish()
@@ -216,16 +214,14 @@ class Replay:
         self.target.prepare(self.plan)
         folder = self.checkpoint or self.target.default_checkpoint(self.plan.name)
         assert folder is not None
-        store = ReplayStore(self.spark, folder)
+        store = ReplayStore(self.target.spark, folder)
         store.keep(self.plan).check_same(self.plan.name, self.plan.arguments, folder)
         return store
 
 
 def plan_replay(
-    spark: SparkSession,
-    *,
-    options: Mapping[str, str],
     target: Target,
+    *,
     from_time: str,
     to_time: str | None = None,
     name: str | None = None,
@@ -252,6 +248,7 @@ def plan_replay(
         TableError: the table or the checkpoint cannot be reached.
         CorruptDataError: the plan in the checkpoint is damaged.
     """
+    spark, options = target.spark, target.user_settings
     refuse_connect(spark, "a replay")
     times = parse_range(from_time, to_time, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
     arguments = ReplayArguments(subscription(options), from_time, to_time, target.described, exact, replace)
@@ -260,23 +257,22 @@ def plan_replay(
     store = ReplayStore(spark, folder) if folder else None
     if store and (stored := store.plan()):
         stored.check_same(name, arguments, store.folder)
-        return _with_topic_settings(Replay(spark, stored, target, options, store, folder))
+        return Replay(stored, _with_topic_settings(target, stored), store, folder)
     plan = new_plan(options, name, arguments, times)
-    planned = _with_topic_settings(Replay(spark, plan, target, options, None, checkpoint))
-    if query_checkpoint is not None and not planned.target.keeps_latest:
+    target = _with_topic_settings(target, plan)
+    if query_checkpoint is not None and not target.keeps_latest:
         ranges = limit_to_landed(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)
-        planned = with_fields(planned, plan=with_fields(plan, ranges=ranges))
-    planned.target.check(planned.plan)
-    return planned
+        plan = with_fields(plan, ranges=ranges)
+    target.check(plan)
+    return Replay(plan, target, None, checkpoint)
 
 
-def _with_topic_settings(planned: Replay) -> Replay:
-    """Return a copy of the replay in which its topics' own settings (`ingest.topic.NAME.*`) are applied.
+def _with_topic_settings(target: Target, plan: ReplayPlan) -> Target:
+    """Return a copy of a table in whose settings the plan's topics' own (`ingest.topic.NAME.*`) are applied.
 
-    If the target is not a Delta table, return the replay unchanged.
+    Any other target is returned unchanged.
     """
-    if not planned.verifiable:
-        return planned
-    topics = {partition.topic for partition in planned.plan.ranges}
-    target = with_fields(planned.target, user_settings=settings_of_topics(planned.target.user_settings, topics))
-    return with_fields(planned, target=target, options=settings_of_topics(planned.options, topics))
+    if not isinstance(target, DeltaTarget):
+        return target
+    topics = {partition.topic for partition in plan.ranges}
+    return with_fields(target, user_settings=settings_of_topics(target.user_settings, topics))

@@ -110,7 +110,7 @@ class DeltaTarget(Target):
         return None if address.uri is None else checkpoint_in(address.location, name)
 
     def check(self, plan: ReplayPlan) -> None:
-        _, parsed = check_settings(self.settings(plan, self.user_settings), self.lane)
+        _, parsed = check_settings(self.settings(plan), self.lane)
         check_delta(self.spark)
         if plan.arguments.replace and self.keeps_latest:
             raise ConfigurationError(
@@ -146,10 +146,10 @@ class DeltaTarget(Target):
             raise TableError(f"the table {self.place} is not certain to have the latest state: {reason}")
 
     def prepare(self, plan: ReplayPlan) -> None:
-        self._landing(plan, self.settings(plan, self.user_settings), checkpoint="")
+        self._landing(plan, self.settings(plan), checkpoint="")
 
-    def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
-        settings = plan.stream_options(options)
+    def settings(self, plan: ReplayPlan) -> dict[str, str]:
+        settings = plan.stream_options(self.user_settings)
         if plan.arguments.replace:  # one micro-batch without a size limit, because all rows are replaced in one commit
             unlimited = {MAX_BYTES_PER_TRIGGER.name: str(LONG_MAX)}
             return without(settings, [MAX_OFFSETS_PER_TRIGGER.name, *unlimited]) | unlimited
@@ -257,8 +257,8 @@ class ParquetTarget(Target):
                 "of the replay that wrote there"
             )
 
-    def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
-        return self.in_batches(source_options(plan.stream_options(options)))
+    def settings(self, plan: ReplayPlan) -> dict[str, str]:
+        return self.in_batches(source_options(plan.stream_options(self.user_settings)))
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
         register(self.spark)

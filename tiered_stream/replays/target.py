@@ -31,9 +31,10 @@ CHECKPOINTS = "_checkpoints"
 class Target(ABC):
     """Target of one replay: a table, folder or topic to which records are copied, and the user's settings.
 
-    `place` is the table's path or name, the folder, or the topic's name. `KIND` is the kind of target: `table`,
-    `parquet` or `topic`. `tasks` is the maximum number of parallel tasks, or None for as many as Spark runs. Methods
-    raise errors of `tiered_stream.errors`.
+    The settings are the source's options and the target's own settings (`ingest.*`, `target.*`). `place` is the table's
+    path or name, the folder, or the topic's name. `KIND` is the kind of target: `table`, `parquet` or `topic`. `tasks`
+    is the maximum number of parallel tasks, or None for as many as Spark runs. Methods raise errors of
+    `tiered_stream.errors`.
     """
 
     spark: SparkSession
@@ -83,12 +84,8 @@ class Target(ABC):
         """Create the target if it is missing. This base method creates nothing."""
 
     @abstractmethod
-    def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings of the streaming query that reads the plan: `options` with the plan's offsets and limits.
-
-        Args:
-            options: the user's settings.
-        """
+    def settings(self, plan: ReplayPlan) -> dict[str, str]:
+        """Return the settings of the query that reads the plan: the user's with the plan's offsets and limits."""
 
     @abstractmethod
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:

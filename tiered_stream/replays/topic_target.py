@@ -68,12 +68,12 @@ class TopicTarget(Target):
                     f"replay named {plan.name}; this one would begin at {start}: give another --name"
                 )
 
-    def settings(self, plan: ReplayPlan, options: Mapping[str, str]) -> dict[str, str]:
+    def settings(self, plan: ReplayPlan) -> dict[str, str]:
         """Return the settings of the query that reads the plan, with `includeHeaders=true`.
 
         The settings also have the target topic, the replay's name, and a hash of its arguments, for the tasks.
         """
-        return as_options({**plan.stream_options(options), INCLUDE_HEADERS.name: "true"}, self.place, plan)
+        return as_options({**plan.stream_options(self.user_settings), INCLUDE_HEADERS.name: "true"}, self.place, plan)
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
         writes = self._writes(plan)

@@ -216,9 +216,7 @@ class _Run:
     def _replay(self, settings: Mapping[str, str], into: str, *, replace: bool = False, dry: bool = False) -> bool:
         settings = {name: value for name, value in settings.items() if name != "startingOffsets"}
         target = target_of(self.spark, into, settings, lane="auto" if replace else self.job.lane)
-        planned = plan_replay(
-            self.spark, options=settings, target=target, from_time=FROM, name=self.job.replay_name, replace=replace
-        )
+        planned = plan_replay(target, from_time=FROM, name=self.job.replay_name, replace=replace)
         if dry:
             self.rig.check_text("estimate", str(planned.estimate().to_json()))
         else:
