@@ -228,6 +228,15 @@ def test_each_request_has_its_own_time(cloud: Cloud, monkeypatch: pytest.MonkeyP
             seconds[0] += 50.0
 
 
+def test_the_first_attempt_may_take_all_the_time_of_the_request(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScriptedHttp([part(b"data")]) as server:
+        store = cloud.store(server.url, request_timeout_ms=60_000)
+        connect, limits = store._service.connect, list[float | None]()
+        monkeypatch.setattr(store._service, "connect", lambda limit: limits.append(limit) or connect(limit))
+        assert store.get("key", ByteRange(0, 4)) == b"data"
+    assert limits == [60.0]
+
+
 @pytest.mark.parametrize("attempts", [2, 4])
 def test_a_connection_that_is_never_accepted_is_a_connect_timeout(
     cloud: Cloud, sleeps: list[float], attempts: int

@@ -358,9 +358,10 @@ class CloudStore(WritableStore):
 
         There are clients with four time limits: the time limit of a whole request, and half, a quarter and an eighth of
         it. The longest limit of at most `seconds` is returned. If `seconds` is less than an eighth, it is an eighth.
+        A hundredth more is allowed, because some time of the request has passed when its first attempt begins.
         """
         limit = self._seconds
-        while limit > seconds and limit > self._seconds / _SMALLEST_SHARE:
+        while limit > seconds * 1.01 and limit > self._seconds / _SMALLEST_SHARE:
             limit /= 2
         return limit
 
