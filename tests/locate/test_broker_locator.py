@@ -277,7 +277,7 @@ def test_the_parts_of_many_locations_take_one_question() -> None:
         assert [each.offsets.start for each in of] == [5, 200, 400, 600, 800]
 
 
-def test_the_locations_of_one_partition_are_cut_in_one_question() -> None:
+def test_the_locations_of_one_partition_are_cut_in_one_question_where_they_are_neighbours() -> None:
     cluster = Cluster(1)
     (partition,) = cluster.partitions
     locations = [
@@ -286,7 +286,7 @@ def test_the_locations_of_one_partition_are_cut_in_one_question() -> None:
     ]
     cluster.asked()
     parts = cluster.locator.cut_all([(each, 10_000) for each in locations])
-    assert cluster.asked() == 1
+    assert cluster.asked() == 2
     assert [[each.offsets.start for each in of] for of in parts] == [[0, 100], [200, 300], [700, 800, 900]]
 
 

@@ -123,23 +123,17 @@ class BrokerLocator(Locator):
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
         """Let brokers cut each location into parts of about the given size (see `Locator.cut_all`).
 
-        Pairs of similar sizes are requested together, with the smallest of their sizes, and one range of offsets for
-        each partition. A location that has no more bytes than its size stays whole. A location also stays whole if its
-        parts in the response do not have exactly its offsets.
+        Pairs of similar sizes are requested together, with the smallest of their sizes. A location that has no more
+        bytes than its size stays whole. A location also stays whole if its parts in the response do not have exactly
+        its offsets.
         """
         locations = [location for location, _ in cuts]
         parts: list[Sequence[SegmentLocation]] = [[location] for location in locations]
         large = [(number, size) for number, (location, size) in enumerate(cuts) if len(location.bytes) > size]
         for similar in _by_similar_size(large):
-            ranges: dict[TopicPartition, OffsetRange] = {}
-            for number, _ in similar:
-                partition, offsets = locations[number].segment.topic_partition, locations[number].offsets
-                others = ranges.get(partition, offsets)
-                ranges[partition] = OffsetRange(min(others.start, offsets.start), max(others.end, offsets.end))
-            located = self._request(ranges, replace(self._terms, part_bytes=min(size for _, size in similar)))
-            for number, _ in similar:
-                own = _inside(locations[number], located[locations[number].segment.topic_partition])
-                parts[number] = own or parts[number]
+            terms = replace(self._terms, part_bytes=min(size for _, size in similar))
+            for runs in _rounds_of_adjacent([number for number, _ in similar], locations):
+                self._cut_round(runs, terms, parts)
         return parts
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
@@ -151,6 +145,29 @@ class BrokerLocator(Locator):
         sizes = [max(1, len(location.bytes) // (4 * (len(starts) + 1))) for location, starts in cuts]
         fine = self.cut_all([(location, size) for (location, _), size in zip(cuts, sizes, strict=True)])
         return [_cut_at(location, parts, starts) for (location, starts), parts in zip(cuts, fine, strict=True)]
+
+    def _cut_round(
+        self, runs: Mapping[TopicPartition, Sequence[int]], terms: LocationTerms, parts: list[Sequence[SegmentLocation]]
+    ) -> None:
+        """Request the parts of some locations, and replace these locations in the list `parts` by their parts.
+
+        An entry of `parts` stays unchanged if the response does not have exactly the location's offsets and segment.
+
+        Args:
+            runs: by partition, the indexes in `parts` of adjacent locations that are to be cut.
+            terms: settings of the request, with the size of the parts.
+            parts: changed in place; an entry that `runs` names holds one location.
+        """
+        ranges = {
+            partition: OffsetRange(parts[numbers[0]][0].offsets.start, parts[numbers[-1]][0].offsets.end)
+            for partition, numbers in runs.items()
+        }
+        for partition, located in self._request(ranges, terms).items():
+            for number in runs[partition]:
+                (location,) = parts[number]
+                own = [part for part in located if location.offsets.start <= part.offsets.start < location.offsets.end]
+                if own and _is_cut_of(location, own):
+                    parts[number] = own
 
     def signed_url(self, location: SegmentLocation) -> str | None:
         """Return a new signed URL of the location; None if the segment no longer exists, or the broker signs no URL."""
@@ -217,16 +234,10 @@ class BrokerLocator(Locator):
         return locations
 
 
-def _inside(location: SegmentLocation, located: Locations) -> Locations:
-    """Return the locations in `located` that are parts of `location`; empty: they do not have exactly its offsets.
-
-    They also must be of its segment.
-    """
-    offsets, segment_id = location.offsets, location.segment.segment_id
-    first = bisect_left(located, offsets.start, key=lambda part: part.offsets.start)
-    parts = located[first : bisect_left(located, offsets.end, key=lambda part: part.offsets.start)]
-    whole = parts and OffsetRange(parts[0].offsets.start, parts[-1].offsets.end) == offsets
-    return parts if whole and all(part.segment.segment_id == segment_id for part in parts) else ()
+def _is_cut_of(location: SegmentLocation, parts: Sequence[SegmentLocation]) -> bool:
+    """Return whether `parts` begin and end at the offsets of `location`, and all belong to its segment."""
+    whole = OffsetRange(parts[0].offsets.start, parts[-1].offsets.end) == location.offsets
+    return whole and all(part.segment.segment_id == location.segment.segment_id for part in parts)
 
 
 def _by_similar_size(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]]:
@@ -235,6 +246,30 @@ def _by_similar_size(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]
     for entry in sizes:
         groups[entry[1].bit_length()].append(entry)
     return list(groups.values())
+
+
+def _rounds_of_adjacent(
+    numbers: Sequence[int], locations: Sequence[SegmentLocation]
+) -> list[dict[TopicPartition, list[int]]]:
+    """Distribute locations over rounds of requests; return for each round, by partition, indexes in `locations`.
+
+    In a round, all locations of a partition are adjacent, so that one offset range covers them.
+
+    Args:
+        numbers: indexes in `locations` of the locations to distribute.
+    """
+    runs: dict[TopicPartition, list[list[int]]] = defaultdict(list)
+    for number in numbers:
+        partition_runs = runs[locations[number].segment.topic_partition]
+        if partition_runs and locations[partition_runs[-1][-1]].offsets.end == locations[number].offsets.start:
+            partition_runs[-1].append(number)
+        else:
+            partition_runs.append([number])
+    rounds = max(map(len, runs.values()), default=0)
+    return [
+        {partition: partition_runs[at] for partition, partition_runs in runs.items() if at < len(partition_runs)}
+        for at in range(rounds)
+    ]
 
 
 def _cut_at(
