@@ -119,10 +119,13 @@ class _LogState:
     unsaved_records: int = 0
     """Number of records that were read after the last snapshot was written."""
 
-    def is_read(self, part: _LogPart) -> bool:
-        """Return whether all records of `part` were read."""
+    def is_read(self, part: _LogPart, *, beyond: bool = True) -> bool:
+        """Return whether all records of `part` were read.
+
+        If `beyond` is false, the result is also false if records after the end of `part` were read.
+        """
         topics = [self.topics.get(topic_id.bytes) for topic_id in part.names]
-        return all(topic is not None and topic.position >= part.end for topic in topics)
+        return all(topic and (topic.position == part.end or (beyond and topic.position > part.end)) for topic in topics)
 
 
 class MetadataLog:
@@ -173,8 +176,7 @@ class MetadataLog:
         for log_partition, end in ends.found.items():
             names = {partition.topic_id: partition.topic_partition.topic for partition in recorded[log_partition]}
             key = topic_id, partition_count, log_partition.partition
-            part = _LogPart(key, names, starts.found[log_partition], end, scans)
-            reading[log_partition] = self._readers.submit(self._catch_up, part)
+            reading[log_partition] = self._caught_up(_LogPart(key, names, starts.found[log_partition], end, scans))
         with collection_paused():
             wait(reading.values())
         answer: PartialAnswer[TopicIdPartition, SegmentTable] = PartialAnswer({}, {})
@@ -195,8 +197,16 @@ class MetadataLog:
                     answer.found[partition] = topic.table
         return answer
 
+    def _caught_up(self, part: _LogPart) -> Future[_LogState]:
+        """Return a future of the metadata partition's state; the future is done when all records of `part` are read."""
+        state = self._logs.get(part.key)
+        if state is None or not state.is_read(part, beyond=False):
+            return self._readers.submit(self._catch_up, part)
+        done: Future[_LogState] = Future()
+        done.set_result(state)
+        return done
+
     def _catch_up(self, part: _LogPart) -> _LogState:
-        """Return the metadata partition's state when all records of `part` are read."""
         while True:
             state = self._reading.get(part.key, partial(self._read_new, part))
             if state.is_read(part):
@@ -220,7 +230,6 @@ class MetadataLog:
             names = {topic_id: topic.name for topic_id, topic in state.topics.items()}
             state = self._logs[part.key] = _LogState()
             state.topics |= {topic_id: TopicState(part.start, name, state.table) for topic_id, name in names.items()}
-        unsaved_before = state.unsaved_records
         while (position := min(topic.position for topic in state.topics.values())) < end:
             fetched = self._fetch(log_partition, position)
             next_offset = end
@@ -229,8 +238,7 @@ class MetadataLog:
             for topic in state.topics.values():
                 topic.position = max(topic.position, next_offset)
             state.unsaved_records += next_offset - position
-        if state.unsaved_records > unsaved_before:
-            self._save(part, state, end)
+        self._save(part, state, end)
         return state
 
     def _fetch(self, log_partition: TopicPartition, position: int) -> FetchedRecords | None:
