@@ -212,9 +212,11 @@ class BrokerOffsetReader(OffsetReader):
             BrokerError, CorruptDataError: a partition has an error; if `patience_ms` is given, an error that is not
                 retriable.
         """
+        if patience_ms is None:
+            return _none_where_missing(self._list(dict.fromkeys(partitions, EARLIEST_LOCAL)))
         answer = self.special_offsets(EARLIEST_LOCAL, partitions, patience_ms)
         for fault in answer.faults.values():
-            if patience_ms is None or not fault.retriable:
+            if not fault.retriable:
                 raise fault
         return _none_where_missing({**dict.fromkeys(answer.faults, _NO_OFFSET), **answer.found})
 
