@@ -18,10 +18,11 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.requirements import writer_requirements as requirements
 from tiered_stream.delta.requirements.writer_requirements import Handling, Kind, requirements_of_table
 from tiered_stream.delta.schema.row_schema import with_day
-from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields, common_nested, nested_fields, struct_of
+from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields, inner_fields, struct_of
 from tiered_stream.delta.settings.ingest_settings import COMMIT, COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TYPE_WIDENING
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.rows.table_rules import (
+    FieldPath,
     TableRules,
     TextLimit,
     UncertainCheckError,
@@ -152,17 +153,18 @@ def table_rules(description: TableDescription) -> TableRules:
     If the lengths in a column cannot be read, the rules do not have them. The direct lane cannot write such a table
     (`why_not_direct`).
     """
-    required = [path for path, field in nested_fields(description.fields) if not field["nullable"]]
+    not_null = (column["name"] for column in description.fields if not column["nullable"])
     checks = (
         (name[len(requirements.CONSTRAINT_PREFIX) :], text)
         for name, text in description.configuration.items()
         if name.lower().startswith(requirements.CONSTRAINT_PREFIX)
     )
+    nested = (path for column in description.fields for path in _not_null_within((column["name"],), column["type"]))
     limits = (limit for column in description.fields for limit in _readable_limits(column))
     return TableRules(
-        tuple(sorted(path[0] for path in required if len(path) == 1)),
+        tuple(sorted(not_null)),
         tuple(sorted(checks)),
-        tuple(sorted(path for path in required if len(path) > 1)),
+        tuple(sorted(nested)),
         tuple(sorted(limits, key=lambda limit: limit.path)),
     )
 
@@ -172,6 +174,17 @@ def _readable_limits(column: Mapping[str, Any]) -> Sequence[TextLimit]:
         return list(requirements.text_limits(column))
     except requirements.UnreadableTypeError:
         return ()
+
+
+def _not_null_within(path: FieldPath, kind: Any) -> Iterator[FieldPath]:
+    """Yield the path of each struct field, element and map value inside the type `kind` that is NOT NULL, at any depth.
+
+    `kind` is in Spark's JSON. Each path begins with `path`, the path of the type.
+    """
+    for inner in inner_fields(kind):
+        if not inner["nullable"]:
+            yield (*path, inner["name"])
+        yield from _not_null_within((*path, inner["name"]), inner["type"])
 
 
 def why_not_direct(
@@ -245,16 +258,18 @@ def requirements_for_spark(description: TableDescription) -> str:
     return " and ".join(names)
 
 
-def case_mismatch(table_type: Any, written: Any) -> str | None:
+def case_mismatch(table_type: Any, written: Any, above: str = "") -> str | None:
     """Return a text that names a field whose name differs between table and rows only by case; None: there is none.
 
     `table_type` is a struct, array or map of the table. `written` is the type in the same place of the rows. Both are
-    in Spark's JSON. For Delta, names that differ only by case are one field; for Parquet, they are two fields.
+    in Spark's JSON. `above` is the path of both types followed by a dot, or '' for the columns. For Delta, names that
+    differ only by case are one field; for Parquet, they are two fields.
     """
-    for path, known, own in common_nested(table_type, written):
+    for known, own in common_fields(table_type, written):
         if known["name"] != own["name"]:
-            name = path_text((*path[:-1], own["name"]))
-            return f"its column {path_text(path)} is called {name} in what is written"
+            return f"its column {above}{known['name']} is called {above}{own['name']} in what is written"
+        if reason := case_mismatch(known["type"], own["type"], f"{above}{own['name']}."):
+            return reason
     return None
 
 

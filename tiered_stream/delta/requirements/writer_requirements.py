@@ -25,10 +25,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from tiered_stream.delta.requirements.session_requirements import CODEC
-from tiered_stream.delta.schema.sql_types import arrow_schema, inner_fields, nested_fields, sql_name
+from tiered_stream.delta.schema.sql_types import arrow_schema, inner_fields, sql_name
 from tiered_stream.delta.settings.ingest_settings import CODECS
 from tiered_stream.formats.columns.conform import widens
-from tiered_stream.formats.rows.table_rules import FieldPath, TextLimit, path_text
+from tiered_stream.formats.rows.table_rules import FieldPath, TextLimit
 
 
 class Kind(Enum):
@@ -318,8 +318,8 @@ def requirements_of_session(spark: SparkSession) -> Iterator[ImposedRequirement]
 def _all_of_table(
     features: Iterable[str], configuration: Mapping[str, str], fields: Iterable[Mapping[str, Any]]
 ) -> Iterator[ImposedRequirement]:
-    for path, field in nested_fields(fields):
-        yield from _of_field(field, path_text(path))
+    for column in fields:
+        yield from _of_field(column, column["name"])
     for name, value in configuration.items():
         if name.lower().startswith(_FEATURE_PREFIX):
             yield _imposed(Kind.FEATURE, name[len(_FEATURE_PREFIX) :])
@@ -335,10 +335,17 @@ def _of_field(field: Mapping[str, Any], column: str) -> Iterator[ImposedRequirem
     for key in field.get("metadata", {}):
         if _RESERVED.fullmatch(key) or find_requirement(Kind.METADATA, key):
             yield _imposed(Kind.METADATA, key, column)
-    is_nested = isinstance(field["type"], dict)
-    kind = str(field["type"].get("type") if is_nested else field["type"])
-    if not is_nested or kind not in ("struct", "array", "map"):
+    yield from _of_type(field["type"], column)
+
+
+def _of_type(kind: Any, column: str) -> Iterator[ImposedRequirement]:
+    if isinstance(kind, str):
         yield _imposed(Kind.TYPE, kind, column)
+        return
+    for field in inner_fields(kind):
+        yield from _of_field(field, f"{column}.{field['name']}")
+    if kind.get("type") not in ("struct", "array", "map"):
+        yield _imposed(Kind.TYPE, str(kind.get("type")), column)
 
 
 def _imposed(kind: Kind, name: str, column: str = "") -> ImposedRequirement:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import takewhile
@@ -16,12 +16,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DateType, StructField, StructType
 
 from tiered_stream.delta.schema.row_plan import FORBIDDEN, checked
-from tiered_stream.delta.schema.sql_types import arrow_schema, common_nested, inner_fields, parts_of, struct_of
+from tiered_stream.delta.schema.sql_types import arrow_schema, common_fields, inner_fields, parts_of, struct_of
 from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING, PROPERTY_PREFIX
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.columns.conform import grown, joined
 from tiered_stream.formats.rows.kafka_columns import table_columns
 from tiered_stream.formats.rows.row_format import KEY, VALUE, RowFormat
+from tiered_stream.formats.rows.table_rules import FieldPath
 from tiered_stream.formats.sql.parser import STRING, SqlQuery, Tree
 
 
@@ -257,10 +258,19 @@ def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: Struct
     Raises:
         ConfigurationError: a field is an instant in the table and a local time in the rows, or the reverse.
     """
-    for path, known, field in common_nested(struct_of(fields), written.jsonValue()):
-        if {str(known["type"]), str(field["type"])} == _TIMES.keys():
-            table_type, written_type = _TIMES[known["type"]], _TIMES[field["type"]]
-            raise ConfigurationError(
-                f"the table {table} has {'.'.join(path)} as {table_type}, but it is {written_type} in what is written: "
-                f"land in another table, or write {table_type} in the schema (a local time has no time zone)"
-            )
+    for path, table_type, written_type in _other_times(struct_of(fields), written.jsonValue()):
+        raise ConfigurationError(
+            f"the table {table} has {'.'.join(path)} as {table_type}, but it is {written_type} in what is written: "
+            f"land in another table, or write {table_type} in the schema (a local time has no time zone)"
+        )
+
+
+def _other_times(table_type: Any, written_type: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, str, str]]:
+    """Yield each field that is an instant in one of the two types and a local time in the other.
+
+    A field is yielded as its path, its SQL type in the table, and its SQL type in the rows.
+    """
+    if {str(table_type), str(written_type)} == _TIMES.keys():
+        yield path, _TIMES[table_type], _TIMES[written_type]
+    for known, field in common_fields(table_type, written_type):
+        yield from _other_times(known["type"], field["type"], (*path, known["name"]))

@@ -7,7 +7,7 @@ the table, so the functions here do not follow this setting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from inspect import signature
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.rows.table_rules import ELEMENT, MAP_KEY, MAP_VALUE, FieldPath
+from tiered_stream.formats.rows.table_rules import ELEMENT, MAP_KEY, MAP_VALUE
 
 _INSTANTS = "TIMESTAMP_LTZ"
 """SQL name of the type for instants, which no setting changes; also the default value of `spark.sql.timestampType`."""
@@ -91,10 +91,7 @@ JSON does not say it for keys of maps.
 """
 
 
-_Field = dict[str, Any]
-
-
-def inner_fields(kind: Any) -> Iterator[_Field]:
+def inner_fields(kind: Any) -> Iterator[dict[str, Any]]:
     """Yield the fields of a struct, or the inner types of an array or a map as fields.
 
     These fields are called `element`, `key` and `value`. Nothing is yielded for a type without inner types. Keys of
@@ -107,21 +104,14 @@ def inner_fields(kind: Any) -> Iterator[_Field]:
                 yield {"name": step, "type": kind[name], "nullable": kind.get(nullable, True), "metadata": {}}
 
 
-def nested_fields(fields: Iterable[Any], above: FieldPath = ()) -> Iterator[tuple[FieldPath, _Field]]:
-    """Yield each field, and each field inside its type at any depth, with its path; `above` begins all paths."""
-    for field in fields:
-        path = (*above, field["name"])
-        yield path, field
-        yield from nested_fields(inner_fields(field["type"]), path)
-
-
 def parts_of(kind: Any) -> Iterator[Any]:
     """Yield the type and all types nested in it."""
     yield kind
-    yield from (field["type"] for _, field in nested_fields(inner_fields(kind)))
+    for field in inner_fields(kind):
+        yield from parts_of(field["type"])
 
 
-def common_fields(one: Any, other: Any) -> Iterator[tuple[_Field, _Field]]:
+def common_fields(one: Any, other: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield the fields that two structs, arrays or maps have in common, as pairs of the field of `one` and of `other`.
 
     Names are compared without regard to case. The inner types of arrays and maps count as fields (`inner_fields`).
@@ -133,14 +123,6 @@ def common_fields(one: Any, other: Any) -> Iterator[tuple[_Field, _Field]]:
     for field in inner_fields(other):
         if (same := known.get(field["name"].lower())) is not None:
             yield same, field
-
-
-def common_nested(one: Any, other: Any, above: FieldPath = ()) -> Iterator[tuple[FieldPath, _Field, _Field]]:
-    """Yield the fields that two types have in common at any depth, each with its path in `one` below `above`."""
-    for known, field in common_fields(one, other):
-        path = (*above, known["name"])
-        yield path, known, field
-        yield from common_nested(known["type"], field["type"], path)
 
 
 def struct_of(fields: Any) -> dict[str, Any]:
