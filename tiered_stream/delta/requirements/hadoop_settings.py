@@ -151,8 +151,9 @@ class SessionStore(ABC):
         """Return the settings by which tasks access the store, and a reason why tasks cannot write to it.
 
         `own` is the job's own access (`ingest.storage.*`), which takes precedence over the session's settings. The
-        reason is a text that says in what tasks would differ from Spark; `own` is returned with it. The reason is None
-        if tasks access the store like Spark, or if Spark cannot reach it.
+        reason is a text that says in what tasks would differ from Spark; `place` is returned with it, because the
+        driver may still read the table's log. The reason is None if tasks access the store like Spark, or if Spark
+        cannot reach it.
 
         Raises:
             ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or
@@ -162,7 +163,11 @@ class SessionStore(ABC):
         try:
             return self.access(own), None
         except NotForTasksError as error:
-            return own, str(error)
+            return self.place(own), str(error)
+
+    def place(self, own: TableStorage) -> TableStorage:
+        """Return `own` with what the session's settings say about the place of the store, without credentials."""
+        return own
 
     @abstractmethod
     def access(self, own: TableStorage) -> TableStorage:

@@ -244,6 +244,18 @@ class S3aStore(SessionStore):
                 why = f"takes the machine's role, but {variable} is in the driver's environment"
         raise self.unusable(f"the credential provider {provider} {why}")
 
+    def place(self, own: TableStorage) -> TableStorage:
+        storage = replace(
+            own,
+            s3_path_style=own.s3_path_style or self.is_on("path.style.access"),
+            s3_access_point=self.access_point(),
+            s3_fips=self.is_on("endpoint.fips"),
+            s3_requester_pays=own.s3_requester_pays or self.is_on("requester.pays.enabled"),
+        )
+        if own.s3_endpoint_url is not None:
+            return storage
+        return replace(storage, s3_endpoint_url=self.endpoint_url(), s3_region=own.s3_region or self.region())
+
     def access(self, own: TableStorage) -> TableStorage:
         if self.has_connector:
             check_same_store(
@@ -256,16 +268,8 @@ class S3aStore(SessionStore):
         self.check_supported()
         self.check_address()
         objects = self.object_settings()
-        storage = replace(
-            own,
-            **objects | {"s3_customer_key": own.s3_customer_key or objects["s3_customer_key"]},
-            s3_path_style=own.s3_path_style or self.is_on("path.style.access"),
-            s3_access_point=self.access_point(),
-            s3_fips=self.is_on("endpoint.fips"),
-            s3_requester_pays=own.s3_requester_pays or self.is_on("requester.pays.enabled"),
-        )
-        if own.s3_endpoint_url is None:
-            storage = replace(storage, s3_endpoint_url=self.endpoint_url(), s3_region=own.s3_region or self.region())
+        objects["s3_customer_key"] = own.s3_customer_key or objects["s3_customer_key"]
+        storage = replace(self.place(own), **objects)
         if own.access_key_id is None and not own.anonymous:
             storage = replace(storage, **{"session_token": None, **self.credentials()})
         return storage if storage.s3_endpoint_url else replace(storage, s3_region=self._region_at_aws(own, storage))
