@@ -16,7 +16,7 @@ AT_ONCE := -n 4 --dist loadscope --max-worker-restart=0
 # Tests without services are short and need little of their file: whoever has run its part takes from another's.
 UNIT_AT_ONCE := -n 4 --dist worksteal --max-worker-restart=0
 # Tests of what differs between versions of Spark.
-SPARK_TESTS := $(addprefix tests/,spark jobs replay verification delta/checkpoint delta/landing delta/commit delta/catalog) \
+SPARK_TESTS := $(addprefix tests/,spark jobs replays verification delta/checkpoint delta/landing delta/commit delta/catalog) \
     $(addprefix tests/,test_checkpoint_exchange.py test_replays.py delta/test_kills.py delta/test_lanes.py delta/test_typed_tables.py)
 
 .DEFAULT_GOAL := help

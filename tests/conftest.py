@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.kerberos.secured_hdfs import SecuredHdfs
-    from tests.replay.topics import ReplayedTopics
+    from tests.replays.topics import ReplayedTopics
     from tests.rigs.cloud.aws import Aws
     from tests.rigs.cloud.azure import Azure
     from tests.rigs.cloud.front import Front

@@ -13,7 +13,7 @@ from tests.broker.secure import OAUTHBEARER, PLAIN, SCRAM, TOKEN_VALIDATOR
 from tests.broker.token_server import AUDIENCE, TokenServer
 from tests.kerberos.kdc import REALM, Kdc, running, why_no_kerberos
 from tests.kerberos.secured_hdfs import SecuredHdfs, hdfs_of
-from tests.replay.topics import ReplayedTopics, fill_topics
+from tests.replays.topics import ReplayedTopics, fill_topics
 from tests.rigs.stack.azurite import Azurite
 from tests.rigs.stack.broker import JVM_OPTIONS
 from tests.rigs.stack.fake_gcs import FakeGcs

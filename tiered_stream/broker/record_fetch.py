@@ -93,18 +93,23 @@ class FetchTerms:
 
 
 def check_authorized_to_read(
-    client: BrokerClient, partition: TopicPartition, isolation: IsolationLevel, topic_id: UUID | None = None
+    client: BrokerClient,
+    partition: TopicPartition,
+    isolation: IsolationLevel,
+    topic_id: UUID | None = None,
+    end: int | None = None,
 ) -> None:
     """Check that the user is authorized to READ a topic, by a Fetch at the end of one partition, where no record is.
 
-    `topic_id` is as in `FetchTerms`.
+    `topic_id` is as in `FetchTerms`. `end` is the end of the partition; None: it is looked up.
 
     Raises:
         BrokerAuthorizationError: the user is not authorized to READ the topic.
         UnknownTopicError: the topic or the partition does not exist.
         BrokerError: the brokers do not respond, or respond with an error.
     """
-    end = BrokerOffsetReader(client, isolation).latest([partition])[partition]
+    if end is None:
+        end = BrokerOffsetReader(client, isolation).latest([partition])[partition]
     with suppress(OffsetOutOfRangeError):  # proves that the user may read; another leader's log may end earlier
         fetch_records(client, partition, end, FetchTerms(isolation, max_bytes=1, max_wait_ms=0, topic_id=topic_id))
 

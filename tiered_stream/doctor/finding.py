@@ -23,7 +23,8 @@ Fixes = Mapping[type[TieredStreamError], str]
 
 _COMMON_FIXES: Fixes = {
     ConfigurationError: "correct the setting that the message names",
-    StorageUnavailableError: "correct the endpoint that the message names, or open the network path to it",
+    StorageUnavailableError: "if the message names an endpoint, correct it or open the network path to it; otherwise "
+    "run doctor again later",
 }
 _PACKAGE = "tiered_stream"
 _MAX_CHARACTERS = 2_000

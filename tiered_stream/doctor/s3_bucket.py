@@ -165,8 +165,8 @@ def check_listing(storage: StorageOptions, answer: BucketResponse) -> Result[boo
     listed, but the service reports another region than the region for which the request was signed.
 
     Raises:
-        FaultError: the service refuses the region.
-        StorageError: the bucket does not exist, the service refuses the credentials, or the response has another error.
+        FaultError: the service refuses the region, has no such place, or responds with an error of its own.
+        StorageError: the bucket does not exist, or the service refuses the credentials.
     """
     service = open_service(storage)
     status, where = f"{answer.status} {answer.code}".strip(), f"the bucket {service.bucket} at {answer.endpoint}"
@@ -182,6 +182,11 @@ def check_listing(storage: StorageOptions, answer: BucketResponse) -> Result[boo
     if answer.status == 403 and answer.code not in _REFUSED_KEYS:
         fix = f"grant s3:ListBucket on arn:aws:s3:::{service.bucket}: without it S3 gives 403 for a missing object, too"
         return Result(False, f"no access to list {where} ({status})", fix)
+    if answer.status == 404 and answer.code != service.missing_code:
+        fix = f"correct the endpoint, or the name of the bucket or access point ({service.use.place})"
+        raise FaultError(f"{where} does not exist ({status})", fix)
+    if answer.status not in (401, 403, 404) and answer.code not in service.access_codes:
+        raise FaultError(f"{where} responds with {status}", "see the service's own log or status page")
     failure = AttemptError(FailureKind.STATUS, answer.status, answer.code)
     raise service.refused(failure, service.uri, listing=True)
 

@@ -207,10 +207,11 @@ def _fault(
     if missing or (refused and fetched and not listable):
         unfetched = [error for _, error in missing] or refused
         others = f" (and {len(unfetched) - 1} more)" if len(unfetched) > 1 else ""
-        return FaultError(
-            f"{unfetched[0]}{others}, while {fetched} other segments can be read",
-            "restore the object (from the bucket's versions), and find out what deletes there: a lifecycle rule?",
-        )
+        fix = "restore the object (from the bucket's versions), and find out what deletes there: a lifecycle rule?"
+        if not fetched:
+            fix = f"compare the settings of the storage with the brokers' own; if they agree, {fix}"
+            return FaultError(f"{unfetched[0]}{others}", fix)
+        return FaultError(f"{unfetched[0]}{others}, while {fetched} other segments can be read", fix)
     if refused:
         return refused[0]
     fix = "check remote.storage.layout and rsm.config.* against the brokers' own; if they agree, the object was changed"

@@ -48,7 +48,7 @@ def parse_time(text: str, now_ms: int) -> int:
     except ValueError as error:
         raise ConfigurationError(f"the time {text!r} {error}") from error
     time_ms = now_ms - position.ago_ms if isinstance(position, BeforeNow) else position.timestamp
-    if text.isdecimal() and 0 < time_ms < _LEAST_NUMBER:
+    if not isinstance(position, BeforeNow) and text.lstrip("+").isdecimal() and 0 < time_ms < _LEAST_NUMBER:
         raise ConfigurationError(
             f"{text} is {show_time(time_ms)} in milliseconds since the epoch: for seconds add three zeros "
             f"({text}000); a time before 1974 is written as 1970-01-01T00:00:00Z"

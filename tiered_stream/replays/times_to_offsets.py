@@ -102,7 +102,7 @@ def resolve(
         ranges = _begin_at_sure_offsets(ranges, lookup.retrying(lambda: reader.earliest(ranges.keys())), source.locator)
     client = open_client(options.kafka)
     for topic, partition in {partition.topic: partition for partition in sorted(latest, reverse=True)}.items():
-        check_authorized_to_read(client, partition, options.isolation_level, topic_ids.get(topic))
+        check_authorized_to_read(client, partition, options.isolation_level, topic_ids.get(topic), latest[partition])
     return ranges, topic_ids
 
 

@@ -306,7 +306,12 @@ class CloudStore(WritableStore):
                         return
 
     def delete(self, key: str) -> None:
-        self._send(key, lambda client: obstore.delete(client, self._path(key)))
+        try:
+            self._send(key, lambda client: obstore.delete(client, self._path(key)))
+        except errors.StorageBucketNotFoundError:
+            raise
+        except errors.StorageObjectNotFoundError:
+            pass  # an attempt whose response was lost has deleted it, or somebody else
 
     def _write(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
         def write(client: Client) -> bool:

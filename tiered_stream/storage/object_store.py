@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tiered_stream.data_limits import Limit
-from tiered_stream.errors import CorruptDataError, StorageError, StorageReadTimeoutError, StorageUnavailableError
+from tiered_stream.errors import (
+    CorruptDataError,
+    StorageConnectTimeoutError,
+    StorageError,
+    StorageReadTimeoutError,
+    StorageUnavailableError,
+)
 from tiered_stream.model import ByteRange
 
 if TYPE_CHECKING:
@@ -23,7 +29,7 @@ A request is sent again if the service responds with 429, 500, 502, 503 or 504, 
 """
 
 UPLOAD_SECONDS = 900
-"""Time limit of an upload, in seconds."""
+"""Time limit of an attempt of an upload, and of the time in which attempts begin, in seconds."""
 
 SLOW_DOWN = (429, 503)
 """HTTP statuses with which a service asks for fewer requests (S3: SlowDown)."""
@@ -104,12 +110,15 @@ class WritableStore(ObjectStore):
         self._write_in_time(key, data, overwrite=True)
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write an object if there is no object of this key; return whether it was written."""
+        """Write an object if there is no object of this key; return whether it was written.
+
+        If the response to an attempt was lost, the result is False although this call has written the object.
+        """
         return self._write_in_time(key, data, overwrite=False)
 
     @abstractmethod
     def delete(self, key: str) -> None:
-        """Delete an object."""
+        """Delete an object. A missing object is no error."""
 
     @abstractmethod
     def _write(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
@@ -118,6 +127,8 @@ class WritableStore(ObjectStore):
     def _write_in_time(self, key: str, data: bytes | mmap, *, overwrite: bool) -> bool:
         try:
             return self._write(key, data, overwrite=overwrite)
+        except StorageConnectTimeoutError:  # whose text names an option of segments
+            raise StorageUnavailableError(f"no connection for {self.describe(key)} in time") from None
         except StorageReadTimeoutError:
             late = f"{self.describe(key)} was not written within {UPLOAD_SECONDS} s"
             raise StorageUnavailableError(late) from None

@@ -48,7 +48,7 @@ from tiered_stream.storage.hadoop.client_settings import BLOCK_SIZE, REPLICATION
 ABFS_PREFIX = "fs.azure."
 _HOST = re.compile(r"\.[a-z0-9-]{1,63}\.(?:z\d+\.)?(?:dfs|blob)\.(?:core|storage|fabric)\.[a-z.]+")
 """Pattern of the account's host at the end of a setting's name; such a setting is for this account only."""
-_TOKEN_ENDPOINT = re.compile(r"(\w+://[^/]+)/([^/]+)/oauth2/(?:v2\.0/)?token/?")
+_TOKEN_ENDPOINT = re.compile(r"(\w+://[^/?#]+)/+([^/?#]+)/oauth2/(?:v2\.0/)?token/*(?:[?#].*)?")
 """Pattern of a token endpoint's URL: group 1 is the authority's URL, and group 2 is the tenant."""
 _OAUTH_PACKAGE = "org.apache.hadoop.fs.azurebfs.oauth2."
 _AUTHORITY = "https://login.microsoftonline.com"

@@ -1,4 +1,4 @@
-"""A replay is killed and goes on. `python -m tests.replay.soak KILLS` does so many times, at random moments."""
+"""A replay is killed and goes on. `python -m tests.replays.soak KILLS` does so many times, at random moments."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.replay.soak import DRIVER, STORAGE, soak
-from tests.replay.topics import fill_topics
+from tests.replays.soak import DRIVER, STORAGE, soak
+from tests.replays.topics import fill_topics
 from tests.rigs.stack.tiered_stack import TieredStack
 
 pytestmark = [pytest.mark.starts_spark, pytest.mark.slow]

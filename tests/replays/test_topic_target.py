@@ -14,8 +14,8 @@ from kafka.partitioner import murmur2
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.replay.topic_rows import check_topic
-from tests.replay.topics import APPEND_TIME, CREATE_TIME, ReplayedTopics
+from tests.replays.topic_rows import check_topic
+from tests.replays.topics import APPEND_TIME, CREATE_TIME, ReplayedTopics
 from tests.rigs.stack.consume import read_topic
 from tests.rigs.stack.produce import RawProducer
 from tests.rigs.stack.rows import Record, Row

@@ -1,6 +1,6 @@
 """Kills a replay at random moments, again and again, and in the end compares every record with a consumer's.
 
-python -m tests.replay.soak [KILLS] [SEED]
+python -m tests.replays.soak [KILLS] [SEED]
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from rich.console import Console
 
 from tests.delta.archive import in_order, landed
 from tests.delta.driver import kill_group, wait_for
-from tests.replay.driver import Run
-from tests.replay.topics import TOPICS, ReplayedTopics, fill_topics
+from tests.replays.driver import Run
+from tests.replays.topics import TOPICS, ReplayedTopics, fill_topics
 from tests.rigs.stack.build import build_folder
 from tests.rigs.stack.processes import wait_until
 from tests.rigs.stack.rows import Row

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.archives import arrow_rows
 from tests.depth import examples
-from tests.replay.topics import CREATE_TIME, DELETED_FROM, EMPTY, FIRST_KEPT, TOPICS, ReplayedTopics
+from tests.replays.topics import CREATE_TIME, DELETED_FROM, EMPTY, FIRST_KEPT, TOPICS, ReplayedTopics
 from tests.rigs.stack.rows import Row
 from tests.rigs.stack.tiered_stack import TieredStack
 from tiered_stream.locate.log_source import open_log_source

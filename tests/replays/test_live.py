@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.broker.secure import grant, login_module
 from tests.delta.archive import landed
-from tests.replay.topics import APPEND_TIME, CREATE_TIME, TOPICS, ReplayedTopics
+from tests.replays.topics import APPEND_TIME, CREATE_TIME, TOPICS, ReplayedTopics
 from tests.rigs.stack.produce import RawProducer
 from tests.rigs.stack.rows import Record
 from tests.rigs.stack.tiered_stack import TieredStack

@@ -1,4 +1,4 @@
-"""A driver process that replays: `python -m tests.replay.driver JSON`; a `Run` says what the JSON holds."""
+"""A driver process that replays: `python -m tests.replays.driver JSON`; a `Run` says what the JSON holds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Run:
     workers_die: bool = False
 
     def start(self, log_file: Path) -> subprocess.Popen[bytes]:
-        return start_driver("tests.replay.driver", asdict(self), log_file)
+        return start_driver("tests.replays.driver", asdict(self), log_file)
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ import pytest
 from kafka.protocol.consumer.offsets import OffsetSpec
 
 from tests.delta.driver import kill_group, kill_worker
-from tests.replay.driver import Run
-from tests.replay.topic_rows import check_topic
+from tests.replays.driver import Run
+from tests.replays.topic_rows import check_topic
 from tests.rigs.stack.consume import READ_UNCOMMITTED, read_topic
 from tests.rigs.stack.processes import LONG, log_end, wait_until
 from tests.rigs.stack.produce import RawProducer
