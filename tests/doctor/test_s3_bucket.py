@@ -42,6 +42,22 @@ def test_another_region_is_a_fault_with_its_mend(given: BucketResponse, mend: st
 
 
 @pytest.mark.parametrize(
+    ("given", "says", "mend"),
+    [
+        (answer(404, "404"), "404 404", "correct the endpoint"),
+        (answer(404, "NoSuchAccessPoint"), "404 NoSuchAccessPoint", "access point"),
+        (answer(503, "SlowDown"), "503 SlowDown", "status page"),
+    ],
+)
+def test_a_server_without_such_a_place_or_in_trouble_is_a_fault_with_advice(
+    given: BucketResponse, says: str, mend: str
+) -> None:
+    with pytest.raises(FaultError, match=says) as raised:
+        check_listing(BUCKET, given)
+    assert mend in raised.value.fix
+
+
+@pytest.mark.parametrize(
     ("given", "kind", "says"),
     [
         (answer(404, "NoSuchBucket"), StorageBucketNotFoundError, r"\(option remote\.storage\.uri\).*correct its name"),
@@ -49,7 +65,6 @@ def test_another_region_is_a_fault_with_its_mend(given: BucketResponse, mend: st
         (answer(403, "SignatureDoesNotMatch"), StorageAccessError, "correct remote.storage.aws.secret.access.key;"),
         (answer(400, "ExpiredToken"), StorageAccessError, "ExpiredToken; check remote.storage.aws"),
         (answer(403, "ExpiredToken"), StorageAccessError, "ExpiredToken; check remote.storage.aws"),
-        (answer(503, "SlowDown"), StorageError, "503 SlowDown"),
     ],
 )
 def test_a_bucket_that_cannot_be_used_is_the_error_of_its_store(

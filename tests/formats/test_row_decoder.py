@@ -292,3 +292,11 @@ def test_a_document_for_python_that_takes_too_much_memory_is_a_dead_letter(monke
     found = RowDecoder(how).decode(records(huge, b'{"x":[{"\\u0041":1}]}'))
     assert found.dead is not None and found.dead["reason"].to_pylist() == [decoded_values.TOO_LARGE]
     assert found.rows["kafka_offset"].to_pylist() == [11]
+
+
+def test_one_large_row_does_not_make_the_others_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [b'{"x":[' + b",".join([b"{}"] * 2000) + b"]}", *[b'{"x":[{}]}'] * 500]
+    how = RowFormat(KEPT, value=PartFormat(Format.JSON, schema_to_text(pa.schema(list(WIDE))), kind=WIDE))
+    monkeypatch.setattr(decoded_values, "MAX_BATCH_MEMORY", 600_000)
+    sizes = [part.num_rows for part, _ in RowDecoder(how).decode_parts(records(*values))]
+    assert sum(sizes) == 501 and len(sizes) < 10

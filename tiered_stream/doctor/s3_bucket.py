@@ -182,10 +182,11 @@ def check_listing(storage: StorageOptions, answer: BucketResponse) -> Result[boo
     if answer.status == 403 and answer.code not in _REFUSED_KEYS:
         fix = f"grant s3:ListBucket on arn:aws:s3:::{service.bucket}: without it S3 gives 403 for a missing object, too"
         return Result(False, f"no access to list {where} ({status})", fix)
-    if answer.status == 404 and answer.code != service.missing_code:
+    refused_keys = {*_REFUSED_KEYS, *service.access_codes}
+    if answer.status == 404 and answer.code not in {service.missing_code, *refused_keys}:
         fix = f"correct the endpoint, or the name of the bucket or access point ({service.use.place})"
         raise FaultError(f"{where} does not exist ({status})", fix)
-    if answer.status not in (401, 403, 404) and answer.code not in service.access_codes:
+    if answer.status not in (401, 403, 404) and answer.code not in refused_keys:
         raise FaultError(f"{where} responds with {status}", "see the service's own log or status page")
     failure = AttemptError(FailureKind.STATUS, answer.status, answer.code)
     raise service.refused(failure, service.uri, listing=True)

@@ -106,8 +106,8 @@ def _write_parquet(sink: pa.NativeFile, empty: pa.RecordBatch, groups: Iterable[
     writer: pq.ParquetWriter | None = None
     for group in groups:
         writer = writer or open_parquet(sink, group[0], "zstd", for_spark=False)
-        table = pa.Table.from_batches(group)
-        writer.write_table(table, row_group_size=table.num_rows)
+        writer.write_table(pa.Table.from_batches(group), row_group_size=sum(batch.num_rows for batch in group))
+        del group  # before the next one is collected
     writer = writer or open_parquet(sink, empty, "zstd", for_spark=False)
     writer.close()
 

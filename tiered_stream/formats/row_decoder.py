@@ -70,20 +70,24 @@ class RowDecoder:
         )  # fmt: skip
 
     def decode_parts(self, records: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, DecodedRows]]:
-        """Decode `records` in as few parts as the limit of memory allows; yield the records and the result of each.
+        """Decode `records` in parts that take little enough memory; yield the records and the result of each part.
 
-        See `decode`, which decodes all records at once and raises the same errors, except LargeBatchError.
+        Usually, there is one part. See `decode`, which decodes all records at once and raises the same errors, except
+        LargeBatchError.
         """
-        size, decoded = records.num_rows, None
-        try:
-            decoded = self.decode(records)
-        except LargeBatchError as error:  # its traceback keeps columns in memory, so the parts are decoded after it
-            size = max(1, min(error.fitting, size // 2))
-        if decoded is not None:
-            yield records, decoded
-            return
-        for start in range(0, records.num_rows, size):
-            yield from self.decode_parts(records.slice(start, size))
+        start, size = 0, records.num_rows
+        while True:
+            part, decoded = records.slice(start, size), None
+            try:
+                decoded = self.decode(part)
+            except LargeBatchError as error:  # its traceback keeps columns in memory, so the rest is decoded after it
+                size = max(1, min(error.fitting, part.num_rows // 2))
+            if decoded is None:
+                continue
+            yield part, decoded
+            start, size = start + part.num_rows, 8 * size  # later records may need less
+            if start >= records.num_rows:
+                return
 
     def decode(self, records: pa.RecordBatch) -> DecodedRows:
         """Return the rows and the dead letters of `records`, which are from one partition and in offset order.

@@ -88,6 +88,7 @@ def test_what_is_written_at_once_is_what_the_exact_rules_say_of_each_value(rando
         (pa.string(), "1.10", "1.1"),
         (pa.string(), "1e400", '"Infinity"'),
         (pa.string(), "[5e-324,1e-322,1.04e-322,1e23]", "[4.9E-324,9.9E-323,1.04E-322,1.0E23]"),
+        (pa.string(), "[5.684341886080802e-14,1e22]", "[5.684341886080802E-14,1.0E22]"),
         (pa.string(), "12345678901234567890", "12345678901234567890"),
         (pa.string(), "true", "true"),
         (pa.string(), '{"k" : [1.10, -0,"\\u001F\xe9"] }', '{"k":[1.1,0,"\\u001Fé"]}'),

@@ -114,17 +114,18 @@ class ColumnBuilder:
         while row < rows:
             columns = self._columns_of(rows - row)
             after = write(columns, row)
+            written: Columns | None = columns
             if after > row:
                 self._remember(columns)
-                built.append(self._array(columns))
             else:
-                built.append(self._row_alone(write, row))
-                after = row + 1
-                if built[-1] is None:
-                    built[-1] = pa.nulls(1, self.kind)
-                    too_large.append(row)
+                after, written = row + 1, self._row_alone(write, row)
+            if written is None:
+                built.append(pa.nulls(1, self.kind))
+                too_large.append(row)
+            else:
+                built.append(self._array(written))
+                memory += self._memory(written[0][:, kernels.SLOTS], self._text_sizes(written))
             row = after
-            memory += built[-1].nbytes
             check_batch_memory(memory, row, rows)
         errors[too_large] = 0
         column = built[0] if len(built) == 1 else pa.concat_arrays(built or [pa.nulls(0, self.kind)])
@@ -139,8 +140,8 @@ class ColumnBuilder:
         sizes = np.where(self._bytes > 0, self._bytes * rows + 64, 0).astype(np.int64)
         return self._allocate(slots, sizes)
 
-    def _row_alone(self, write: Callable[[Columns, int], int], row: int) -> pa.Array | None:
-        """Return a column that has only the row `row`, or None if the row needs more than `MAX_MEMORY`.
+    def _row_alone(self, write: Callable[[Columns, int], int], row: int) -> Columns | None:
+        """Return columns that have only the row `row`, or None if the row needs more than `MAX_MEMORY`.
 
         `write` writes rows from an index on into columns. It is called with more and more room until the row fits. The
         result does not depend on earlier batches.
@@ -150,7 +151,7 @@ class ColumnBuilder:
         while slots.max() < _MAX_SLOTS and sizes.max() < _MAX_SLOTS and self._memory(slots, sizes) <= MAX_MEMORY:
             columns = self._allocate(slots, sizes)
             if write(columns, row) > row:
-                return self._array(columns)
+                return columns
             for node in np.flatnonzero(columns[0][:, kernels.LACKS]):
                 below = slice(node, columns[0][node, kernels.END])
                 slots[below] *= np.where(self._is_guess[below], 2, 1)
@@ -175,14 +176,20 @@ class ColumnBuilder:
         return nodes, memory.view(np.uint8), ints, memory
 
     def _remember(self, columns: Columns) -> None:
-        nodes, _, ints, _ = columns
+        nodes = columns[0]
         rows = nodes[0, kernels.SLOTS]
         more = np.where(nodes[:, kernels.LACKS] > 0, 2, 0)
         slots = np.maximum(nodes[:, kernels.SLOTS] / rows * 1.25, self._slots * more)
         self._slots[self._is_guess] = slots[self._is_guess]
         texts = self._bytes > 0
-        sizes = ints[nodes[texts, kernels.VALUES_AT] + nodes[texts, kernels.SLOTS]] / rows * 1.25 + 1
+        sizes = self._text_sizes(columns)[texts] / rows * 1.25 + 1
         self._bytes[texts] = np.maximum(sizes, self._bytes[texts] * more[texts])
+
+    def _text_sizes(self, columns: Columns) -> np.ndarray[Any, Any]:
+        """Return the number of bytes that are written to each node; 0 for a node that has no bytes."""
+        nodes, _, ints, _ = columns
+        ends = ints[np.where(self._bytes > 0, nodes[:, kernels.VALUES_AT] + nodes[:, kernels.SLOTS], 0)]
+        return np.where(self._bytes > 0, ends, 0)
 
     def _array(self, columns: Columns, node: int = 0) -> pa.Array:
         """Return the values of a node as an Arrow array, which shares the memory of `columns`.

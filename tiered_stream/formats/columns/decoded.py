@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -93,7 +92,7 @@ class LargeBatchError(Exception):
     """Values whose column needs more than `MAX_BATCH_MEMORY`. They are decoded again, in smaller batches.
 
     A few bytes may become a large row: each `{}` in an array of wide structs takes bytes in all columns of the struct.
-    `fitting` is the number of values that were decoded before the limit was reached.
+    `fitting` is about the number of values that were decoded when the limit was reached.
     """
 
     def __init__(self, fitting: int) -> None:
@@ -162,7 +161,7 @@ class TextDecoder(ValueDecoder):
 
 
 def with_exact_rows(
-    column: pa.Array, slices: ByteSlices, slots: Iterable[int], row: Callable[[bytes], Any], reasons: dict[int, str]
+    column: pa.Array, slices: ByteSlices, slots: Sequence[int], row: Callable[[bytes], Any], reasons: dict[int, str]
 ) -> pa.Array:
     """Decode the values with the indexes `slots` one by one in Python; return `column` with their rows in these slots.
 
@@ -173,12 +172,13 @@ def with_exact_rows(
         LargeBatchError: there are several values, and their column needs more than `MAX_BATCH_MEMORY`.
     """
     rows: dict[int, Any] = {}
+    list_memory = _list_memory(column.type) if slots else None
     size, memory = 0, column.nbytes
     for slot in slots:
         value = slices.value(slot)
         try:
             decoded = row(value)
-            needed = _lists_memory(column.type, decoded)
+            needed = 0 if list_memory is None else list_memory(decoded)
             if needed > MAX_MEMORY:
                 raise CorruptDataError(TOO_LARGE)
             rows[slot] = decoded
@@ -192,27 +192,32 @@ def with_exact_rows(
     return spliced(column, rows)
 
 
-def _lists_memory(kind: pa.DataType, value: Any) -> int:
-    """Return about how many bytes the elements of all lists and maps in `value` take in a column of the type `kind`."""
-    if value is None:
-        return 0
+def _list_memory(kind: pa.DataType) -> Callable[[Any], int] | None:
+    """Return a function of a value: about how many bytes the elements of its lists and maps take in a column.
+
+    The result is None if the type `kind` of the column has no lists and no maps.
+    """
     if types.is_struct(kind):
-        members = ((kind.get_field_index(name), member) for name, member in value.items())
-        return sum(_lists_memory(kind.field(at).type, member) for at, member in members if at >= 0)
+        nested = {field.name: memory for field in kind if (memory := _list_memory(field.type)) is not None}
+        if not nested:
+            return None
+        return lambda row: sum(nested[name](row[name]) for name in nested.keys() & row.keys() if row[name] is not None)
+    if not (types.is_list(kind) or types.is_map(kind)):
+        return None
+    key, item = (kind.key_type, kind.item_type) if types.is_map(kind) else (pa.null(), kind.value_type)
+    size, within = _slot_memory(key) + _slot_memory(item), _list_memory(item)
+    if within is None:
+        return lambda items: len(items) * size
     if types.is_map(kind):
-        nested = sum(_lists_memory(kind.item_type, item) for _, item in value)
-        return len(value) * (_slot_memory(kind.key_type) + _slot_memory(kind.item_type)) + nested
-    if types.is_list(kind):
-        return len(value) * _slot_memory(kind.value_type) + sum(_lists_memory(kind.value_type, each) for each in value)
-    return 0
+        return lambda items: len(items) * size + sum(within(each) for _, each in items if each is not None)
+    return lambda items: len(items) * size + sum(within(each) for each in items if each is not None)
 
 
-@lru_cache(1000)
 def _slot_memory(kind: pa.DataType) -> int:
     """Return about how many bytes a slot takes in all columns of the type `kind`, without the elements of lists."""
     if types.is_struct(kind):
         return 1 + sum(_slot_memory(field.type) for field in kind)
-    return 17 if types.is_decimal(kind) else 9
+    return 0 if types.is_null(kind) else 17 if types.is_decimal(kind) else 9
 
 
 def spliced(column: pa.Array, rows: dict[int, Any]) -> pa.Array:

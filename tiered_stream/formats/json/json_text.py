@@ -77,9 +77,10 @@ def double_text(number: float) -> str:
         return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
     if number == 0 or 1e-3 <= abs(number) < 1e7:
         return repr(number)
-    digits = len(Decimal(repr(number)).normalize().as_tuple().digits)
+    shortest = Decimal(repr(number)).normalize()
     # Java takes the nearest number of at least two digits: 4.9E-324, not 5.0E-324.
-    mantissa, exponent = f"{number:.{max(digits - 1, 1)}e}".split("e")
+    text = f"{shortest:e}" if len(shortest.as_tuple().digits) > 1 else f"{number:.1e}"
+    mantissa, exponent = text.split("e")
     return f"{mantissa}E{int(exponent)}"
 
 

@@ -301,7 +301,8 @@ class ProtobufDecoder(SlicesDecoder):
 
 def _struct_of(message: Descriptor) -> _Convert:
     getters = [(field.name, _getter(field)) for field in message.fields]
-    return lambda value: {name: get(value) for name, get in getters}
+    # Without nulls, because an empty message of two bytes would take memory for all of its fields.
+    return lambda value: {name: part for name, get in getters if (part := get(value)) is not None}
 
 
 def _getter(field: FieldDescriptor) -> _Convert:

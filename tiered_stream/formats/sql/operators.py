@@ -160,7 +160,8 @@ def of_sign(arg: Bound, name: str) -> Bound:
     """Return the expression `-arg` if `name` is `negative`, or `abs(arg)` if it is `abs`."""
     if not (is_floating(arg.kind) or is_decimal(arg.kind)):
         raise SqlTypeError(
-            f"{name} is listed for DOUBLE, FLOAT and DECIMAL, not for {sql_name(arg.kind)}, which can overflow: CAST it"
+            f"{name.replace('negative', '-')} is listed for DOUBLE, FLOAT and DECIMAL, not for {sql_name(arg.kind)}, "
+            "which can overflow: CAST it"
         )
     return call(arg.kind, {"negative": pc.negate, "abs": pc.abs}[name], arg)
 
