@@ -47,8 +47,8 @@ _FIXES: Fixes = {
     errors.TableAccessError: "correct spark.hadoop.fs.s3a.* or ingest.storage.*, and grant s3:GetObject, s3:PutObject, "
     "s3:DeleteObject and s3:ListBucket on the bucket",
     errors.TableError: "repair the table's log, or name another table",
-    errors.DataLossError: "if a topic was deleted and created again, start with a new checkpoint and a new table; "
-    "otherwise set failOnDataLoss=false to continue without the offsets, and raise the topic's retention.ms",
+    errors.DataLossError: "if a topic was deleted and created again, start with a new checkpoint and a new table. "
+    "Otherwise set failOnDataLoss=false to continue without the offsets, and raise the topic's retention.ms",
 }
 
 

@@ -121,8 +121,8 @@ def _with_not_null(rows: DataFrame, columns: StructType) -> DataFrame:
     """Return the rows with NOT NULL for each field of a struct that is NOT NULL in `columns`, the table's columns.
 
     Spark reads all fields of files as nullable, and refuses to write a nullable field to a NOT NULL field. The values
-    are not null, because tasks have checked the rows. Rows whose types differ from `columns`, as those of a redrive can
-    in order or width, are returned as they are, because only a MERGE casts structs by the names of their fields.
+    are not null, because tasks have checked the rows. The rows of a redrive can differ from `columns` in the order or
+    width of fields. They are returned as they are, because only a MERGE casts structs by the names of their fields.
     """
     kinds = [column.dataType.simpleString() for column in columns]
     given = [column.dataType.simpleString() for column in list(rows.schema)[: len(columns)]]

@@ -1,4 +1,4 @@
-"""Settings of Spark's session for what a writer makes: the compression of files, and the properties of new tables."""
+"""Settings of Spark's session for writers: the compression of files, and the properties of new tables."""
 
 from __future__ import annotations
 

@@ -74,9 +74,10 @@ class CompactedSegments:
     ) -> RemoteLogSegment | None:
         """Return the segment `copy` with the metadata that the storage keeps of it; the result is cached.
 
-        Return None if the keys of the segment's objects are unknown, because its start or end offset is unknown or the
-        start lies after the end, or if the storage has no valid metadata of the segment. With `falls_back`, also return
-        None if the storage fails, or could not be reached too often before (`unreachable`); this result is not cached.
+        Return None if the storage has no valid metadata of the segment. Also return None if the keys of its objects are
+        unknown, because its start or end offset is unknown, or because the start lies after the end. With `falls_back`,
+        also return None if the storage fails, or could not be reached too often before (`unreachable`). This result is
+        not cached.
         """
         start = starts.get(copy.topic_partition) if copy.base_offset < 0 else copy.base_offset
         if start is None or start > copy.end_offset:
