@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.doctor.test_s3_bucket import answer
+from tiered_stream.doctor.clock import check_clock
 from tiered_stream.doctor.finding import FaultError, NotNeededError
-from tiered_stream.doctor.s3_bucket import BucketResponse, check_clock
+from tiered_stream.doctor.s3_bucket import BucketResponse
 
 
 @pytest.mark.parametrize(("ahead", "warns"), [(0, False), (60, False), (-61, True), (400, True), (-4000, True)])

@@ -10,10 +10,10 @@ import pytest
 from tests.storage import scripted_http
 from tests.storage.scripted_http import ScriptedHttp
 from tiered_stream.delta.settings.ingest_settings import TableSpec, TableStorage
+from tiered_stream.doctor.clock import check_clock
 from tiered_stream.doctor.finding import FaultError
 from tiered_stream.doctor.s3_bucket import (
     BucketResponse,
-    check_clock,
     check_listing,
     list_one_key,
     write_object,

@@ -11,6 +11,7 @@ Other packages import `examine`, `finding.Finding` and `spark_conf`.
 - `broker_fixes`: advice on refused logins and requests.
 - `tier_checks`: tiered storage and a sample of its segments.
 - `table_checks`: tables, their stores, checkpoints.
-- `s3_bucket`: requests to a bucket in S3, and this machine's clock against the service's.
+- `clock`: this machine's clock against the storage's.
+- `s3_bucket`: requests to a bucket in S3.
 - `cloud_bucket`: requests by this package's stores to tables' folders, and to segments outside S3.
 """

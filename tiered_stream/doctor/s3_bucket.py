@@ -1,7 +1,4 @@
-"""Requests to a bucket in S3: a listing (endpoint, credentials, clock, region, authorization), and trial writes.
-
-S3 refuses signatures of another time, so this machine's clock is compared with the service's clock.
-"""
+"""Requests to a bucket in S3: a listing (endpoint, credentials, clock, region, authorization), and trial writes."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from botocore import exceptions as aws
 from botocore.config import Config
 
 from tiered_stream.delta.settings.ingest_settings import TableSpec
-from tiered_stream.doctor.finding import FaultError, NotNeededError, Result
+from tiered_stream.doctor.finding import FaultError, Result
 from tiered_stream.errors import StorageUnavailableError
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.process.logs import muted
@@ -29,9 +26,6 @@ from tiered_stream.storage.s3_client import LOGGERS_WITH_SECRETS, S3Session, tab
 _REFUSED_CONDITION = (409, 412)
 """HTTP statuses of a put that `If-None-Match: *` forbids."""
 _CONNECT_SECONDS, _READ_SECONDS = 10, 30
-_SECONDS_TO_WARN_AT = 60
-_REFUSED_BY_S3 = 15 * 60
-"""Clock difference in seconds above which S3 refuses a signature. Other services allow more or less."""
 _REFUSED_KEYS = (*WRONG_KEYS, "ExpiredToken", "InvalidToken")
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
 
@@ -41,6 +35,7 @@ class BucketResponse:
     """Response of the storage service to the request that lists one key.
 
     `code` is S3's error code, and empty on success. `request_region` is the region for which the request was signed.
+    `keys` has the listed key, or is empty if no key was listed.
     """
 
     endpoint: str
@@ -51,6 +46,7 @@ class BucketResponse:
     """Region of the bucket; None if the service does not report it."""
     seconds_ahead: float | None
     """Seconds by which this machine's clock is ahead of the service's; None if the service does not send its time."""
+    keys: tuple[str, ...] = ()
 
 
 def _config() -> Config:
@@ -129,33 +125,6 @@ def _seconds_ahead(date: str | None) -> float | None:
         return time.time() - parsedate_to_datetime(date).timestamp() if date else None
     except ValueError:
         return None
-
-
-def check_clock(answer: BucketResponse) -> Result[bool]:
-    """Check that this machine's clock differs from the storage service's clock by at most 60 s.
-
-    If the clocks differ by more than 60 s, the result is a warning. Its value is always True, because no other check
-    needs it.
-
-    Args:
-        answer: response of the storage service.
-
-    Raises:
-        FaultError: the service refuses requests because the clocks differ.
-        NotNeededError: the response does not have the service's time.
-    """
-    if answer.seconds_ahead is None:
-        raise NotNeededError("the service does not send its time, and Kafka's protocol has none")
-    seconds = round(abs(answer.seconds_ahead))
-    difference = (
-        f"this machine is {seconds} s {'ahead of' if answer.seconds_ahead > 0 else 'behind'} the storage's clock"
-    )
-    fix = "set this machine's clock (chrony, ntpd), or the clock of the storage service"
-    if answer.code == "RequestTimeTooSkewed" or (answer.status == 403 and seconds > _REFUSED_BY_S3):
-        raise FaultError(f"{difference}: requests are refused ({answer.status} {answer.code})", fix)
-    if seconds > _SECONDS_TO_WARN_AT:
-        return Result(True, f"{difference}; S3 refuses requests from {_REFUSED_BY_S3} s on (RequestTimeTooSkewed)", fix)
-    return Result(True, f"within {_SECONDS_TO_WARN_AT} s of the storage's clock")
 
 
 def check_listing(storage: StorageOptions, answer: BucketResponse) -> Result[bool]:

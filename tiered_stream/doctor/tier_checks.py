@@ -67,11 +67,12 @@ def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[Remo
         return Known("storage settings", True if fetcher.value else None)
     # Imported late, because importing boto3 takes long and a folder does not need it.
     from tiered_stream.doctor import s3_bucket
+    from tiered_stream.doctor.clock import check_clock
 
     storage = options.storage
     examination.check("storage credentials", lambda _: s3_bucket.check_credentials(storage), fetcher)
     answer = examination.check("storage endpoint", lambda _: s3_bucket.list_one_key(storage), fetcher)
-    examination.check("clock", s3_bucket.check_clock, answer)
+    examination.check("clock", check_clock, answer)
     return examination.check("bucket", lambda answer: s3_bucket.check_listing(storage, answer), answer)
 
 
