@@ -35,7 +35,6 @@ class BucketResponse:
     """Response of the storage service to the request that lists one key.
 
     `code` is S3's error code, and empty on success. `request_region` is the region for which the request was signed.
-    `keys` has the listed key, or is empty if no key was listed.
     """
 
     endpoint: str
@@ -46,7 +45,6 @@ class BucketResponse:
     """Region of the bucket; None if the service does not report it."""
     seconds_ahead: float | None
     """Seconds by which this machine's clock is ahead of the service's; None if the service does not send its time."""
-    keys: tuple[str, ...] = ()
 
 
 def _config() -> Config:
@@ -142,7 +140,7 @@ def check_listing(storage: StorageOptions, answer: BucketResponse) -> Result[boo
     region = answer.region or "another region"
     fix = f"set {service.use.prefix}s3.region={answer.region or 'the region of the bucket'}"
     elsewhere = f"{where} is in {region}, but the request was signed for {answer.request_region}"
-    if answer.code in _REGION_CODES:
+    if answer.code in _REGION_CODES or (answer.status in (301, 307) and answer.region):
         raise FaultError(f"{elsewhere} ({status})", fix)
     if not answer.code:
         if answer.region and answer.region != answer.request_region:
@@ -151,11 +149,10 @@ def check_listing(storage: StorageOptions, answer: BucketResponse) -> Result[boo
     if answer.status == 403 and answer.code not in _REFUSED_KEYS:
         fix = f"grant s3:ListBucket on arn:aws:s3:::{service.bucket}: without it S3 gives 403 for a missing object, too"
         return Result(False, f"no access to list {where} ({status})", fix)
-    refused_keys = {*_REFUSED_KEYS, *service.access_codes}
-    if answer.status == 404 and answer.code not in {service.missing_code, *refused_keys}:
+    if answer.status == 404 and answer.code not in (service.missing_code, *service.access_codes):
         fix = f"correct the endpoint, or the name of the bucket or access point ({service.use.place})"
         raise FaultError(f"{where} does not exist ({status})", fix)
-    if answer.status not in (401, 403, 404) and answer.code not in refused_keys:
+    if answer.status not in (401, 403, 404) and answer.code not in service.access_codes:
         raise FaultError(f"{where} responds with {status}", "see the service's own log or status page")
     failure = AttemptError(FailureKind.STATUS, answer.status, answer.code)
     raise service.refused(failure, service.uri, listing=True)

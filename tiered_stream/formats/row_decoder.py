@@ -75,19 +75,22 @@ class RowDecoder:
         Usually, there is one part. See `decode`, which decodes all records at once and raises the same errors, except
         LargeBatchError.
         """
-        start, size = 0, records.num_rows
+        start, size, too_many = 0, records.num_rows, records.num_rows + 1
         while True:
             part, decoded = records.slice(start, size), None
             try:
                 decoded = self.decode(part)
             except LargeBatchError as error:  # its traceback keeps columns in memory, so the rest is decoded after it
-                size = max(1, min(error.fitting, part.num_rows // 2))
+                too_many = part.num_rows
+                size = max(1, min(error.fitting, too_many // 2))
             if decoded is None:
                 continue
             yield part, decoded
-            start, size = start + part.num_rows, 8 * size  # later records may need less
+            start += part.num_rows
             if start >= records.num_rows:
                 return
+            if 2 * size < too_many:  # later records may need less
+                size *= 2
 
     def decode(self, records: pa.RecordBatch) -> DecodedRows:
         """Return the rows and the dead letters of `records`, which are from one partition and in offset order.

@@ -121,15 +121,17 @@ def _with_not_null(rows: DataFrame, columns: StructType) -> DataFrame:
     """Return the rows with NOT NULL for each field of a struct that is NOT NULL in `columns`, the table's columns.
 
     Spark reads all fields of files as nullable, and refuses to write a nullable field to a NOT NULL field. The values
-    are not null, because tasks have checked the rows. The rows of a redrive can differ from `columns` in the order or
-    width of fields. They are returned as they are, because only a MERGE casts structs by the names of their fields.
+    are not null, because tasks have checked the rows. In a redrive, a column of `rows` can differ from the table's in
+    the order or width of fields. It stays as it is, because only a MERGE casts structs by the names of their fields.
     """
-    kinds = [column.dataType.simpleString() for column in columns]
-    given = [column.dataType.simpleString() for column in list(rows.schema)[: len(columns)]]
-    if given != kinds or not any(_has_not_null(column.dataType) for column in columns):
+    fields = [
+        column if column.dataType.simpleString() == own.dataType.simpleString() else own
+        for column, own in zip(columns, rows.schema, strict=False)
+    ]
+    if not any(_has_not_null(each.dataType) for each in fields):
         return rows
     session: Any = rows.sparkSession._jsparkSession
-    kind = session.parseDataType(StructType([*columns, *list(rows.schema)[len(columns) :]]).json())
+    kind = session.parseDataType(StructType([*fields, *list(rows.schema)[len(columns) :]]).json())
     plan: Any = rows._jdf
     return DataFrame(session.internalCreateDataFrame(plan.queryExecution().toRdd(), kind, False), rows.sparkSession)
 

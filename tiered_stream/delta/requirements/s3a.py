@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -245,10 +246,14 @@ class S3aStore(SessionStore):
         raise self.unusable(f"the credential provider {provider} {why}")
 
     def place(self, own: TableStorage) -> TableStorage:
+        access_point, customer_key = self.access_point(), own.s3_customer_key
+        with suppress(NotForTasksError):  # reads need this key, too
+            customer_key = customer_key or self.object_settings()["s3_customer_key"]
         storage = replace(
             own,
             s3_path_style=own.s3_path_style or self.is_on("path.style.access"),
-            s3_access_point=self.access_point(),
+            s3_access_point=access_point if access_point and access_point_region(access_point) else None,
+            s3_customer_key=customer_key,
             s3_fips=self.is_on("endpoint.fips"),
             s3_requester_pays=own.s3_requester_pays or self.is_on("requester.pays.enabled"),
         )
@@ -267,9 +272,8 @@ class S3aStore(SessionStore):
             )
         self.check_supported()
         self.check_address()
-        objects = self.object_settings()
-        objects["s3_customer_key"] = own.s3_customer_key or objects["s3_customer_key"]
-        storage = replace(self.place(own), **objects)
+        place = self.place(own)
+        storage = replace(place, **self.object_settings() | {"s3_customer_key": place.s3_customer_key})
         if own.access_key_id is None and not own.anonymous:
             storage = replace(storage, **{"session_token": None, **self.credentials()})
         return storage if storage.s3_endpoint_url else replace(storage, s3_region=self._region_at_aws(own, storage))

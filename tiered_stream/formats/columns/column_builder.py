@@ -125,8 +125,8 @@ class ColumnBuilder:
             else:
                 built.append(self._array(written))
                 memory += self._memory(written[0][:, kernels.SLOTS], self._text_sizes(written))
+            check_batch_memory(memory, row or after, rows)
             row = after
-            check_batch_memory(memory, row, rows)
         errors[too_large] = 0
         column = built[0] if len(built) == 1 else pa.concat_arrays(built or [pa.nulls(0, self.kind)])
         return column, errors, dict.fromkeys(too_large, TOO_LARGE)

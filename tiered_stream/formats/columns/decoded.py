@@ -92,7 +92,7 @@ class LargeBatchError(Exception):
     """Values whose column needs more than `MAX_BATCH_MEMORY`. They are decoded again, in smaller batches.
 
     A few bytes may become a large row: each `{}` in an array of wide structs takes bytes in all columns of the struct.
-    `fitting` is about the number of values that were decoded when the limit was reached.
+    `fitting` is about the number of values that were decoded before the limit was reached.
     """
 
     def __init__(self, fitting: int) -> None:

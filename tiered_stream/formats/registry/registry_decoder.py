@@ -82,7 +82,7 @@ class RegistryDecoder(NamingDecoder[AvroType]):
             columns.append(part.column)
             order.append(rows)
             memory += part.column.nbytes
-            check_batch_memory(memory, sum(map(len, columns)), len(slices))
+            check_batch_memory(memory, sum(map(len, columns[:-1])), len(slices))
             reasons |= {int(rows[row]): why for row, why in part.reasons.items()}
         places = np.argsort(np.concatenate(order), kind="stable")
         return Decoded(taken(pa.concat_arrays(columns), places), reasons)
