@@ -75,21 +75,21 @@ class RowDecoder:
         Usually, there is one part. See `decode`, which decodes all records at once and raises the same errors, except
         LargeBatchError.
         """
-        start, size, too_many = 0, records.num_rows, records.num_rows + 1
+        start, size, failed = 0, records.num_rows, range(0)
         while True:
             part, decoded = records.slice(start, size), None
             try:
                 decoded = self.decode(part)
             except LargeBatchError as error:  # its traceback keeps columns in memory, so the rest is decoded after it
-                too_many = part.num_rows
-                size = max(1, min(error.fitting, too_many // 2))
+                failed = range(start, start + part.num_rows)
+                size = max(1, min(error.fitting, len(failed) // 2))
             if decoded is None:
                 continue
             yield part, decoded
             start += part.num_rows
             if start >= records.num_rows:
                 return
-            if 2 * size < too_many:  # later records may need less
+            if start >= failed.stop or 2 * size < len(failed):  # later records may need less
                 size *= 2
 
     def decode(self, records: pa.RecordBatch) -> DecodedRows:
