@@ -64,7 +64,7 @@ class RegistryDecoder(NamingDecoder[AvroType]):
             self._reader_schema = along_column(self._reader_schema, column, widen=True)
         self._base = self._reader_schema
         self.kind = AvroDecoder(self._reader_schema, self._reader_schema).kind
-        self._readers: LRUCache[int | UUID | str, AvroDecoder | str] = LRUCache(_MAX_READERS)
+        self._readers: LRUCache[int | UUID, AvroDecoder | str] = LRUCache(_MAX_READERS)
 
     def _decode(self, slices: ByteSlices, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> Decoded:
         if self._evolution is not Evolution.NONE or self._column is not None:
@@ -73,12 +73,12 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         groups = list(grouped(named.numbers))
         if len(groups) == 1:
             number, _ = groups[0]
-            return self._read(contents, self._reader_of(named.ids[number], writers[number]))
+            return self._read(contents, self._reader_of(named.id_of(number), writers[number]))
         columns, order = [pa.nulls(0, self.kind)], [np.zeros(0, np.int64)]
         reasons: dict[int, str] = {}
         memory = 0
         for number, rows in groups:
-            part = self._read(contents.take(rows), self._reader_of(named.ids[number], writers[number]))
+            part = self._read(contents.take(rows), self._reader_of(named.id_of(number), writers[number]))
             columns.append(part.column)
             order.append(rows)
             memory += part.column.nbytes
@@ -107,7 +107,7 @@ class RegistryDecoder(NamingDecoder[AvroType]):
         rows = np.flatnonzero(contents.valid).tolist()
         return Decoded(pa.nulls(len(contents), self.kind), dict.fromkeys(rows, reader[:REASON_SIZE]))
 
-    def _reader_of(self, schema_id: int | UUID | str, writer: AvroType | str) -> AvroDecoder | str:
+    def _reader_of(self, schema_id: int | UUID, writer: AvroType | str) -> AvroDecoder | str:
         """Return the decoder of values of the schema `writer`, or the reason why these values cannot be decoded."""
         if isinstance(writer, str):
             return writer
@@ -116,7 +116,7 @@ class RegistryDecoder(NamingDecoder[AvroType]):
             reader = self._readers[schema_id] = self._new_reader(schema_id, writer)
         return reader
 
-    def _new_reader(self, schema_id: int | UUID | str, writer: AvroType) -> AvroDecoder | str:
+    def _new_reader(self, schema_id: int | UUID, writer: AvroType) -> AvroDecoder | str:
         try:
             return AvroDecoder(writer, self._reader_schema)
         except (ConfigurationError, UnsupportedDataError) as error:

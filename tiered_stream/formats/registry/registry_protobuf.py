@@ -61,14 +61,14 @@ class RegistryProtobufDecoder(NamingDecoder[FileDescriptorProto]):
         # The values of one group name one schema, and one message in it.
         for group, at in grouped(named.numbers[rows] * len(messages) + places[rows]):
             number, place = divmod(group, len(messages))
-            if reason := self._mismatch(named.ids[number], writers[number], messages[place]):
+            if reason := self._mismatch(named.id_of(number), writers[number], messages[place]):
                 reasons |= dict.fromkeys(rows[at].tolist(), reason[:REASON_SIZE])
         is_message = np.ones(len(slices), np.uint8)
         is_message[list(reasons)] = 0
         decoded = self._decoder.read(slices.only(is_message).after(sizes))
         return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
-    def _mismatch(self, schema_id: int | UUID | str, writer: FileDescriptorProto | str, indexes: Indexes) -> str | None:
+    def _mismatch(self, schema_id: int | UUID, writer: FileDescriptorProto | str, indexes: Indexes) -> str | None:
         """Return None if the message `indexes` of the schema `writer` is the wanted message, otherwise the reason.
 
         `indexes` is empty if the value does not name its message. `writer` is a text if the schema cannot be used.

@@ -25,10 +25,14 @@ from tiered_stream.formats.registry.schema_registry import RegisteredSchema, Reg
 
 Rows = np.ndarray[Any, Any]
 
+NONE, BAD_HEADER = -1, -2
+"""Numbers that stand for no schema: the value names none, or its header holds neither an id nor a GUID."""
 NOT_FRAMED = "the value does not begin with a zero byte and the id of a schema"
-BAD_HEADER = "its header for the schema's id holds neither an id nor a GUID"
+NO_SCHEMA_REASONS = {NONE: NOT_FRAMED, BAD_HEADER: "its header for the schema's id holds neither an id nor a GUID"}
 PREFIX_SIZE = 5
 _GUID_SIZE = 17
+_FIRST_GUID = 1 << 31
+"""First number that stands for a GUID. Ids are smaller."""
 _MAX_HEADER = 512
 """Maximum number of bytes of a header that are read: enough for a GUID and 64 message indexes."""
 
@@ -37,46 +41,52 @@ _MAX_HEADER = 512
 class NamedSchemas:
     """Schemas that the values of one batch name."""
 
-    ids: list[int | UUID | str]
-    """Ids and GUIDs of the schemas, and texts: the reasons why values name no schema."""
     numbers: Rows
-    """Index in `ids` for each value."""
+    """Schema of each value: its id, the number that stands for its GUID in this batch, `NONE` or `BAD_HEADER`."""
     sizes: Rows
     """Number of bytes in front of each value's content."""
+    guids: dict[int, UUID]
+    """GUIDs of schemas, by the numbers that stand for them."""
     headers: Rows
     """Index of each value's header in `header_rests`, -1 for a value without the header."""
     header_rests: list[bytes]
     """Bytes after the id or the GUID, in each of the different header values of the batch."""
 
+    def id_of(self, number: int) -> int | UUID:
+        """Return the GUID or the id of the schema `number`."""
+        return self.guids.get(number, number)
 
-def named_schemas(values: pa.BinaryArray, header: str, headers: pa.ListArray | None) -> NamedSchemas:
+
+def named_schemas(slices: ByteSlices, header: str, headers: pa.ListArray | None) -> NamedSchemas:
     """Return the schemas that the values name, in the record header `header` or in front of the value.
 
     `headers` are the headers of the values' records; None ignores headers.
     """
-    places, contents = _last_headers(header, headers) if headers is not None else (np.full(len(values), -1), [])
-    places[np.asarray(values.is_null())] = -1
-    named = [_parsed(content, BAD_HEADER) for content in contents]
-    # Values with a header are left out, because their first bytes may all be different.
-    prefixes = pc.if_else(pa.array(places < 0), pc.binary_slice(values, 0, PREFIX_SIZE), b"")
-    prefixes = pc.fill_null(prefixes, b"").dictionary_encode()
-    named += [_parsed(prefix, NOT_FRAMED) for prefix in prefixes.dictionary.to_pylist()]
-    rows = np.where(places >= 0, places, np.asarray(prefixes.indices) + len(contents))
-    ids: dict[int | UUID | str, int] = {}
-    numbers = np.array([ids.setdefault(schema_id, len(ids)) for schema_id, _ in named], np.int64)[rows]
-    is_framed = np.array([not isinstance(schema_id, str) for schema_id, _ in named], np.bool_)[rows]
-    sizes = np.where(is_framed & (places < 0), PREFIX_SIZE, 0)
-    return NamedSchemas(list(ids), numbers, sizes, places, [rest for _, rest in named[: len(contents)]])
+    numbers = prefixed_ids(slices)
+    places, contents = _last_headers(header, headers) if headers is not None else (np.full(len(slices), -1), [])
+    places[slices.valid == 0] = -1
+    guids: dict[UUID, int] = {}
+    parsed = [_parsed(content, guids) for content in contents]
+    rows = np.flatnonzero(places >= 0)
+    numbers[rows] = np.array([number for number, _ in parsed], np.int64)[places[rows]]
+    sizes = np.where((numbers >= 0) & (places < 0), PREFIX_SIZE, 0)
+    by_number = {number: guid for guid, number in guids.items()}
+    return NamedSchemas(numbers, sizes, by_number, places, [rest for _, rest in parsed])
 
 
-def _parsed(content: bytes, reason: str) -> tuple[int | UUID | str, bytes]:
-    """Return the GUID or id at the start of `content`, or `reason` if there is none, and the bytes after it."""
+def _parsed(content: bytes, guids: dict[UUID, int]) -> tuple[int, bytes]:
+    """Return the number of the schema that a header value names, and the bytes after its id or GUID.
+
+    A GUID that is not in `guids` is added with a new number. If the header has neither an id nor a GUID, the number is
+    `BAD_HEADER`.
+    """
     if content[:1] == b"\1" and len(content) >= _GUID_SIZE:
-        return UUID(bytes=content[1:_GUID_SIZE]), content[_GUID_SIZE:]
-    schema_id = int.from_bytes(content[1:PREFIX_SIZE], signed=True)
-    if content[:1] == b"\0" and len(content) >= PREFIX_SIZE and schema_id >= 0:
+        number = guids.setdefault(UUID(bytes=content[1:_GUID_SIZE]), _FIRST_GUID + len(guids))
+        return number, content[_GUID_SIZE:]
+    schema_id = int.from_bytes(content[1:PREFIX_SIZE])
+    if content[:1] == b"\0" and len(content) >= PREFIX_SIZE and schema_id < _FIRST_GUID:
         return schema_id, content[PREFIX_SIZE:]
-    return reason, b""
+    return BAD_HEADER, b""
 
 
 def grouped(keys: Rows) -> Iterator[tuple[int, Rows]]:
@@ -84,6 +94,19 @@ def grouped(keys: Rows) -> Iterator[tuple[int, Rows]]:
     different, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
     groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1])
     yield from zip(different.tolist(), groups, strict=False)  # without keys there is one empty group
+
+
+def prefixed_ids(slices: ByteSlices) -> Rows:
+    """Return the id in front of each value, or `NONE` for a value without an id."""
+    starts = slices.starts.astype(np.int64)
+    ids = np.full(len(slices), NONE, np.int64)
+    framed = np.flatnonzero((slices.valid != 0) & (slices.stops - starts >= PREFIX_SIZE))
+    framed = framed[slices.data[starts[framed]] == 0]
+    numbers = np.zeros(len(framed), np.int64)
+    for at in range(1, PREFIX_SIZE):
+        numbers = numbers << 8 | slices.data[starts[framed] + at]
+    ids[framed] = np.where(numbers < _FIRST_GUID, numbers, NONE)
+    return ids
 
 
 def _last_headers(name: str, headers: pa.ListArray) -> tuple[Rows, list[bytes]]:
@@ -145,8 +168,9 @@ class NamingDecoder(ValueDecoder, Generic[T]):
             UnsupportedDataError: schemas or documents need two types for one field, and no type holds the values of
                 both.
         """
-        named = named_schemas(values, self._header, headers)
-        return self._decode(ByteSlices.of(values), named, self._schemas(named))
+        slices = ByteSlices.of(values)
+        named = named_schemas(slices, self._header, headers)
+        return self._decode(slices, named, self._schemas(named))
 
     def _schemas(self, named: NamedSchemas) -> dict[int, T | str]:
         """Return the schemas that the values of a batch name, by number.
@@ -154,12 +178,15 @@ class NamingDecoder(ValueDecoder, Generic[T]):
         If a schema is unknown or cannot be used, the result has the reason, a text, in place of the schema. Schemas
         that many values name are requested first.
         """
-        counts = np.bincount(named.numbers, minlength=len(named.ids))
+        numbers, counts = np.unique(named.numbers, return_counts=True)
         writers: dict[int, T | str] = {}
         unknown = 0
-        for number in np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].tolist():
-            schema_id = named.ids[number]
-            writer = schema_id if isinstance(schema_id, str) else self._cache.get(schema_id)
+        for number in numbers[np.argsort(-counts)].tolist():
+            if number < 0:
+                writers[number] = NO_SCHEMA_REASONS[number]
+                continue
+            schema_id = named.id_of(number)
+            writer = self._cache.get(schema_id)
             if writer is None and unknown < _MAX_UNKNOWN:
                 try:
                     writer = self._cache[schema_id] = self._load(schema_id)

@@ -17,8 +17,9 @@ from tiered_stream.delta.commit.table_log import TableLog
 from tiered_stream.delta.settings.ingest_settings import TableSpec
 from tiered_stream.delta.settings.row_settings import ROW_OPTIONS, row_settings
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.columns.decoded import ByteSlices
 from tiered_stream.formats.registry.registry_protobuf import message_indexes
-from tiered_stream.formats.registry.writer_schemas import BAD_HEADER, NOT_FRAMED, PREFIX_SIZE, named_schemas
+from tiered_stream.formats.registry.writer_schemas import BAD_HEADER, NONE, PREFIX_SIZE, named_schemas
 from tiered_stream.formats.rows.table_rules import UncertainCheckError, parse_check
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
@@ -112,13 +113,12 @@ def name_content(random: Random) -> bytes:
 
 def read_names(data: bytes) -> None:
     headers = pa.array([[{"key": HEADER, "value": data}], None, [{"key": HEADER, "value": GOOD}]], HEADERS_TYPE)
-    named = named_schemas(pa.array([b"x", data, b"y"], pa.binary()), HEADER, headers)
-    by_header, in_front, good = (named.ids[number] for number in named.numbers.tolist())
-    assert not isinstance(by_header, str) or by_header == BAD_HEADER
-    assert in_front == NOT_FRAMED or (isinstance(in_front, int) and 0 <= in_front < 1 << 31)
-    assert named.sizes.tolist() == [0, PREFIX_SIZE if isinstance(in_front, int) else 0, 0]
+    named = named_schemas(ByteSlices.of(pa.array([b"x", data, b"y"], pa.binary())), HEADER, headers)
+    by_header, in_front, good = named.numbers.tolist()
+    assert by_header >= 0 or by_header == BAD_HEADER
+    assert NONE <= in_front < 1 << 31 and named.sizes.tolist() == [0, PREFIX_SIZE if in_front >= 0 else 0, 0]
     # What other records have makes no difference to one.
-    assert isinstance(good, UUID) and good.bytes == GOOD[1:]
+    assert named.guids[good].bytes == GOOD[1:]
     for rest in (*named.header_rests, data):
         indexes, size = message_indexes(rest)
         assert 0 <= size <= len(rest) and len(indexes) <= 64 and bool(size) == bool(indexes)
