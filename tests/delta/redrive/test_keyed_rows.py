@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from tests.delta.test_latest_state import Latest
 from tests.rigs.stack.rows import Record
 from tests.tier.topics import topic_options
+from tiered_stream.delta.commit import key_order
 from tiered_stream.delta.redrive.dead_letter_marks import DeadLetterMarks
 from tiered_stream.delta.redrive.redrive_run import DeadLetterFilter, RedriveReport, redrive
 from tiered_stream.delta.redrive.redriven_table import SOURCE, KeyedRows, RedrivenTable
@@ -210,3 +211,13 @@ def test_a_crash_between_two_commits_repeats_nothing_and_loses_nothing(
     table.redrive()
     brought = [("b", 20)] if step == "merge" else []
     assert (table.rows("key", "n"), table.letters) == ([("a", 3), *brought, ("c", 30), ("d", 5)], [])
+
+
+def test_only_columns_of_the_tables_type_get_its_not_null(spark: SparkSession) -> None:
+    """Rows are given the table's types by position, so another order of fields would exchange their values."""
+    table = StructType.fromDDL("id BIGINT, place STRUCT<a: INT NOT NULL, b: INT>, spot STRUCT<x: INT NOT NULL>")
+    structs = """from_json('{"b":1,"a":2}', 'b INT, a INT') AS place, from_json('{"x":3}', 'x INT') AS spot"""
+    made = key_order._with_not_null(spark.sql(f"SELECT 1L AS id, {structs}"), table)
+    (row,) = made.collect()
+    assert row.asDict(recursive=True) == {"id": 1, "place": {"b": 1, "a": 2}, "spot": {"x": 3}}
+    assert not made.schema["spot"].dataType["x"].nullable
