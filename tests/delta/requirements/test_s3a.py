@@ -377,3 +377,22 @@ def test_an_endpoint_that_only_awss_configuration_names_leads_to_the_spark_lane(
     assert why_not is None
     options = delta_storage_options(storage, "lake")
     assert options["aws_endpoint"] == options["aws_endpoint_url_s3"] == "http://lake:9000/lake"
+
+
+def test_a_store_that_tasks_cannot_write_to_keeps_its_place_for_reads_of_the_log() -> None:
+    given = {
+        "fs.s3a.endpoint": "http://lake:9000", "fs.s3a.path.style.access": "true", "fs.s3a.proxy.host": "proxy",
+        "fs.s3a.encryption.algorithm": "SSE-C", "fs.s3a.encryption.key": b64encode(bytes(32)).decode(),
+    }  # fmt: skip
+    own = TableStorage(access_key_id="own", secret_access_key="secret")
+    found, why_not = s3a({**KEYS, **given}).find(own)
+    assert why_not is not None and "fs.s3a.proxy.host" in why_not
+    assert (found.s3_endpoint_url, found.s3_path_style, found.access_key_id) == ("http://lake:9000", True, "own")
+    assert found.s3_customer_key == s3a(given).object_settings()["s3_customer_key"] is not None
+
+
+def test_a_store_behind_an_access_point_that_is_refused_is_not_reached_by_it() -> None:
+    found, why_not = s3a({**KEYS, "fs.s3a.bucket.lake.accesspoint.arn": "arn:aws:s3::1:accesspoint/x.mrap"}).find(
+        TableStorage()
+    )
+    assert why_not is not None and found.s3_access_point is None
