@@ -300,3 +300,11 @@ def test_one_large_row_does_not_make_the_others_small_parts(monkeypatch: pytest.
     monkeypatch.setattr(decoded_values, "MAX_BATCH_MEMORY", 600_000)
     sizes = [part.num_rows for part, _ in RowDecoder(how).decode_parts(records(*values))]
     assert sum(sizes) == 501 and len(sizes) < 10
+
+
+def test_booleans_count_by_the_memory_that_their_kernels_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = pa.struct([("x", pa.list_(pa.field("element", pa.struct([(f"f{at}", pa.bool_()) for at in range(50)]))))])
+    value = b'{"x":[' + b",".join([b"{}"] * 1000) + b"]}"  # 100,000 bytes in the kernels' columns, 12,500 in Arrow's
+    how = RowFormat(KEPT, value=PartFormat(Format.JSON, schema_to_text(pa.schema(list(flags))), kind=flags))
+    monkeypatch.setattr(decoded_values, "MAX_BATCH_MEMORY", 150_000)
+    assert [part.num_rows for part, _ in RowDecoder(how).decode_parts(records(value, value))] == [1, 1]
