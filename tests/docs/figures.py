@@ -123,9 +123,10 @@ def _ways(report: Report) -> str:
 def _run(machine: Mapping[str, Any]) -> str:
     before, after = (machine[when]["load"][0] for when in ("before", "after"))
     return (
-        f"One run of `make bench` on {machine['before']['date']}, of commit {machine['commit']}, on"
-        f" {machine['before']['cores']} cores with load averages of {before:.1f} before and {after:.1f} after."
-        f" Each side has {machine['runs']} runs. Rows are medians, with the least and the most in parentheses.\n"
+        f"One run of `make bench` on {machine['before']['date']}, of commit {machine['commit']},"
+        f" on {machine['before']['cores']} cores with load averages of {before:.1f} before and {after:.1f} after."
+        f" Each side has at most {machine['runs']} runs. Rows are medians, with the least and the most in"
+        " parentheses.\n"
     )
 
 

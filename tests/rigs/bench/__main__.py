@@ -2,7 +2,7 @@
 
 `make bench ONLY=A,H` runs those whose names begin so: a noop workload by its letter, `H` all that land, `H-A` one of
 them, and F, I, J, L, O, P, S, T, U, W, scan, export, store, verify, decode, live. `SCALE=0.1` takes a tenth of the
-records, `RUNS=5` five runs of each. `UNCHECKED=1` leaves out the checks of Arrow's Java library.
+records, `RUNS=5` up to five runs of each. `UNCHECKED=1` leaves out the checks of Arrow's Java library.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def commit() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--only", default="", help="workloads, by commas")
-    parser.add_argument("--runs", type=int, default=LEAST_RUNS, help="of each side; they take turns")
+    parser.add_argument("--runs", type=int, default=LEAST_RUNS, help="of each side at most; they take turns")
     parser.add_argument("--scale", type=float, default=1.0, help="so many times the records")
     parser.add_argument("--unchecked", action="store_true", help="without the checks of Arrow's Java library")
     arguments = parser.parse_args()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -54,14 +54,8 @@ NOOP_CLAIMS = (
 
 
 def measure_noop(rig: Rig, name: str, runs: int) -> Iterator[Row]:
-    """The rows of one shape; each of ours has runs of the others beside it, so that it comes after the same ones."""
-    for ours in (OURS, OURS_LIGHTER):
-        claims = [claim for claim in NOOP_CLAIMS if (claim.workload, claim.subject) == (name, ours)]
-        if claims:
-            yield from _beside(rig, rig.topic(name), claims, runs)
-
-
-def _beside(rig: Rig, shape: Shape, claims: Sequence[Claim], runs: int) -> Iterator[Row]:
+    """The rows of one shape."""
+    shape, claims = rig.topic(name), [claim for claim in NOOP_CLAIMS if claim.workload == name]
     wanted = {side for claim in claims for side in (claim.subject, claim.against)}
     contenders = {side: _noop_contender(rig, side, shape) for side in sorted(wanted)}
     warm_up = rig.topic(WARM_UP)

@@ -16,7 +16,7 @@ from tests.rigs.bench.batch_reads import Growth, straight
 from tests.rigs.bench.figures import Row, Spread, kept
 from tests.rigs.bench.shapes import SHAPES, scaled
 from tests.rigs.bench.slow_proxy import SlowProxy
-from tests.rigs.bench.turns import BROKER, JVM, PYTHON, S3, Claim, Contender, kind_of, rows_of
+from tests.rigs.bench.turns import BROKER, JVM, PYTHON, S3, Claim, Contender, kind_of, rows_of, take_turns
 
 # A process of its own: what other tests left below this one may end while it is measured.
 _ONE_CHILD = """
@@ -53,11 +53,25 @@ def rows(order: list[str] | None = None) -> list[Row]:
     return rows_of([Claim("A", "ours", "theirs", 2, 4)], contenders, runs=3)
 
 
-def test_contenders_take_turns_run_by_run_and_the_first_round_does_not_count() -> None:
+def test_contenders_take_turns_run_by_run_and_a_first_round_that_differs_does_not_count() -> None:
     order: list[str] = []
     (row,) = rows(order)
     assert order == ["ours", "theirs"] * 4
     assert row.seconds == Spread(1.0, 2.0, 4.0) and row.against_seconds == Spread(3.0, 3.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "counted"),
+    [
+        ([1.0, 1.05], [2.0, 1.95], [1.0, 1.05]),
+        ([1.0, 1.06, 1.03], [2.0, 2.0, 2.0], [1.06, 1.03]),
+        ([1.0, 1.0, 1.0], [3.0, 2.0, 2.0], [1.0, 1.0]),
+    ],
+)
+def test_rounds_end_once_two_in_a_row_agree(ours: list[float], theirs: list[float], counted: list[float]) -> None:
+    contenders = {"ours": contender("ours", ours, 1, []), "theirs": contender("theirs", theirs, 1, [])}
+    assert take_turns(contenders, 3)["ours"] == counted
+    assert len(contenders["ours"].spent) == len(counted)
 
 
 def test_a_ratio_is_that_of_runs_side_by_side_for_a_record() -> None:

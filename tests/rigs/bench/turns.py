@@ -84,22 +84,39 @@ class Claim:
     aim: float | None = None
 
 
-def take_turns(contenders: Mapping[str, Contender], runs: int) -> dict[str, list[float]]:
-    """The seconds of each contender's runs.
+AGREE = 1.05
+"""Two rounds agree if none of a contender's runs took so many times as long as its other one."""
 
-    They take turns run by run, so that a slow stretch of the machine hits all of them. A first round does not count:
-    it finds the JVM's compiled code, the page cache and the memory as others have left them.
+
+def take_turns(contenders: Mapping[str, Contender], runs: int) -> dict[str, list[float]]:
+    """The seconds of each contender's runs, which are `runs` at most.
+
+    They take turns run by run, so that a slow stretch of the machine hits all of them. Rounds end once two in a row
+    agree. A first round counts only if the second agrees with it: otherwise it found the JVM's compiled code, the page
+    cache and the memory as others have left them.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for counted in range(runs + 1):
-        for name, contender in contenders.items():
-            contender.settle()
-            before = core_seconds()
-            took = contender.run()
-            if counted:
-                seconds[name].append(took)
-                contender.spent.append(since(before))
-    return seconds
+    rounds: list[dict[str, tuple[float, Mapping[str, float]]]] = []
+    while len(rounds) <= runs and not _agree(rounds[-2:]):
+        rounds.append({name: _measured(contender) for name, contender in contenders.items()})
+    counted = rounds if _agree(rounds[:2]) else rounds[1:]
+    for name, contender in contenders.items():
+        contender.spent.extend(each[name][1] for each in counted)
+    return {name: [each[name][0] for each in counted] for name in contenders}
+
+
+def _measured(contender: Contender) -> tuple[float, Mapping[str, float]]:
+    contender.settle()
+    before = core_seconds()
+    return contender.run(), since(before)
+
+
+def _agree(rounds: Sequence[Mapping[str, tuple[float, Mapping[str, float]]]]) -> bool:
+    if len(rounds) < 2:
+        return False
+    return all(
+        max(took, earlier) <= AGREE * min(took, earlier)
+        for (earlier, _), (took, _) in ((rounds[0][name], rounds[1][name]) for name in rounds[0])
+    )
 
 
 def rows_of(claims: Sequence[Claim], contenders: Mapping[str, Contender], runs: int) -> list[Row]:
