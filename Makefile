@@ -75,9 +75,9 @@ emulators: venv ## Build the emulators of clouds' storage that tests use
 build/spark.jsa: $(STAMP) # the JVMs of tests take half the CPU with it
 	@$(BIN)/python -m tests.rigs.stack.class_archive
 
-test: venv java kerberos emulators build/spark.jsa ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests, TIMES=FOLDER measures
+test: venv java kerberos emulators build/spark.jsa ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests, TIMES=FOLDER measures, ORDER=SEED shuffles
 	$(if $(SLOW),DEEP=1) $(if $(TIMES),TEST_TIMES=$(TIMES)) $(PYTEST) $(AT_ONCE) $(if $(SLOW),-m "slow or not slow",--few-cases) \
-	    $(if $(TIMES),-p tests.rigs.test_times.plugin)
+	    $(if $(TIMES),-p tests.rigs.test_times.plugin) $(if $(ORDER),--order $(ORDER))
 
 test-unit: venv ## Run the tests that start no service and need no network; WITHOUT="FOLDER …" leaves folders out
 	$(PYTEST) $(UNIT_AT_ONCE) --few-cases -m "not stack and not slow" $(addprefix --ignore=,$(WITHOUT))

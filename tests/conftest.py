@@ -9,6 +9,7 @@ import atexit
 import gc
 import logging
 import os
+import random
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -71,6 +72,7 @@ _OF_RUN = pytest.StashKey[ServicesOfRun]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--few-cases", action="store_true", help="take two thirds of the cases of costly tests for slow")
     parser.addoption("--slow-part", metavar="N/M", help="run the N-th of M equal parts of the slow tests, from 1 on")
+    parser.addoption("--order", metavar="SEED", help="run files and tests in the random order that a seed gives")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -104,6 +106,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         number, parts = map(int, part.split("/"))
         slow = [item for item in items if item.get_closest_marker("slow")]
         items[:] = slow[number - 1 :: parts]
+    if seed := config.getoption("order"):
+        random.Random(seed).shuffle(items)  # pytest puts tests that share a fixture's parameter together again
 
 
 def _values(item: pytest.Item) -> dict[str, int]:
@@ -131,7 +135,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling | None:
     if config.getoption("dist") != "loadscope":
         return None
-    return Scheduling(config, log, folder_of_run() / "groups")
+    return Scheduling(config, log, folder_of_run() / "groups", longest_first=not config.getoption("order"))
 
 
 @pytest.fixture(autouse=True)

@@ -65,11 +65,12 @@ def write_groups(items: Collection[pytest.Item], worker: str, file: Path) -> Non
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives each worker groups of its kinds, the group with the most tests first."""
+    """Gives each worker groups of its kinds: the group with the most tests first, or in the order of collection."""
 
-    def __init__(self, config: pytest.Config, log: Any, groups: Path) -> None:
+    def __init__(self, config: pytest.Config, log: Any, groups: Path, *, longest_first: bool) -> None:
         super().__init__(config, log)
         self._file = groups
+        self._longest_first = longest_first
         self._groups: dict[str, str] = {}
 
     def schedule(self) -> None:
@@ -93,5 +94,5 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         for kind in (SPARK, UNIT, SERVICE) if runs_spark else (SERVICE, UNIT):
             of_kind: list[str] = [scope for scope in self.workqueue if scope.partition(":")[0] == kind]
             if of_kind:
-                return max(of_kind, key=lambda scope: len(self.workqueue[scope]))
+                return max(of_kind, key=lambda scope: len(self.workqueue[scope])) if self._longest_first else of_kind[0]
         return None
